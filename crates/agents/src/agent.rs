@@ -1,8 +1,8 @@
-//! The agents by name.
+//! The supported agents and their names.
 
 use std::fmt;
 
-/// An agent stepback knows how to talk to.
+/// A coding agent that stepback supports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Agent {
     /// Claude Code.
@@ -16,7 +16,7 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// All of them.
+    /// All supported agents.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
 
     /// The stable name, which is also the name of its program.
@@ -29,7 +29,7 @@ impl Agent {
         }
     }
 
-    /// What people call it.
+    /// The product name, for messages to the user.
     pub fn title(self) -> &'static str {
         match self {
             Self::Claude => "Claude Code",
@@ -39,7 +39,7 @@ impl Agent {
         }
     }
 
-    /// The variable by which it tells processes that it starts which of its sessions they belong to, if it does.
+    /// The environment variable in which the agent passes its session id to the processes it starts, if it does.
     pub fn session_variable(self) -> Option<&'static str> {
         match self {
             Self::Claude => Some("CLAUDE_CODE_SESSION_ID"),

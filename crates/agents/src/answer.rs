@@ -1,7 +1,7 @@
-//! What a hook answers, in each agent's words.
+//! The answer of a hook, in each agent's own format.
 //!
-//! There is no way to say "allow": that would skip the permission check the user relies on. Saying nothing lets the agent go
-//! on as if we were not there.
+//! There is no way to answer "allow": that would skip the permission check the user relies on. An empty answer lets the agent
+//! continue as if stepback were not there.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::payload::HookPoint;
 
-/// What we have to say.
+/// The content of an answer; empty by default.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
     /// Do not run the call, for this reason.
     pub deny: Option<String>,
-    /// Run it with this input.
+    /// Run the call with this input.
     pub input: Option<Value>,
-    /// Tell the model.
+    /// Message for the model.
     pub context: Option<String>,
-    /// Tell the person.
+    /// Message for the user.
     pub note: Option<String>,
 }
 
 impl Answer {
-    /// The text for the agent; `None` says nothing.
+    /// Returns the text to print for the agent; `None` if there is nothing to print.
     pub fn text(&self, agent: Agent, event: &str, gate: HookPoint) -> Option<String> {
         if *self == Self::default() {
             return None;
@@ -79,14 +79,15 @@ impl Answer {
         }
     }
 
-    /// Whether an agent can run a call with another input than the model gave it.
+    /// Whether an agent can run a call with a different input than the model gave it.
     ///
-    /// Codex takes another input only together with an "allow", which we never say; the model is asked to call again instead.
+    /// Codex accepts a changed input only together with an "allow", which stepback never sends; the model is asked to call
+    /// again instead.
     pub fn can_change_input(agent: Agent) -> bool {
         agent != Agent::Codex
     }
 
-    /// Why a call that is about to run will not, if that is what this answer means to the agent.
+    /// Returns why a call that is about to run will not, if this answer means that for the agent.
     pub fn refusal(&self, agent: Agent) -> Option<Cow<'_, str>> {
         match (&self.deny, &self.input) {
             (Some(reason), _) => Some(reason.into()),
@@ -181,7 +182,7 @@ mod tests {
         let answer = Answer { input: Some(json!({"command": "ls"})), ..Answer::default() };
         let text = answer.text(Agent::Codex, "PreToolUse", HookPoint::Before).unwrap();
         assert!(text.contains("deny") && text.contains("ls"), "{text}");
-        // So this call will not run; where the agent takes the new input, it will.
+        // So Codex will not run this call; an agent that accepts the new input will.
         assert!(answer.refusal(Agent::Codex).is_some_and(|reason| reason.contains("ls")));
         assert_eq!(answer.refusal(Agent::Claude), None);
     }

@@ -1,5 +1,5 @@
-//! A call that may be stopped: breakpoints and pauses are looked at, a person is waited for, and what the person says is
-//! recorded. The same for an agent whose hook process waits and for one that runs in our own process.
+//! Stops a call at a breakpoint or pause, waits for the user's answer, and records it. Used both by hook processes and by the
+//! built-in agent, which runs in stepback's own process.
 
 use std::io;
 use std::time::Duration;
@@ -14,43 +14,43 @@ use stepback_model::time::Timestamp;
 
 use crate::record;
 
-/// A call on its way past the breakpoints.
+/// A call that is checked against the breakpoints.
 pub struct GatedCall<'a> {
-    /// Where it happens.
+    /// The workspace the call belongs to.
     pub workspace: &'a Workspace<'a>,
-    /// Its start or its end.
+    /// The start or the end of the call.
     pub event: &'a Event,
-    /// Paths it names, relative to the workspace.
+    /// Paths that the call names, relative to the workspace.
     pub paths: &'a [String],
-    /// The step that recorded it.
+    /// The step that recorded the event.
     pub recorded: &'a RecordedStep,
-    /// How long to wait before refusing.
+    /// How long to wait for an answer before the call is refused.
     pub patience: Duration,
-    /// The time.
+    /// Source of time.
     pub env: &'a dyn Env,
-    /// Whether to go on waiting: an agent that is told to end no longer needs an answer.
+    /// Returns whether to keep waiting: an agent that is asked to end no longer needs an answer.
     pub waits: &'a dyn Fn() -> bool,
 }
 
-/// What was decided about a call that was stopped.
+/// The decision about a call that was stopped.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
-    /// It goes on.
+    /// The call runs unchanged.
     Goes,
-    /// It does not run, for this reason.
+    /// The call does not run, for this reason.
     Refused(String),
-    /// It runs with this input.
+    /// The call runs with this input.
     Edited(Value),
 }
 
-/// What an agent is told about a call that was stopped for `reason` and that the person did not answer for.
+/// The refusal of a call that was stopped for `reason` and timed out without an answer from the user.
 pub fn timed_out(reason: &str) -> String {
     format!("stopped at a breakpoint ({reason}) and nobody answered in time; do not retry, ask the user")
 }
 
 impl GatedCall<'_> {
-    /// Stops the call if somebody wants that, and waits for what the person says; `None` if nobody wants to stop it. What
-    /// could not be recorded goes to `missed`: whatever becomes of the record, what the person said must reach the agent.
+    /// Stops the call if a breakpoint or pause applies, and waits for the user's answer; `None` if neither applies. Errors of
+    /// recording go to `missed`, because the user's answer must reach the agent even if it cannot be recorded.
     pub fn pass(
         &self,
         control: &Control,

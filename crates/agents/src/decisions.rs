@@ -1,12 +1,12 @@
-//! What a person decided while a session was recorded, to be decided again when it is rerun.
+//! The user's decisions while a session was recorded, to be repeated when it is rerun.
 //!
-//! At a breakpoint, a person lets a call go on, refuses it, or gives it another input; between calls, a person leaves words for
-//! the model. All of that shaped what came after, so a rerun repeats it instead of stopping: a call that was refused is refused
-//! for the same reason and never runs.
+//! At a breakpoint, the user lets a call run, refuses it, or changes its input; between calls, the user leaves messages for
+//! the model. All of that shaped what came after, so a rerun repeats it instead of stopping: a call that was refused is
+//! refused for the same reason and never runs.
 //!
-//! A decision belongs to a call. Where the agent has the ids of calls from its model, the recorded answer brings the same id;
-//! otherwise calls with the same tool and input stand for each other in the order they were made. A call whose input was
-//! changed for the rerun is another call, and nothing was decided about it.
+//! A decision belongs to a call. If the agent takes the ids of calls from its model, the recorded answer brings the same id;
+//! otherwise calls with the same tool and input are matched in the order they were made. A call whose input was changed for
+//! the rerun is a different call, without a decision.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,31 +15,31 @@ use stepback_model::event::Event;
 
 use crate::breakpoints::Verdict;
 
-/// What was decided and said at one end of a call.
+/// The decision and messages at the start or the end of a call.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordedReply {
     /// The decision, if the agent was stopped there.
     pub decision: Option<RecordedDecision>,
-    /// What the model was told there.
+    /// Messages that the model got there.
     pub told: Vec<String>,
-    /// What the model heard of a call that the agent itself, or its user, did not let run.
+    /// What the model was told about a call that the agent itself, or its user, did not let run.
     pub refused: Option<String>,
 }
 
-/// A decision about a call that was stopped.
+/// The decision about a call that was stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RecordedDecision {
-    /// The step in one line.
+    /// Summary of the recorded step.
     pub summary: String,
-    /// The step's input: what the call was about to get, and what the person answered.
+    /// The step's input: the call's original input, and the user's answer.
     pub input: Value,
-    /// Why the call was refused although the person did not answer in time.
+    /// Why the call was refused, if the user did not answer in time.
     pub timeout: Option<String>,
 }
 
 impl RecordedDecision {
-    /// What it means for the call.
+    /// Returns what the decision means for the call.
     pub fn verdict(&self) -> Verdict {
         match serde_json::from_value(self.input["answer"].clone()) {
             Ok(Answer::Resume) => Verdict::Goes,
@@ -51,27 +51,27 @@ impl RecordedDecision {
     }
 }
 
-/// A recorded call, and what a person made of it.
+/// A recorded call, and the user's decisions about it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DecidedCall {
-    /// The number of the step at which it began.
+    /// The number of the step at which the call began.
     pub number: u64,
-    /// The agent's id of it.
+    /// The agent's id of the call, if it has one.
     pub id: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What was to go in.
+    /// The input that the model gave it.
     pub input: Value,
-    /// What was decided before it ran.
+    /// Decision and messages before the call ran.
     #[serde(default)]
     pub before: RecordedReply,
-    /// What was decided after it ran.
+    /// Decision and messages after the call ran.
     #[serde(default)]
     pub after: RecordedReply,
 }
 
 impl DecidedCall {
-    /// What was decided and said at this end of it.
+    /// Returns the decision and messages at this end of the call.
     pub fn reply(&self, side: Side) -> &RecordedReply {
         match side {
             Side::Start => &self.before,
@@ -84,35 +84,35 @@ impl DecidedCall {
     }
 }
 
-/// A recorded call that a call of the rerun was found to repeat.
+/// A recorded call that was matched with a call of the rerun.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RepeatedCall {
-    /// The number of the step at which the recorded one began.
+    /// The number of the step at which the recorded call began.
     pub number: u64,
-    /// The id of the one in the rerun.
+    /// The id of the call in the rerun.
     pub call: Option<String>,
 }
 
-/// The calls of a recorded session that a person had a say in.
+/// The calls of a recorded session that the user decided about.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DecidedCalls(Vec<DecidedCall>);
 
 impl DecidedCalls {
-    /// Those of `calls` that matter: the decided ones, and all that could be taken for one of them.
+    /// Keeps the calls that were decided about, and those that could be mistaken for one of them.
     pub fn of(calls: Vec<DecidedCall>) -> Self {
         let decided: Vec<(String, Value)> =
             calls.iter().filter(|call| call.is_decided()).map(DecidedCall::kind).collect();
         Self(calls.into_iter().filter(|call| decided.contains(&call.kind())).collect())
     }
 
-    /// Whether nothing was decided.
+    /// Whether there are no decisions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The recorded call that the call of `event` repeats. `repeated` are those that were found already: at its end, a call is
-    /// the one that it was at its start.
+    /// Returns the recorded call that the call of `event` repeats. `repeated` are the calls matched so far: at its end, a
+    /// call keeps the match from its start.
     pub fn find(&self, event: &Event, side: Side, repeated: &[RepeatedCall]) -> Option<&DecidedCall> {
         let known = repeated.iter().rev().find(|known| known.call == event.call);
         if side == Side::End {
@@ -125,7 +125,7 @@ impl DecidedCalls {
         let is_new = |call: &&DecidedCall| !repeated.iter().any(|known| known.number == call.number);
         match (by_id.next(), by_id.next()) {
             (Some(call), None) => Some(call).filter(same),
-            // Where an agent gives its calls no ids, equal calls have the same one.
+            // If an agent gives its calls no ids, equal calls share one.
             _ => self.0.iter().filter(same).find(is_new),
         }
     }

@@ -1,11 +1,10 @@
-//! A conversation that goes on from an earlier point, in the real agent.
+//! Continues a conversation from an earlier point, in the agent itself.
 //!
-//! A fork is first a plan, a value that says which files will be written and which command goes on from there, and then
-//! carried out. The conversation it came from is never touched: a fork has a new id, and no file that exists is
-//! overwritten.
+//! A fork is first a plan, a value that says which files are written and which command continues from there, and is then
+//! carried out. The original conversation is never changed: a fork has a new id, and no existing file is overwritten.
 //!
-//! The lines come from the agent's own transcript as long as that still says what was recorded, because it may hold what
-//! the chain does not (a line too long to keep, a secret that was taken out); otherwise from the chain.
+//! The lines come from the agent's own transcript as long as it still matches the recording, because it may have what the
+//! chain does not (a line too long to keep, a secret that was redacted); otherwise they come from the chain.
 
 mod claude;
 mod codex;
@@ -28,79 +27,79 @@ use crate::transcript::{Home, TranscriptError, TranscriptLocation, left_out, mes
 pub use recorded::{ForkRequest, Planned, plan_recorded};
 pub use run::{Ready, carry_out};
 
-/// The conversation to go on from.
+/// The conversation to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Where the agent keeps it, or kept it.
+    /// Where the agent keeps the conversation, or kept it.
     pub place: &'a TranscriptLocation,
-    /// The directory it ran in.
+    /// The directory the agent ran in.
     pub cwd: &'a Path,
-    /// Where the agents keep their things.
+    /// Where the agents keep their files.
     pub home: &'a Home,
     /// The chain as it was recorded, at least as long as the cut.
     pub lines: &'a [String],
 }
 
-/// How it shall go on.
+/// How to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkOptions<'a> {
     /// How many lines of the chain to keep. Fewer are kept where a call would be left without its result.
     pub keep: usize,
-    /// The directory to go on in.
+    /// The directory to continue in.
     pub cwd: &'a Path,
     /// Random bytes, for the new id.
     pub id: [u8; 16],
-    /// The present moment, which some agents put into names.
+    /// The current time, which some agents put into file names.
     pub now: Timestamp,
-    /// In which way.
+    /// Interactive, or with one prompt.
     pub mode: Mode<'a>,
 }
 
-/// In which way a conversation goes on.
+/// How a conversation continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode<'a> {
-    /// A person goes on, at a terminal.
+    /// The user continues at a terminal.
     Interactive,
-    /// This is said next, and the agent ends when it has answered.
+    /// The agent gets this prompt and ends after its answer.
     Prompt(&'a str),
 }
 
-/// A file to be written, readable for its owner only.
+/// A file to write, readable by its owner only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// Where; nothing may be there.
+    /// Path of the file, which must not exist.
     pub path: PathBuf,
-    /// What.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// A command that must run, between writing the files and going on.
+/// A command that must run after the files are written and before the conversation continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepare {
     /// The command, run in the directory to go on in.
     pub command: Vec<String>,
-    /// The file it reads, which is removed afterwards.
+    /// The file that the command reads, which is removed afterwards.
     pub file: PathBuf,
-    /// Where the new conversation then is.
+    /// Where the new conversation is after that.
     pub place: TranscriptLocation,
 }
 
-/// How a conversation will go on.
+/// The plan of a fork.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fork {
     /// The id of the new session.
     pub session: String,
     /// How many lines of the chain it begins with.
     pub kept: usize,
-    /// What is written.
+    /// Files to write.
     pub writes: Vec<Write>,
-    /// What runs after that.
+    /// A command to run after that, if the agent needs one.
     pub prepare: Option<Prepare>,
-    /// What goes on.
+    /// The command that continues the conversation.
     pub command: Vec<String>,
-    /// Where it goes on.
+    /// The directory to run it in.
     pub cwd: PathBuf,
-    /// What the user should know.
+    /// A note for the user.
     pub note: Option<String>,
 }
 
@@ -110,57 +109,57 @@ impl From<stepback_model::object::ObjectError> for ForkError {
     }
 }
 
-/// Why a conversation cannot go on from there.
+/// Why a conversation cannot continue from a point.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
-    /// Nothing had been said at that point.
+    /// The conversation was empty at that point.
     #[error("nothing had been said at this point; start {0} anew instead")]
     Nothing(Agent),
     /// The chain is shorter than the cut.
     #[error("the conversation has {have} recorded lines, not {wanted}")]
     TooShort {
-        /// How many there are.
+        /// How many lines there are.
         have: usize,
-        /// How many were asked for.
+        /// How many were requested.
         wanted: usize,
     },
-    /// The id of the session is not one.
+    /// The session id is not valid.
     #[error("{0:?} is not the id of a session")]
     BadSession(String),
-    /// Nobody knows how this agent keeps its conversations.
+    /// stepback does not know how this agent keeps its conversations.
     #[error("{0} has no conversation that stepback can go on with")]
     Unsupported(String),
-    /// The agent keeps no such conversation.
+    /// The agent does not have this conversation.
     #[error("the conversation of {0} cannot be found")]
     Lost(String),
     /// The record cannot be read or written.
     #[error(transparent)]
     Engine(#[from] stepback_engine::EngineError),
-    /// The agent's things cannot be read.
+    /// The agent's files cannot be read.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
-    /// The executable is gone, and the agent was to be started.
+    /// The executable does not exist any more, and the agent was to be started.
     #[error("the session was recorded with {}, which is not there any more", .program.display())]
     NoProgram {
-        /// The agent.
+        /// The agent of the session.
         agent: Agent,
-        /// The executable.
+        /// The executable that the session was recorded with.
         program: PathBuf,
     },
-    /// A file is in the way, or cannot be written.
+    /// A file exists already, or cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The agent's own command did not do what it should.
+    /// The agent's own command failed.
     #[error("`{command}` did not make the new session: {why}")]
     Prepare {
-        /// The command.
+        /// The command that failed.
         command: String,
-        /// What happened.
+        /// How it failed.
         why: String,
     },
 }
@@ -168,7 +167,7 @@ pub enum ForkError {
 /// The lines a fork begins with.
 struct Start {
     lines: Vec<String>,
-    /// Whether they stand like this in the agent's own transcript.
+    /// Whether they are the same lines as in the agent's own transcript.
     own: bool,
 }
 
@@ -210,10 +209,10 @@ pub fn plan(source: &Source<'_>, wish: &ForkOptions<'_>) -> Result<Fork, ForkErr
     Ok(fork)
 }
 
-/// Takes the lines from the agent's own file if it still says what was recorded.
+/// Returns the lines of the agent's own file if it still matches the recording, otherwise those of the chain.
 fn start(place: &TranscriptLocation, chain: &[String]) -> Start {
     let own = match place.agent {
-        // The last message may have grown since; what was recorded is what counts.
+        // The last message may have grown since; the recorded one counts.
         Agent::Opencode => None,
         Agent::Claude | Agent::Codex | Agent::Gemini => fs::read(&place.path).ok(),
     };
@@ -228,7 +227,7 @@ fn start(place: &TranscriptLocation, chain: &[String]) -> Start {
     Start { lines: chain.to_vec(), own: false }
 }
 
-/// `text` as the last argument, kept apart from options if it looks like one.
+/// Adds `text` as the last argument, after `--` if it looks like an option.
 fn last_argument(command: &mut Vec<String>, text: &str) {
     if text.starts_with('-') {
         command.push("--".into());
@@ -236,7 +235,7 @@ fn last_argument(command: &mut Vec<String>, text: &str) {
     command.push(text.into());
 }
 
-/// A command in words.
+/// Returns a command from its words.
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }

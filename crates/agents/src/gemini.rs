@@ -1,23 +1,22 @@
-//! What the hooks of Gemini CLI do not tell, read from the conversation it writes.
+//! Facts that the hooks of Gemini CLI do not report, read from its transcript.
 //!
-//! `PreCompress` fires before every question to the model, whether anything is compacted or not; only the transcript shows that
-//! messages were replaced. And `AfterAgent` joins everything the model said since the prompt, of which the last part is its
-//! answer.
+//! `PreCompress` fires before every model call, whether anything is compacted or not; only the transcript shows that messages
+//! were replaced. And `AfterAgent` joins everything the model said since the prompt, of which only the last part is its answer.
 
 use crate::agent::Agent;
 use crate::transcript::{self, Cursor, Part, Role, TranscriptLocation, messages};
 
-/// Whether a hook only says that the agent looks whether to compact, as it does before every question to the model.
+/// Whether an event only reports that the agent checks whether to compact, which it does before every model call.
 pub(crate) fn is_only_a_check(agent: Agent, event: &str, trigger: Option<&str>) -> bool {
     agent == Agent::Gemini && event == "PreCompress" && trigger != Some("manual")
 }
 
-/// Whether a line replaces messages, which a compaction does. So do other things.
+/// Whether a line replaces messages. A compaction does, but other things do too.
 pub(crate) fn may_compact(line: &str) -> bool {
     line.contains("\"$set\"") && line.contains("\"messages\"")
 }
 
-/// The lines, counted from `from`, at which earlier messages were given up.
+/// Returns the lines, counted from `from`, at which earlier messages were dropped.
 pub(crate) fn compactions(place: &TranscriptLocation, limit: Option<u64>, from: usize) -> Vec<usize> {
     let Ok(whole) = transcript::read_until(place, &Cursor::default(), limit) else { return Vec::new() };
     let all = messages(place.agent, &whole.lines);
@@ -26,7 +25,7 @@ pub(crate) fn compactions(place: &TranscriptLocation, limit: Option<u64>, from: 
     compacted.map(|message| message.lines.start).filter(|line| *line >= from).collect()
 }
 
-/// The last of what the model said since the prompt, out of `response`, which is all of it joined.
+/// Returns the last part of what the model said since the prompt, out of `response`, which is all of it joined.
 pub(crate) fn last_words(place: &TranscriptLocation, limit: Option<u64>, response: &str) -> Option<String> {
     let whole = transcript::read_until(place, &Cursor::default(), limit).ok()?;
     let lines: Vec<_> = whole.lines.iter().map(|line| stepback_redact::redact(line)).collect();

@@ -1,11 +1,11 @@
-//! `stepback hook AGENT`: what happens between an agent's event and our answer.
+//! `stepback hook AGENT`: handles one event that an agent reports through its hooks, and answers it.
 //!
-//! The order is: understand the payload, take secrets out, find out where we are. If the event changes nothing and nobody
-//! wants to stop the agent, it goes to the inbox, and that is all. Otherwise the store is opened, what waits in the inbox is
-//! taken in, the event is recorded, with a look at the files where it needs one, and breakpoints are looked at.
+//! The steps are: parse the payload, redact secrets, find the workspace. If the event changes nothing and no breakpoint,
+//! pause or rerun policy applies, it is appended to the inbox and the process ends. Otherwise the store is opened, the inbox
+//! is recorded, the event is recorded (with a scan of the files if it needs one), and breakpoints are checked.
 //!
-//! Recording never breaks the agent: whatever fails leaves a gap in the record and says nothing to the agent, unless the
-//! person asked for strictness.
+//! Recording never breaks the agent: a failure leaves a gap in the record and the agent gets no answer, unless the user
+//! configured strict mode.
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
@@ -28,58 +28,58 @@ use crate::payload::{self, HookEvent, HookPoint};
 use crate::policy::{self, Policy};
 use crate::record;
 
-/// Largest payload that is read; a larger one leaves a gap.
+/// Largest payload that is read, in bytes; a larger one leaves a gap.
 pub const LARGEST: usize = 64 << 20;
 
-/// Modified when somebody looked because it was time to.
+/// File in the workspace's cache directory whose modification time is that of the last scheduled scan.
 const LAST_SCAN_FILE: &str = "looked";
 
-/// Opens the store when it is needed: most events do without.
+/// Opens the store on demand: most events do not need it.
 pub type WithEngine<'a> =
     &'a dyn Fn(&mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>) -> Result<(), EngineError>;
 
-/// What a hook process knows of the world.
+/// The context of one hook process.
 pub struct Hook<'a> {
-    /// The agent that called.
+    /// The agent that started the hook.
     pub agent: Agent,
-    /// Where the store is.
+    /// The directory of the store.
     pub store: &'a Path,
-    /// Where the process runs.
+    /// The current directory of the process.
     pub directory: &'a Path,
-    /// Time and ids.
+    /// Source of time and ids.
     pub env: &'a dyn Env,
-    /// Opens the store.
+    /// Opens the store and runs a function with the engine.
     pub with_engine: WithEngine<'a>,
-    /// The root for a directory that is no workspace yet; `None` if everything below it would be too much.
+    /// Returns the root of a new workspace for a directory outside of any; `None` if that root would be too broad.
     pub new_root: &'a dyn Fn(&Path) -> Option<PathBuf>,
-    /// Where the agent writes conversations, if its events do not say.
+    /// Path of the agent's transcript, used if its events do not name one.
     pub transcript: Option<&'a Path>,
-    /// How long to wait at a breakpoint before refusing.
+    /// How long to wait at a breakpoint before the call is refused.
     pub patience: Duration,
-    /// Capture failures block the agent instead of leaving a gap.
+    /// Whether a failure to record blocks the agent instead of leaving a gap.
     pub strict: bool,
-    /// Minutes without a checkpoint after which one is made at the next event.
+    /// Minutes without a checkpoint after which the next event makes one; `None` for no limit.
     pub at_least_every: Option<u64>,
-    /// Model turns without a checkpoint after which one is made when the agent is done.
+    /// Model turns without a checkpoint after which one is made when the agent is done; `None` for no limit.
     pub at_least_each: Option<u64>,
-    /// Whether calls that can change something are looked at, before and after.
+    /// Whether files are scanned before and after calls that can change something.
     pub looks: bool,
-    /// Tell the person how to take back what a prompt led to.
+    /// Whether to tell the user how to take back what a prompt led to.
     pub notes: bool,
-    /// Whether a proxy records the model calls of this agent, and knows more of them than its events tell.
+    /// Whether a proxy records this agent's model calls, with more detail than the agent's events have.
     pub carried: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
-    /// Finds out how the agent was started, as far as its processes tell.
+    /// Finds out how the agent was started, as far as its processes show it.
     pub started: &'a dyn Fn() -> Option<LaunchCommand>,
 }
 
-/// What the hook process prints and how it ends.
+/// What the hook process prints.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// For the agent.
+    /// Answer for the agent, printed to it; `None` to print nothing.
     pub answer: Option<String>,
-    /// What went wrong, for the agent's log.
+    /// Error message for the agent's log.
     pub trouble: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Hook<'_> {
                 }
             };
         }
-        // A proxy knows more of it. Otherwise these events are enough to learn it.
+        // A proxy records more about the launch. Without one, these events are enough to record it.
         let mut seen = seen;
         if !self.carried && (seen.effect == ScanPolicy::Before || seen.gate == HookPoint::Done) {
             seen.learned.started = (self.started)();
@@ -151,14 +151,14 @@ impl Hook<'_> {
         match done {
             Ok(()) => Outcome { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
             Err(error) => {
-                // What the agent did is taken in later, without a look at the files.
+                // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
                 self.failed(dir, seen.gate, &seen.name, &error.to_string(), missed)
             }
         }
     }
 
-    /// Whether the event can wait in the inbox until somebody opens the store anyway.
+    /// Whether the event can wait in the inbox until another process opens the store.
     fn can_wait(&self, seen: &HookEvent, dir: &Path) -> bool {
         seen.effect == ScanPolicy::None
             && seen.gate != HookPoint::Done
@@ -168,17 +168,17 @@ impl Hook<'_> {
             && !self.is_overdue(dir)
     }
 
-    /// Whether no checkpoint was made for longer than the person wants.
+    /// Whether the last checkpoint is older than the user's limit.
     fn is_overdue(&self, dir: &Path) -> bool {
         let Some(minutes) = self.at_least_every else { return false };
-        // The cache is written by looks that found something, the other file by those that came only because of the time.
+        // The stat cache is written by scans that found a change, the other file by scheduled scans.
         let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
         let looked = modified("statcache").max(modified(LAST_SCAN_FILE));
         let age = looked.and_then(|looked| looked.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
 
-    /// Whether so many model turns passed without a look at the files that the person wants one.
+    /// Whether as many model turns as the user allows passed without a scan of the files.
     fn has_turned(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<bool, EngineError> {
         let Some(turns) = self.at_least_each else { return Ok(false) };
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
@@ -187,7 +187,7 @@ impl Hook<'_> {
     }
 
     fn note(&self, seen: &HookEvent, payload: Option<Value>, gap: Option<String>) -> Note {
-        // A conversation that is not there yet has no lines, whatever it has when the note is taken in.
+        // A transcript that does not exist yet has no lines for this event, however long it is when the note is recorded.
         let transcript =
             seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
         Note { payload, transcript_len: transcript, gap, ..Note::new(self.env.now(), self.agent.name()) }
@@ -208,7 +208,7 @@ impl Hook<'_> {
         let recorded = record::record_event(workspace, &lock, &seen, self.env.now(), None)?;
         is_recorded.set(true);
         if let (ScanPolicy::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
-            // Without it, every event from now on would be overdue until a file changes.
+            // Without this, every later event would be overdue until a file changes.
             let file = OpenOptions::new()
                 .write(true)
                 .create(true)
@@ -235,7 +235,7 @@ impl Hook<'_> {
         Ok(answer)
     }
 
-    /// Why to look at the files at an event that changes none.
+    /// Returns why to scan the files at an event that changes none; `None` for no scan.
     fn reason_to_look(
         &self,
         workspace: &Workspace<'_>,
@@ -245,7 +245,7 @@ impl Hook<'_> {
         if is_overdue || (seen.gate == HookPoint::Done && self.has_turned(workspace, seen)?) {
             return Ok(Some(Trigger::Scheduled));
         }
-        // Nobody has looked yet: without a look, there would be nothing to go back to.
+        // There was no scan yet: without one, there would be nothing to rewind to.
         if workspace.head_id()?.is_none() {
             return Ok(Some(Trigger::Automatic));
         }
@@ -253,13 +253,13 @@ impl Hook<'_> {
         if seen.gate != HookPoint::Done && !seen.learned.ended {
             return Ok(None);
         }
-        // The agent is done, and one of its calls has never ended: what that did is there now, and nothing later is its doing.
+        // The agent is done, and one of its calls has not ended: its changes are on disk now, and later changes are not its own.
         let session = workspace.store().session(id)?;
         let is_open = session.is_some_and(|session| session.info.open.iter().any(|open| open.changes));
         Ok(is_open.then_some(Trigger::Automatic))
     }
 
-    /// In a rerun, what a person decided and said here when the session was recorded.
+    /// In a rerun, returns what the user decided and said at this point when the session was recorded.
     fn repeated(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<Answer, EngineError> {
         let Some(policy) = self.policy else { return Ok(Answer::default()) };
         let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
@@ -287,7 +287,7 @@ impl Hook<'_> {
         Ok(Some(Answer { deny: Some(reason), ..Answer::default() }))
     }
 
-    /// Stops here if somebody wants it, and delivers what was left for the agent.
+    /// Stops here if a breakpoint or pause applies, and delivers messages that the user left for the agent.
     fn controlled(
         &self,
         workspace: &Workspace<'_>,
@@ -344,7 +344,7 @@ impl Hook<'_> {
         Ok(answer)
     }
 
-    /// Leaves a gap in the record; with strictness, refuses what was about to happen.
+    /// Leaves a gap in the record; in strict mode, also refuses the call that was about to run.
     fn failed(
         &self,
         dir: Option<&Path>,
@@ -362,7 +362,7 @@ impl Hook<'_> {
         Outcome { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
     }
 
-    /// Notes that something is missing from the record; `payload` is what was not recorded.
+    /// Notes in the inbox that something is missing from the record; `payload` is what was not recorded.
     fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
         let gap = format!("{event}: {what}");
         let note = Note {
@@ -370,11 +370,11 @@ impl Hook<'_> {
             gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
             ..Note::new(self.env.now(), self.agent.name())
         };
-        // If even that fails there is nothing left to try.
+        // If this fails too, there is nothing left to try.
         let _ = inbox::leave(dir, &note);
     }
 
-    /// What is said to an agent whose call could not be recorded: nothing, or with strictness a refusal.
+    /// The answer to an agent whose call could not be recorded: `None`, or a refusal in strict mode.
     fn refusal(&self, gate: HookPoint, event: &str, what: &str) -> Option<String> {
         if !self.strict || gate != HookPoint::Before {
             return None;
@@ -384,9 +384,9 @@ impl Hook<'_> {
     }
 }
 
-/// What a payload that cannot be read seems to be about.
+/// Guesses the event name and hook point of a payload that does not parse.
 fn guessed(payload: &[u8]) -> (String, HookPoint) {
-    /// Agents name the event before anything long.
+    /// How many bytes are searched: agents put the event name before any long field.
     const LOOKED_AT: usize = 1 << 20;
     let text = String::from_utf8_lossy(&payload[..payload.len().min(LOOKED_AT)]);
     let name = text.split_once("\"hook_event_name\"").and_then(|(_, rest)| {

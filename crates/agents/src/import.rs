@@ -1,8 +1,8 @@
-//! From a conversation to the events it tells of, as if stepback had been there.
+//! Derives events from a conversation, as if hooks had reported them.
 //!
-//! A transcript that is older than stepback's hooks, or was made without them, can still be looked through step by step:
-//! not its files, but everything said and done. The same lines always give the same events with the same keys, so that
-//! importing twice records nothing twice.
+//! A transcript that is older than stepback's hooks, or was made without them, can still be inspected step by step: not its
+//! files, but everything said and done. The same lines always give the same events with the same keys, so importing twice
+//! records nothing twice.
 
 mod describe;
 
@@ -17,10 +17,10 @@ use crate::transcript::{Message, Part, Role, TranscriptLocation, about, clip, me
 
 pub use describe::describe_call;
 
-/// How long a summary gets.
+/// Longest summary, in characters.
 pub const SUMMARY: usize = 100;
 
-/// The events of a conversation, in order.
+/// Returns the events of a conversation, in order.
 pub fn events<S: AsRef<str>>(place: &TranscriptLocation, lines: &[S]) -> Vec<Event> {
     let about = about(place.agent, lines);
     let mut import = Import { place, calls: HashMap::new(), out: Vec::new() };

@@ -1,11 +1,11 @@
-//! The inbox: where a hook leaves what it saw when there is no time to open the database.
+//! The inbox: a file to which hooks append events when opening the database would take too long.
 //!
-//! Reporting that a file was read must not cost more than starting the process. So the report is appended to a file, and
-//! whoever opens the workspace next takes it in: the next hook that makes a checkpoint, or any command. What could not be
-//! recorded at all leaves a gap here, so that nobody believes a record to be complete that is not.
+//! Reporting that a file was read must not cost more than starting the process. So the report is appended to a file, and the
+//! next process that opens the workspace records it: a hook that makes a checkpoint, or any command. An event that could not
+//! be recorded at all leaves a gap here, so that an incomplete record does not look complete.
 //!
 //! Each line is one JSON document. A line that does not parse (a process was killed while writing, a disk was full) is a gap
-//! too. Steps have ids that follow from what they record, so that taking the same line in twice does no harm.
+//! too. The ids of steps are derived from their content, so that recording the same line twice does no harm.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,29 +19,29 @@ use stepback_model::time::Timestamp;
 const FILE: &str = "inbox.jsonl";
 const TAKEN: &str = "inbox-taken.jsonl";
 
-/// One line.
+/// One line of the inbox.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// When.
+    /// When the event happened.
     pub at: Timestamp,
-    /// Which agent.
+    /// Name of the agent.
     pub agent: String,
-    /// What its hook was given, redacted; nothing if it could not be read.
+    /// The redacted payload of the hook; `None` if it could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// How long the conversation's file was then.
+    /// Length of the transcript file at that time, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript_len: Option<u64>,
-    /// Why it could not be recorded.
+    /// Why the event could not be recorded; `None` if nothing failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
-    /// The file that holds what a proxy carried; see [`crate::model_call_inbox`].
+    /// Name of the file with a model call that a proxy forwarded; see [`crate::model_call_inbox`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<String>,
 }
 
 impl Note {
-    /// A note that says nothing yet.
+    /// Returns a note without content.
     pub fn new(at: Timestamp, agent: &str) -> Self {
         Self { at, agent: agent.to_owned(), payload: None, transcript_len: None, gap: None, carried: None }
     }
@@ -55,7 +55,7 @@ pub fn leave(workspace_dir: &Path, note: &Note) -> io::Result<()> {
     for _ in 0..100 {
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         file.lock()?;
-        // Whoever takes the notes renames the file first; what is written to the old one afterwards would be lost.
+        // `take` renames the file before it reads it; a line written to the renamed file afterwards would be lost.
         let same =
             fs::metadata(&path).is_ok_and(|now| file.metadata().is_ok_and(|own| own.ino() == now.ino()));
         if same {
@@ -66,24 +66,24 @@ pub fn leave(workspace_dir: &Path, note: &Note) -> io::Result<()> {
     Err(io::Error::other("the inbox keeps being taken away"))
 }
 
-/// Notes taken out of an inbox. They come back unless [`Taken::done`] is called.
+/// Notes taken out of an inbox. They are taken again later unless [`Taken::done`] is called.
 #[derive(Debug)]
 pub struct Taken {
     path: PathBuf,
-    /// Oldest first; what is not a note stands as a gap.
+    /// Oldest first; a line that does not parse is a gap.
     pub notes: Vec<Note>,
 }
 
-/// Whether anything waits.
+/// Whether the inbox has no notes.
 pub fn is_empty(workspace_dir: &Path) -> bool {
     let has = |name: &str| fs::metadata(workspace_dir.join(name)).is_ok_and(|file| file.len() > 0);
     !has(FILE) && !has(TAKEN)
 }
 
-/// Takes all notes. The caller must hold the workspace's record lock. `now` is the time of what cannot be read.
+/// Takes all notes. The caller must hold the workspace's record lock. `now` is the time given to lines that do not parse.
 pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<Taken>> {
     let (path, taken) = (workspace_dir.join(FILE), workspace_dir.join(TAKEN));
-    // Somebody who took notes and died before recording them comes first.
+    // Notes of a process that died before it recorded them come first.
     if !taken.exists() {
         match File::open(&path) {
             Ok(file) => {
@@ -107,7 +107,7 @@ pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<Taken>> {
 }
 
 impl Taken {
-    /// The notes are recorded; they will not come back. Returns them.
+    /// Removes the notes after they were recorded, and returns them.
     pub fn done(self) -> io::Result<Vec<Note>> {
         fs::remove_file(self.path)?;
         Ok(self.notes)

@@ -1,9 +1,9 @@
-//! Putting our hooks into an agent's own settings, and taking them out again.
+//! Adds stepback's hooks to an agent's own settings, and removes them again.
 //!
-//! [`plan`] reads and decides, [`carry_out`] writes: what would change can be shown before it does. A plan holds the whole
-//! file before and after, and is carried out only on the file it was made for. Everything else in the file stays as it is to
-//! the byte; to install twice changes nothing; to uninstall gives back the file of before. [`run_command`] gives one run of
-//! an agent the same hooks without a lasting change.
+//! [`plan`] reads and decides, [`carry_out`] writes: what would change can be shown first. A plan holds the whole file before
+//! and after, and is carried out only if the file still is the one it was made for. Everything else in the file stays the
+//! same to the byte; installing twice changes nothing; uninstalling restores the previous file. [`run_command`] gives one run
+//! of an agent the same hooks without a lasting change.
 //!
 //! Nothing here reads the environment, looks for a home or prints: [`SettingsPaths`] says where things are.
 
@@ -32,12 +32,12 @@ pub use self::server::plan_server;
 pub use self::write::{Done, carry_out, take_back};
 use crate::Agent;
 
-/// Where an agent's settings are looked for.
+/// The directories in which agents' settings are looked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsPaths {
     /// The user's home.
     pub home: PathBuf,
-    /// The folder the agent works in.
+    /// The directory the agent works in.
     pub workspace: PathBuf,
     /// Claude Code's folder: `~/.claude`, or what `CLAUDE_CONFIG_DIR` says.
     pub claude_dir: PathBuf,
@@ -50,7 +50,7 @@ pub struct SettingsPaths {
 }
 
 impl SettingsPaths {
-    /// The usual places.
+    /// Returns the default paths.
     pub fn usual(home: &Path, workspace: &Path) -> Self {
         Self {
             home: home.to_owned(),
@@ -62,7 +62,7 @@ impl SettingsPaths {
         }
     }
 
-    /// `path` the way people write it, with a tilde for the home.
+    /// Returns `path` for display, with a tilde for the home.
     pub fn show(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}", rest.display()),
@@ -80,95 +80,95 @@ impl SettingsPaths {
     }
 }
 
-/// For which work the hooks are.
+/// Where hooks apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// For this workspace.
+    /// In this workspace only.
     Project,
-    /// For everything the user does.
+    /// In everything the user does.
     User,
 }
 
-/// Which way.
+/// Whether to install or uninstall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Put the hooks in, or bring them up to date.
+    /// Add the hooks, or update them.
     Install,
-    /// Take them out.
+    /// Remove the hooks.
     Uninstall,
 }
 
-/// The agents in use: those with a folder of theirs in the home or the workspace, and those with a program in `path`, the
-/// folders that programs are looked for in.
+/// Returns the agents in use: those with a directory of their own in the home or the workspace, and those with a program in
+/// `path`, the directories of the `PATH` variable.
 pub fn detect(place: &SettingsPaths, path: &[PathBuf]) -> Vec<Agent> {
     let has_program = |agent: Agent| path.iter().any(|dir| dir.join(agent.name()).is_file());
     let has_dir = |agent| place.dirs(agent).iter().any(|dir| dir.is_dir());
     Agent::ALL.into_iter().filter(|&agent| has_dir(agent) || has_program(agent)).collect()
 }
 
-/// Why hooks could not be put in or taken out. Nothing was changed.
+/// Why hooks could not be installed or removed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The settings are not what the agent writes.
+    /// The settings do not parse.
     #[error(
         "{file} is broken: {what} at {position}. Nothing was changed; mend the file there and try again",
         file = file.display()
     )]
     Broken {
-        /// The settings.
+        /// The settings file.
         file: PathBuf,
-        /// Where in them.
+        /// Where the error is in the file.
         position: Position,
         /// What is wrong.
         what: String,
     },
-    /// The settings have something in them that makes the agent ignore or refuse them, hooks and all.
+    /// The settings contain something that makes the agent ignore or refuse them, including the hooks.
     #[error(
         "{file} has {what} at {position}, which {agent} does not read. Nothing was changed; take it out and try again",
         file = file.display(), agent = agent.title()
     )]
     Unreadable {
-        /// The settings.
+        /// The settings file.
         file: PathBuf,
-        /// Whose.
+        /// The agent that owns the settings.
         agent: Agent,
-        /// Where in them.
+        /// Where it is in the file.
         position: Position,
-        /// What it is.
+        /// What the agent does not accept.
         what: &'static str,
     },
     /// The settings are not UTF-8.
     #[error("{} is not UTF-8 text. Nothing was changed; save it as UTF-8 and try again", .0.display())]
     NotText(PathBuf),
-    /// A file that we did not write has the name of ours.
+    /// A file with the name of stepback's own was not written by stepback.
     #[error("{} was not written by stepback. Nothing was changed; move it away and try again", .0.display())]
     NotOurs(PathBuf),
     /// The settings changed between planning and carrying out.
     #[error("{} was changed by someone else just now. Nothing was changed; try again", .0.display())]
     Changed(PathBuf),
-    /// The settings may not be written.
+    /// The settings file is read-only.
     #[error("{} is read-only. Nothing was changed; make it writable and try again", .0.display())]
     ReadOnly(PathBuf),
-    /// The settings are a symbolic link that leads nowhere, or something else than a file.
+    /// The settings are a dangling symbolic link, or not a regular file.
     #[error("{} is not a file that can be written. Nothing was changed", .0.display())]
     NotAFile(PathBuf),
-    /// The path of the stepback program cannot stand in a settings file: it is relative, or not UTF-8.
+    /// The path of the stepback program cannot be written to a settings file: it is relative, or not UTF-8.
     #[error("the path of stepback, {}, must be absolute and UTF-8 to stand in an agent's settings", .0.display())]
     Binary(PathBuf),
-    /// A command to run has a setting that cannot be read.
+    /// Settings given as an option of the command to run do not parse.
     #[error("the settings given with {option} cannot be read: {what}")]
     Option {
-        /// The option.
+        /// Name of the option.
         option: &'static str,
         /// What is wrong.
         what: String,
     },
-    /// The machine said no.
+    /// An I/O error.
     #[error("{}: {source}", file.display())]
     Io {
         /// The file or folder.
         file: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -179,7 +179,7 @@ impl InstallError {
     }
 }
 
-/// The command that the agents are to call.
+/// The hook command that is installed.
 struct Hook<'a> {
     agent: Agent,
     binary: &'a str,

@@ -1,7 +1,8 @@
-//! The coding agents stepback works with: how each is told about us, what it tells us, and how its conversation is kept.
+//! Support for the coding agents that stepback records: installing hooks, reading their events, and reading their
+//! conversations.
 //!
-//! One module per concern, and inside it one per agent. Nothing outside this crate knows a payload, a transcript line or a
-//! settings file of any agent.
+//! There is one module per concern, and inside it one per agent. Nothing outside this crate knows the payload, transcript or
+//! settings format of any agent.
 
 pub mod agent;
 pub mod answer;

@@ -1,9 +1,9 @@
-//! Model calls that a proxy carried, on their way into the record.
+//! Model calls that a proxy forwarded, on their way into the record.
 //!
-//! The proxy sees a call while the agent waits for its bytes, so nothing here opens the database. What was asked and what came
-//! back is written to a file of its own, a note in the inbox names the file, and whoever takes the inbox in next records both.
-//! The note of an answer is there before the agent has the last piece of it: whatever the agent does next comes after
-//! it in the record.
+//! The proxy handles a call while the agent waits for its bytes, so nothing here opens the database. Request and response are
+//! each written to a file, a note in the inbox names the file, and the next process that records the inbox records both. The
+//! note of a response is written before the agent gets the last bytes of it, so what the agent does next comes later in the
+//! record.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -25,40 +25,40 @@ use crate::inbox::{self, Note};
 use crate::payload;
 
 const DIR: &str = "carried";
-/// A file that no note names any more after so long was left by a process that was killed.
+/// Age after which a file that no note names is deleted: a process was killed before it wrote the note.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
-/// The variable that tells hooks that the proxy records model calls, so that they need not.
+/// The environment variable that tells hooks that a proxy records the model calls, so that they do not.
 pub const VARIABLE: &str = "STEPBACK_MODEL_CALLS";
-/// What a call is ascribed to if nothing says who made it.
+/// The agent name of a call whose caller is unknown.
 pub const UNKNOWN: &str = "model-api";
 
-/// A step of a session that may not be known yet.
+/// The start or end of a model call, in a session that may not be known yet.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RecordedCall {
-    /// What happened. Without a session, it is of the session of that agent which was at work last.
+    /// The event. If its session is empty, it belongs to the agent's session whose hooks reported last.
     pub event: Event,
-    /// When the run began that it is part of: it is of no session that has been silent since.
+    /// When the run began that the call is part of. Sessions without an event since then are not candidates for its session.
     pub since: Timestamp,
-    /// What it cost, in millionths of a dollar.
+    /// Cost, in millionths of a dollar.
     #[serde(default)]
     pub cost: u64,
-    /// How the agent was started.
+    /// How the agent was started, if known.
     #[serde(default)]
     pub started: Option<LaunchCommand>,
 }
 
-/// Who made a call.
+/// The agent, session and sub-agent that made a call, as far as its headers name them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Caller {
-    /// The agent.
+    /// Name of the agent.
     pub agent: Option<String>,
-    /// Its id of the session.
+    /// The agent's own id of the session.
     pub session: Option<String>,
-    /// The sub-agent.
+    /// Id of the sub-agent; `None` for the main agent.
     pub worker: Option<String>,
 }
 
-/// Reads who made a call from its headers, which agents mark with ids of their own.
+/// Reads the caller from a request's headers, in which agents send their own ids.
 pub fn caller(headers: &[(String, String)]) -> Caller {
     let of = |names: &[&str]| {
         let found = names.iter().find_map(|name| headers.iter().find(|(header, _)| header == name));
@@ -89,25 +89,25 @@ pub fn caller(headers: &[(String, String)]) -> Caller {
     Caller { session: of(&["x-session-id", "x-session-affinity"]), ..Caller::default() }
 }
 
-/// Turns what a proxy saw into notes for one workspace.
+/// Writes the model calls that a proxy sees into the inbox of one workspace.
 #[derive(Debug)]
 pub struct ModelCallWriter {
     /// The workspace's own directory in the store.
     pub dir: PathBuf,
-    /// The agent that was started, if it is known.
+    /// The agent that was started, if known. Takes precedence over the headers.
     pub agent: Option<String>,
-    /// The session that calls without an id belong to, if it is known.
+    /// The session of calls that do not send an id, if known.
     pub session: Option<String>,
-    /// How it was started.
+    /// How the agent was started, if known.
     pub started: Option<LaunchCommand>,
     /// When the proxy was started.
     pub since: Timestamp,
-    /// What models cost.
+    /// Prices of models.
     pub prices: Prices,
 }
 
 impl ModelCallWriter {
-    /// A call began.
+    /// Writes the start of a call.
     pub fn begun(&self, id: &str, at: Timestamp, request: &Request, caller: &Caller) -> io::Result<()> {
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
@@ -124,7 +124,7 @@ impl ModelCallWriter {
         self.leave(Event { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
     }
 
-    /// It ended, one way or another.
+    /// Writes the end of a call, whether it succeeded or not.
     pub fn ended(&self, exchange: &Exchange, at: Timestamp, caller: &Caller) -> io::Result<()> {
         let Exchange { id, request, response } = exchange;
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
@@ -189,7 +189,7 @@ impl ModelCallWriter {
         inbox::leave(&self.dir, &Note { carried: Some(name), ..Note::new(at, &agent) })
     }
 
-    /// Notes that a call could not be recorded.
+    /// Leaves a gap for a call that could not be recorded.
     pub fn lost(&self, what: &str, at: Timestamp) -> io::Result<()> {
         let agent = self.agent.as_deref().unwrap_or(UNKNOWN);
         let gap = Some(format!("a model call: {what}"));
@@ -197,11 +197,11 @@ impl ModelCallWriter {
     }
 }
 
-/// Fields whose values look like secrets and are none: what a model signed or sealed has to come back to it as it was.
+/// Fields that look like secrets and are not: the model needs what it signed or encrypted back unchanged.
 const SEALED: [&str; 6] =
     ["signature", "thoughtSignature", "thought_signature", "encrypted_content", "data", "obfuscation"];
 
-/// The answer with secrets taken out, also those that arrived in pieces.
+/// Returns the response with secrets redacted, including those split over several chunks.
 fn without_secrets(exchange: &Exchange) -> Response {
     let Exchange { request, response, .. } = exchange;
     let clean = |text: &str| -> Option<String> {
@@ -210,7 +210,7 @@ fn without_secrets(exchange: &Exchange) -> Response {
     };
     let told = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
     let told = told.unwrap_or_else(|| response.clone());
-    // Names of things are no secrets, however random they are; what is said about an error can hold one.
+    // Ids are not secrets, however random they look; an error message can hold one.
     let is_sealed =
         |name: &str| SEALED.contains(&name) || name == "id" || name.ends_with("_id") || name.ends_with("Id");
     let rest = edit::elsewhere(request.wire, &told, &mut |name, text| match is_sealed(name) {
@@ -226,7 +226,7 @@ fn without_secrets(exchange: &Exchange) -> Response {
     kept
 }
 
-/// What went wrong with a call, if anything did.
+/// Returns the error of a call, if it failed.
 fn trouble(response: &Response, said: &Answered) -> Option<ReportedError> {
     let named = |name: &str, message: String| {
         let message = stepback_redact::redact(&message).into_owned();
@@ -248,7 +248,7 @@ fn redacted(text: &str) -> String {
     stepback_redact::redact(text).into_owned()
 }
 
-/// What an answer says, in one line: the calls it makes, else its first words.
+/// Summarizes a response in one line: the calls it makes, else its text.
 fn in_short(said: &Answered) -> String {
     let mut calls: Vec<&str> = Vec::new();
     let mut text = None;
@@ -268,15 +268,15 @@ fn in_short(said: &Answered) -> String {
     }
 }
 
-/// What a note names; `None` if the file is gone or cannot be read.
+/// Reads the file that a note names; `None` if the file is missing or does not parse.
 pub(crate) fn read(workspace_dir: &Path, name: &str) -> Option<RecordedCall> {
-    // The name comes from a file that anybody could have written to.
+    // The name comes from a file that another process could have written to.
     let plain = !name.contains(['/', '\0']) && name != "..";
     let bytes = fs::read(workspace_dir.join(DIR).join(name)).ok().filter(|_| plain)?;
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Forgets what notes named that are recorded now, and what was left behind long ago.
+/// Deletes the files of notes that are recorded now, and files that were left behind long ago.
 pub(crate) fn forget(workspace_dir: &Path, notes: &[Note]) {
     let dir = workspace_dir.join(DIR);
     let mut any = false;
@@ -296,7 +296,7 @@ pub(crate) fn forget(workspace_dir: &Path, notes: &[Note]) {
     }
 }
 
-/// The exchange that a recorded call and its answer tell of; `None` if they do not hold one.
+/// Returns the exchange of a recorded call and its answer; `None` if they do not parse as one.
 pub fn exchange(id: &str, asked: &Value, answered: &Value) -> Option<Exchange> {
     let request = serde_json::from_value(asked.clone()).ok()?;
     let response = serde_json::from_value(answered.clone()).ok()?;

@@ -1,7 +1,7 @@
-//! What an agent's hook is given, in our words.
+//! Parses the payload that an agent gives its hook into a [`HookEvent`].
 //!
-//! Claude Code and Codex speak the same dialect, Gemini CLI a close one, and our plugin for opencode was made to. A field or an
-//! event that nobody knows is kept as it came and never refused: an agent may be newer than we are.
+//! Claude Code and Codex use the same format, Gemini CLI a close one, and stepback's plugin for opencode follows it. Unknown
+//! fields and events are kept as they are and never refused: the agent may be newer than stepback.
 
 use std::path::PathBuf;
 
@@ -15,46 +15,46 @@ use stepback_model::record::{StepKind, Trigger};
 use crate::agent::Agent;
 use crate::{gemini, tools};
 
-/// Longest text kept of an output or input, in bytes; the conversation has the rest.
+/// Longest text kept of an input or output, in bytes; the conversation has the rest.
 const KEPT: usize = 64 << 10;
 /// Longest summary, in characters.
 const SUMMARY: usize = 100;
 
-/// Where in its work the agent waits for our answer.
+/// The point in the agent's work at which its hook waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HookPoint {
     /// A tool is about to run.
     Before,
     /// A tool has run.
     After,
-    /// A prompt was given.
+    /// The user gave a prompt.
     Prompt,
     /// The agent is done with a prompt.
     Done,
-    /// Anything else: there is nothing to say.
+    /// Any other point, where no answer is possible.
     Other,
 }
 
-/// A hook's payload, understood.
+/// A parsed hook payload.
 #[derive(Clone, Debug)]
 pub struct HookEvent {
-    /// What happened.
+    /// The event to record.
     pub event: Event,
-    /// What it means for files.
+    /// Whether the files are scanned, and when.
     pub effect: ScanPolicy,
-    /// What can be answered.
+    /// The point in the agent's work, which decides what can be answered.
     pub gate: HookPoint,
-    /// The event's name in the agent's words, for the answer.
+    /// The agent's own name of the event, which the answer repeats.
     pub name: String,
-    /// Where the agent runs.
+    /// The agent's current directory, if the payload names it.
     pub cwd: Option<PathBuf>,
-    /// Where it writes the conversation.
+    /// The transcript file, if the payload names it.
     pub transcript: Option<PathBuf>,
-    /// Paths that the call names, as written.
+    /// Paths that the call names, as written in its input.
     pub paths: Vec<String>,
-    /// What it tells about the session.
+    /// What the event says about the session.
     pub learned: SessionUpdate,
-    /// Nothing happened that is worth a step.
+    /// Whether the event is not worth a step.
     pub is_nothing: bool,
 }
 
@@ -67,12 +67,12 @@ pub enum PayloadError {
     /// JSON, but not an object.
     #[error("the payload is not a JSON object")]
     NotAnObject,
-    /// Nothing says which session it is about.
+    /// No field names the session.
     #[error("the payload names no session")]
     NoSession,
 }
 
-/// Where an event of this name lets us answer, as far as calls go: all that is known of an event that cannot be read.
+/// Returns the hook point of an event by its name, as far as tool calls go: all that is known of a payload that does not parse.
 pub fn gate(name: &str) -> HookPoint {
     match name {
         "PreToolUse" | "BeforeTool" | "tool.execute.before" => HookPoint::Before,
@@ -89,10 +89,10 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     let tool = text("tool_name").map(visible);
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
-        // Without ids, a call is told by its tool and input.
+        // Without an id, a call is identified by its tool and input.
         Some(Event::derived_call(tool.as_ref()?, input.as_ref().unwrap_or(&Value::Null)))
     });
-    // The id alone: it is all that model calls and transcripts tell, and a sub-agent has one name. Its kind is in `raw`.
+    // The id alone: model calls and transcripts have nothing else, and a sub-agent needs one name. Its kind is in `raw`.
     let worker = text("agent_id").map(visible);
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
     let told = PayloadFields {
@@ -113,7 +113,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         answered: gate == HookPoint::Done,
         quiet: gate == HookPoint::Done
             || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
-        // opencode reports a reply of the model when the calls it asked for are over.
+        // opencode reports a reply of the model when the calls that it requested have ended.
         turn_over: matches!(name.as_str(), "SubagentStop" | "message.updated"),
         can_change: matches!(effect, ScanPolicy::Before | ScanPolicy::After),
         only_named: tool.as_deref().is_some_and(|tool| tools::changes_only_named(agent, tool)),
@@ -125,7 +125,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         learned.cost = (cost.max(0.0) * 1e6) as u64;
         learned.model = info.get("modelID").and_then(Value::as_str).map(str::to_string).or(learned.model);
     }
-    // Tools that replace the whole task list say what it is.
+    // The input of a tool that replaces the whole task list is the new list.
     let replaces = tool.as_deref().is_some_and(|tool| tools::REPLACE_TASKS.contains(&tool));
     if let (true, StepKind::ToolEnd, Some(input)) = (replaces, kind, &input) {
         learned.tasks = Some(input.clone());
@@ -261,8 +261,8 @@ impl PayloadFields<'_> {
         }
     }
 
-    /// What tells this event from others of its kind. Agents that say when it happened, or give prompts ids, deliver the same
-    /// event twice when hooks are installed twice; without either, every delivery counts.
+    /// Identifies this event among others of its kind. Agents that send a timestamp or a prompt id deliver the same event
+    /// twice when hooks are installed twice; without either, every delivery counts.
     fn key(&self, kind: StepKind, call: Option<&str>) -> Option<String> {
         let moment = self.text("timestamp");
         match (kind, call) {
@@ -273,7 +273,7 @@ impl PayloadFields<'_> {
             (StepKind::UserInput, _) => {
                 self.text("prompt_id").or(moment).or_else(|| self.text("turn_id")).map(str::to_string)
             }
-            // An agent can be done with one prompt several times, but not with the same words.
+            // An agent can be done with one prompt several times, but not with the same message.
             _ if moment.is_none() && matches!(self.name, "Stop" | "SubagentStop") => {
                 let prompt = self.text("prompt_id").or_else(|| self.text("turn_id"))?;
                 let told = serde_json::to_vec(self.fields).ok()?;
@@ -308,7 +308,7 @@ impl PayloadFields<'_> {
         Some(error)
     }
 
-    /// What no other field of the event has.
+    /// The fields that are not stored elsewhere in the event.
     fn rest(&self) -> Option<Value> {
         const ELSEWHERE: [&str; 12] = [
             "session_id",
@@ -324,7 +324,7 @@ impl PayloadFields<'_> {
             "compact_summary",
             "prompt_response",
         ];
-        // The session knows where the agent is now, and a call where it was then.
+        // The session has the agent's current directory; a call keeps the one it ran in.
         let is_elsewhere = |name: &str| ELSEWHERE.contains(&name) && !(name == "cwd" && self.tool.is_some());
         let rest: Map<String, Value> = (self.fields.iter())
             .filter(|(name, _)| !is_elsewhere(name))
@@ -334,31 +334,31 @@ impl PayloadFields<'_> {
     }
 }
 
-/// How the end of a prompt is called, by the last words of the model.
+/// Returns the summary of the end of a prompt, from the model's last words.
 pub fn done(last_words: &str) -> String {
     one_line(&format!("done: {last_words}"))
 }
 
-/// The last line that says something.
+/// Returns the last line that is not blank.
 fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
-/// What a person said, where it comes in parts.
+/// Returns the text of a prompt that comes in parts.
 fn spoken(fields: &Map<String, Value>) -> Option<String> {
     let parts = fields.get("parts")?.as_array()?;
     let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// Tokens and cost of a model's answer, where the event tells them.
+/// Tokens and cost of a model's answer, if the event has them.
 fn usage(fields: &Map<String, Value>) -> Option<Value> {
     let info = fields.get("properties")?.get("info")?;
     let tokens = info.get("tokens")?;
     Some(json!({ "model": info.get("modelID"), "tokens": tokens, "cost_usd": info.get("cost") }))
 }
 
-/// The first line, shortened, with nothing in it that a terminal would obey.
+/// Returns the first line, shortened, with control characters escaped for a terminal.
 pub fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     match line.char_indices().nth(SUMMARY) {
@@ -367,8 +367,7 @@ pub fn one_line(text: &str) -> String {
     }
 }
 
-/// The text with every character written out that is not seen itself: control characters, and those that turn the
-/// direction of what follows.
+/// Escapes every character that is not visible itself: control characters, and those that change the text direction.
 pub fn visible(text: &str) -> String {
     let is_unseen = |c: char| {
         c.is_control()
@@ -384,7 +383,7 @@ pub fn visible(text: &str) -> String {
     seen
 }
 
-/// A value with its long texts cut, visibly. Cutting it again changes nothing.
+/// Shortens the long texts in a value and marks the cut. Clipping a value again changes nothing.
 pub fn clipped(mut value: Value) -> Value {
     clip::value(&mut value, KEPT);
     value
@@ -415,7 +414,7 @@ mod tests {
         }
         let failed = after(Agent::Claude, "PostToolUse", json!({ "error": "no such cell" }));
         assert_eq!(failed.unwrap().message, "no such cell");
-        // What is reported as a failure is one, whatever it says.
+        // An event that reports a failure is one, even if its message is empty.
         let failure = json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Bash", "error": "" });
         assert_eq!(seen(Agent::Claude, failure).event.error.unwrap().message, "it failed");
     }

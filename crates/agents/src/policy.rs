@@ -1,7 +1,7 @@
-//! What calls may do in a rerun.
+//! What tool calls may do in a rerun.
 //!
-//! A rerun runs unattended. Behind a fence, calls can do no harm elsewhere; without one, whatever could is refused here. The
-//! person may also want no tool to run at all, or none to run for real.
+//! A rerun runs unattended. In a sandbox, calls can do no harm elsewhere; without one, calls that could are refused here. The
+//! user may also want that no tool runs at all, or that recorded results are used instead.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -27,50 +27,50 @@ use crate::payload::HookPoint;
 use crate::record;
 use crate::tools;
 
-/// The variable that names the file with the policy.
+/// The environment variable that names the policy file.
 pub const VARIABLE: &str = "STEPBACK_RERUN";
 
-/// What becomes of tool calls.
+/// What happens to tool calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tools {
-    /// They run.
+    /// Calls run.
     #[default]
     Real,
-    /// They do not run; what they did when they were recorded is put in place.
+    /// Calls do not run; the changes they made when they were recorded are applied instead.
     Recorded,
-    /// Those that can change something do not run.
+    /// Calls that can change something do not run.
     Deny,
 }
 
 /// The rules of one rerun.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Policy {
-    /// What becomes of tool calls.
+    /// What happens to tool calls.
     pub tools: Tools,
-    /// The directory of the rerun.
+    /// Root directory of the rerun.
     pub root: PathBuf,
-    /// Whether namespaces keep calls from doing anything elsewhere.
+    /// Whether namespaces keep calls from having effects outside of `root`.
     pub fenced: bool,
-    /// The workspace whose recorded calls are put in place, if calls do not run.
+    /// The workspace whose recorded changes are applied, if calls do not run.
     pub original: Option<PathBuf>,
-    /// The session that is done again.
+    /// The session that is rerun.
     pub session: SessionId,
-    /// What a person decided about its calls, in the directories of the rerun.
+    /// The user's decisions about its calls, with paths mapped to the directories of the rerun.
     #[serde(default)]
     pub decided: DecidedCalls,
-    /// What the model was told with the prompt, besides the prompt.
+    /// Messages that the model got with the prompt, besides the prompt.
     #[serde(default)]
     pub told_with_prompt: Vec<String>,
 }
 
 impl Policy {
-    /// Reads the policy from a file.
+    /// Reads the policy from a file; `None` if the file is missing or does not parse.
     pub fn load(file: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(file).ok()?).ok()
     }
 
-    /// Whether a person had a say in what an event is about. `dir` is the cache of the scratch workspace.
+    /// Whether the recording has a decision or message for this event. `dir` is the cache of the scratch workspace.
     pub fn knows(&self, event: &Event, gate: HookPoint, dir: &Path) -> bool {
         match side_of(gate) {
             Some(side) => {
@@ -80,7 +80,7 @@ impl Policy {
         }
     }
 
-    /// Repeats what a person decided and said at this point when the session was recorded.
+    /// Repeats the user's decision and messages at this point of the recorded session.
     pub fn repeat(
         &self,
         scratch: &Workspace<'_>,
@@ -121,7 +121,7 @@ impl Policy {
         Ok(answer)
     }
 
-    /// Why a call must not run; `None` if it may.
+    /// Returns why a call must not run; `None` if it may.
     pub fn refusal(&self, agent: Agent, tool: &str, paths: &[String]) -> Option<String> {
         let changes = tools::can_change(agent, tool);
         if self.tools == Tools::Deny && changes {
@@ -145,8 +145,8 @@ impl Policy {
     }
 }
 
-/// Does to the files of `scratch` what the same call did when it was recorded, and says what the agent is told instead of a
-/// result. The model hears what it heard then: whoever carries its calls sees to that.
+/// Applies the recorded changes of the same call to the files of `scratch`, and returns the text that the agent gets instead
+/// of a result. The proxy that answers its model calls makes sure that the model gets the recorded result.
 pub fn stand_in(
     policy: &Policy,
     scratch: &Workspace<'_>,
@@ -192,7 +192,7 @@ pub fn stand_in(
     Ok(UNKNOWN.to_owned())
 }
 
-/// The end of a call that a hook is at.
+/// The end of a call that a hook point belongs to.
 fn side_of(gate: HookPoint) -> Option<Side> {
     match gate {
         HookPoint::Before => Some(Side::Start),
@@ -203,7 +203,7 @@ fn side_of(gate: HookPoint) -> Option<Side> {
 
 const REPEATED: &str = "repeated-calls";
 
-/// Calls that were found to repeat a recorded one; every hook is a process of its own.
+/// Calls that were matched with a recorded one so far, kept in a file because every hook is a process of its own.
 fn repeated(dir: &Path) -> Vec<RepeatedCall> {
     let text = std::fs::read_to_string(dir.join(REPEATED)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -214,7 +214,7 @@ fn note(dir: &Path, call: &RepeatedCall) -> Result<(), EngineError> {
     append(&dir.join(REPEATED), &line)
 }
 
-/// Adds a line to a file.
+/// Appends a line to a file.
 fn append(file: &Path, line: &str) -> Result<(), EngineError> {
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true).mode(0o600).open(file);
@@ -225,7 +225,7 @@ fn append(file: &Path, line: &str) -> Result<(), EngineError> {
 const UNKNOWN: &str = "this is a rerun, and this call was not made when it was recorded";
 const USED: &str = "recorded-calls-used";
 
-/// The calls that stood in for one already: an agent may make the same call twice.
+/// The recorded calls whose changes were applied already: an agent may make the same call twice.
 fn used(scratch: &Workspace<'_>) -> Result<Vec<u64>, EngineError> {
     let file = scratch.cache_dir()?.map(|dir| dir.join(USED));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From what hooks saw to steps: the bridge between the agents' words and the engine's recorder.
+//! Turns parsed hook events, notes from the inbox and imported conversations into reports for the engine's recorder.
 
 use std::path::PathBuf;
 use std::slice;
@@ -27,17 +27,18 @@ use crate::payload::{self, HookEvent, HookPoint};
 use crate::transcript::{self, Cursor, TranscriptLocation};
 pub use crate::workspace_paths::relative;
 
-/// So many notes are taken in by one commit.
+/// How many notes are recorded in one commit.
 const AT_ONCE: usize = 256;
 
-/// The conversation in an agent's transcript, with secrets taken out.
+/// The conversation in an agent's transcript, redacted as it is read.
 struct Transcript {
     place: TranscriptLocation,
-    /// Only so much of the file, because that was all there was when the event happened.
+    /// Only read this many bytes of the file, which is all there was when the event happened; `None` for all of it.
     limit: Option<u64>,
-    /// What the event is about comes next in the main conversation: it is no sub-agent's, and nothing later was recorded.
+    /// Whether the event is about the next entry of the main conversation: it is not a sub-agent's, and nothing later was
+    /// recorded.
     next: bool,
-    /// The first line that was read now, if one of those may be a compaction that no hook tells of; `usize::MAX` otherwise.
+    /// The first of the lines just read, if one of them may be a compaction that no hook reports; `usize::MAX` otherwise.
     may_compact_from: AtomicUsize,
 }
 
@@ -64,7 +65,7 @@ impl Conversation for Transcript {
     }
 }
 
-/// Records what one hook saw. `limit` is how long the transcript was then.
+/// Records one hook event. `limit` is the length of the transcript at that time, in bytes.
 pub fn record_event(
     workspace: &Workspace<'_>,
     lock: &RecordLock,
@@ -82,7 +83,7 @@ pub fn record_event(
     Ok(recorded)
 }
 
-/// Records compactions that no hook told of, as the transcript shows them.
+/// Records compactions that no hook reported, as the transcript shows them.
 fn record_compactions(
     workspace: &Workspace<'_>,
     lock: &RecordLock,
@@ -103,7 +104,7 @@ fn record_compactions(
     Ok(())
 }
 
-/// What one hook saw, and where its conversation is to be read.
+/// Returns the report of one hook event, and where to read its conversation.
 fn reported<'a>(
     workspace: &Workspace<'_>,
     seen: &HookEvent,
@@ -122,7 +123,7 @@ fn reported<'a>(
         learned.tasks = claude_tasks(seen);
     }
     let mut event = seen.event.clone();
-    // People know where they are.
+    // Summaries show paths relative to the workspace.
     event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
     if let (Some(Agent::Gemini), HookPoint::Done, Some(transcript)) = (agent, seen.gate, &transcript)
         && let Some(response) = event.output.as_ref().and_then(Value::as_str)
@@ -136,8 +137,8 @@ fn reported<'a>(
     (ReportedEvent { event, effect, at, conversation: None, paths, learned }, transcript)
 }
 
-/// The task list of a Claude Code session, which it keeps in files beside the transcripts, after an event that may have changed
-/// it.
+/// Returns the task list of a Claude Code session after an event that may have changed it. Claude Code keeps the list in
+/// files beside the transcripts.
 fn claude_tasks(seen: &HookEvent) -> Option<Value> {
     let touches = matches!(seen.event.kind, StepKind::TaskCreated | StepKind::TaskCompleted)
         || (seen.event.kind == StepKind::ToolEnd
@@ -160,14 +161,14 @@ fn claude_tasks(seen: &HookEvent) -> Option<Value> {
     Some(tasks)
 }
 
-/// Takes in what waits in the inbox. Returns how many notes there were.
+/// Records the notes in the inbox. Returns how many there were.
 pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, EngineError> {
     let Some(dir) = workspace.cache_dir()? else { return Ok(0) };
     let io = |error: std::io::Error| {
         EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
     };
     let mut count = 0;
-    // More than once: what somebody took who then failed comes first, and alone.
+    // More than once: notes that another process took and failed to record come first, as a batch of their own.
     while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
         count += taken.notes.len();
         for some in taken.notes.chunks(AT_ONCE) {
@@ -179,7 +180,7 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
     Ok(count)
 }
 
-/// Takes in what waits, if nobody else is at it right now. For commands that only look.
+/// Records the notes in the inbox, if there are any. For commands that only read.
 pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     let waits = workspace.cache_dir()?.is_some_and(|dir| !inbox::is_empty(&dir));
     if waits {
@@ -189,8 +190,8 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Takes in what waits, unless another process records right now, which then takes it in itself. For who holds the lock on the
-/// workspace: a hook that records waits for that one, and must not be waited for.
+/// Records the notes in the inbox, unless another process is recording, which then does it itself. For callers that hold the
+/// lock on the workspace: a hook that records waits for that lock, so waiting for the hook would be a deadlock.
 pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     if workspace.cache_dir()?.is_none_or(|dir| inbox::is_empty(&dir)) {
         return Ok(());
@@ -202,7 +203,7 @@ pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     }
 }
 
-/// Records notes. One that cannot be recorded leaves a gap, and keeps nothing else from being recorded.
+/// Records notes. One that cannot be recorded leaves a gap and does not keep the others from being recorded.
 pub fn record_notes(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
     match record_batch(workspace, lock, notes) {
         Err(EngineError::Input(_)) => {}
@@ -220,7 +221,7 @@ pub fn record_notes(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]
     Ok(())
 }
 
-/// Records notes in one commit; all of them, or none.
+/// Records notes in one commit: all of them, or none.
 fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
     let mut all: Vec<(ReportedEvent<'_>, Option<Transcript>)> = Vec::new();
     for note in notes {
@@ -240,19 +241,19 @@ fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) ->
             continue;
         }
         if let Some(mut seen) = seen {
-            // The moment to look at the files is over.
+            // The time to scan the files for this event is over.
             seen.effect = ScanPolicy::None;
-            // An event without a name of its own is told by its moment, should the note be taken in once more.
+            // An event without a key gets one from its time, so that recording the note twice adds one step.
             seen.event.key.get_or_insert_with(|| format!("{} {}", seen.name, note.at.as_micros()));
             let mut is_there = false;
             if let (Some(_), Some(key)) = (&note.gap, &seen.event.key) {
-                // What failed may have failed only after the step was stored.
+                // The failure may have happened after the step was stored.
                 let step = step_named(workspace, &seen.event, key);
                 is_there = workspace.store().step(step)?.is_some()
                     || all.iter().any(|(ReportedEvent { event, .. }, _)| {
                         event.key.as_ref().is_some_and(|key| step_named(workspace, event, key) == step)
                     });
-                // Should it be reported once more, that one counts: it may come with a look.
+                // If the event is reported again, that report is a step of its own: it may come with a scan.
                 seen.event.key = Some(format!("{key}, late"));
             }
             if !is_there {
@@ -284,7 +285,7 @@ fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) ->
     Ok(())
 }
 
-/// What a proxy carried, in the session it belongs to.
+/// Returns the report of a model call that a proxy recorded, in the session it belongs to.
 fn model_call_report<'a>(
     workspace: &Workspace<'_>,
     carried: RecordedCall,
@@ -292,7 +293,7 @@ fn model_call_report<'a>(
 ) -> Result<ReportedEvent<'a>, EngineError> {
     let RecordedCall { mut event, since, cost, started } = carried;
     if event.session.is_empty() {
-        // The agent does not say which of its sessions asks; it is the one whose hooks were heard last.
+        // The agent does not send its session id; use the session whose hooks reported last.
         let sessions = workspace.agent_sessions()?;
         let own = sessions
             .into_iter()
@@ -310,7 +311,7 @@ fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
     Step::id_of(session, event.kind, key)
 }
 
-/// That something is missing from the record, and why.
+/// Returns the report that something is missing from the record, and why.
 fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> ReportedEvent<'a> {
     let event = Event {
         error: Some(ReportedError {
@@ -325,14 +326,14 @@ fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> ReportedEvent<'a> {
     report(Event { key: Some(key), ..event }, note.at)
 }
 
-/// An agent was stopped.
+/// Records that an agent was stopped.
 pub fn hit(workspace: &Workspace<'_>, about: &Event, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
     record_light(workspace, Event { input: Some(input), ..event }, at)
 }
 
-/// A log point was passed.
+/// Records that a call passed a log point.
 pub fn log_point(
     workspace: &Workspace<'_>,
     about: &Event,
@@ -343,7 +344,7 @@ pub fn log_point(
     record_light(workspace, related_event(about, StepKind::BreakpointHit, summary), at)
 }
 
-/// What the person said to a stopped agent.
+/// Records the user's answer to a stopped agent; `said` is `None` if the wait timed out.
 pub fn decision(
     workspace: &Workspace<'_>,
     about: &Event,
@@ -363,7 +364,7 @@ pub fn decision(
     let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said, "call": about.call });
     let event = Event { input: Some(input), ..event };
-    // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
+    // The user may have edited files while the agent was stopped; those changes are not the call's, which has not run yet.
     let looked = ReportedEvent {
         effect: if about.kind == StepKind::ToolStart {
             ScanPolicy::Keep(Trigger::Automatic)
@@ -381,7 +382,7 @@ pub fn decision(
     record_beside(workspace, looked)
 }
 
-/// What the person decided when the session was recorded, in a rerun of it.
+/// In a rerun, records a decision of the user that is repeated from the recorded session.
 pub fn repeated_decision(
     workspace: &Workspace<'_>,
     about: &Event,
@@ -396,10 +397,10 @@ pub fn repeated_decision(
     record_light(workspace, Event { input: Some(input), ..event }, at)
 }
 
-/// How the summary of a step begins that says what a person told an agent at work.
+/// Start of the summary of a step that records a message from the user to a working agent.
 pub const TOLD: &str = "told: ";
 
-/// What a person left for the agent, and the model hears with this event.
+/// Records a message that the user left for the agent and that the model gets with this event.
 pub fn told(workspace: &Workspace<'_>, about: &Event, text: &str, at: Timestamp) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
     let with = match about.kind {
@@ -415,7 +416,7 @@ fn takes_input(agent: &str) -> bool {
     Agent::parse(agent).is_none_or(Answer::can_change_input)
 }
 
-/// A call was refused and will not run: it is over.
+/// Records the end of a call that was refused and will not run.
 pub fn refused(
     workspace: &Workspace<'_>,
     about: &Event,
@@ -434,7 +435,7 @@ pub fn refused(
     record_beside(workspace, ReportedEvent { learned, ..report(event, at) })
 }
 
-/// Tells how to take back what the present prompt led to, if it changed anything.
+/// Returns a note on how to take back what the current prompt led to; `None` if it changed nothing.
 pub fn note_for_turn(
     workspace: &Workspace<'_>,
     recorded: &RecordedStep,
@@ -460,10 +461,10 @@ fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Resul
 }
 
 fn record_beside(workspace: &Workspace<'_>, mut report: ReportedEvent<'_>) -> Result<(), EngineError> {
-    // Also what a person typed can hold a secret.
+    // What a user typed can hold a secret too.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
-    // What other hooks left meanwhile happened before.
+    // Notes that other hooks left meanwhile are about earlier events.
     take_in(workspace, &lock)?;
     workspace.record(&lock, &report)?;
     Ok(())
@@ -480,7 +481,7 @@ fn report<'a>(event: Event, at: Timestamp) -> ReportedEvent<'a> {
     }
 }
 
-/// An event of the same session that is about the same call without being its start or end.
+/// Returns an event of the same session about the same call that is neither its start nor its end.
 fn related_event(about: &Event, kind: StepKind, summary: String) -> Event {
     Event {
         tool: about.tool.clone(),
@@ -489,20 +490,20 @@ fn related_event(about: &Event, kind: StepKind, summary: String) -> Event {
     }
 }
 
-/// What an import recorded.
+/// The result of an import.
 #[derive(Clone, Copy, Debug)]
 pub struct Imported {
-    /// The session.
+    /// The session that was imported.
     pub session: SessionId,
-    /// Its steps.
+    /// How many events the conversation has.
     pub steps: usize,
-    /// Of those, steps that were not known before.
+    /// How many of the steps were not recorded before.
     pub new: usize,
     /// Whether hooks had recorded the session already, so that nothing was imported.
     pub watched: bool,
 }
 
-/// Records the events of a conversation that an agent wrote down by itself. Doing it again adds only what is new.
+/// Records the events of a conversation from the agent's own transcript. Importing it again adds only what is new.
 pub fn imported(
     workspace: &Workspace<'_>,
     place: &TranscriptLocation,
@@ -518,7 +519,7 @@ pub fn imported(
     };
     let session = Session::id_of(workspace.record.id, place.agent.name(), &place.session);
     let (steps, mut new) = (events.len(), 0);
-    // What was watched is known better than the agent's own record tells it.
+    // What hooks recorded is more exact than the agent's own transcript.
     let watched = workspace.store().session(session)?.is_some_and(|session| !session.info.imported);
     if watched {
         return Ok(Imported { session, steps, new, watched });
@@ -552,7 +553,7 @@ pub fn imported(
     Ok(Imported { session, steps, new, watched })
 }
 
-/// Takes secrets out of an event, and out of its summary what a terminal would obey.
+/// Redacts secrets in an event, and escapes control characters in its summary.
 pub fn redact_event(event: &mut Event) {
     for value in
         [&mut event.input, &mut event.output, &mut event.metadata, &mut event.raw].into_iter().flatten()

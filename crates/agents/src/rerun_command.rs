@@ -1,32 +1,32 @@
-//! The command that makes an agent do again what it was asked, with nobody there to ask.
+//! Builds the command that reruns an agent without a user present.
 //!
-//! If the command that was recorded carries the prompt itself, it is run as it was. A session that was held at a terminal, or
-//! that goes on from an earlier prompt, has no such command; then one is made up that answers one prompt and ends. It allows
-//! the tools that were used then and no others, where the agent can be told so.
+//! If the recorded command contains the prompt itself, it is run unchanged. A session that was interactive, or that continues
+//! from an earlier prompt, has no such command; then one is built that answers one prompt and ends. It allows only the tools
+//! that were used in the recording, if the agent supports that.
 
 use crate::Agent;
 
-/// What is to be done again.
+/// What to rerun.
 #[derive(Clone, Copy, Debug)]
 pub struct RerunCommand<'a> {
-    /// The agent.
+    /// The agent to start.
     pub agent: Agent,
-    /// The command that was recorded; empty if none was.
+    /// The recorded command; empty if there is none.
     pub argv: &'a [String],
-    /// What was said then.
+    /// The prompt in the recording.
     pub said: &'a str,
-    /// What is said now.
+    /// The prompt for the rerun.
     pub prompt: &'a str,
-    /// The session to go on with, if it is not the first prompt.
+    /// The session to continue, if this is not the first prompt.
     pub resume: Option<&'a str>,
-    /// The tools that were used.
+    /// The tools that were used in the recording.
     pub tools: &'a [String],
-    /// The model, if another one is wanted.
+    /// The model, if it is changed.
     pub model: Option<&'a str>,
 }
 
 impl RerunCommand<'_> {
-    /// The command.
+    /// Returns the command to run.
     pub fn command(&self) -> Vec<String> {
         let own = self.resume.is_none() && !self.goes_on();
         match self.argv.iter().position(|word| self.carries(word)) {
@@ -40,7 +40,7 @@ impl RerunCommand<'_> {
         }
     }
 
-    /// Whether the recorded command goes on with a session that is not there any more.
+    /// Whether the recorded command continues a session that does not exist any more.
     fn goes_on(&self) -> bool {
         let goes_on = |word: &String| match self.agent {
             Agent::Claude => matches!(word.as_str(), "--resume" | "-r" | "--continue" | "-c"),
@@ -59,7 +59,7 @@ impl RerunCommand<'_> {
 
     fn made_up(&self) -> Vec<String> {
         let program = match self.argv.first() {
-            // A wrapper or a script may need more than its first word.
+            // The launcher may be a wrapper or a script that needs more than its first word.
             Some(program) if program.rsplit('/').next() == Some(self.agent.name()) => program.as_str(),
             _ => self.agent.name(),
         };
@@ -80,7 +80,7 @@ impl RerunCommand<'_> {
                 }
             }
             Agent::Codex => {
-                // What it may do is for the fence to say; inside of it, a second one cannot be raised.
+                // The rerun's own sandbox restricts it; a second one cannot be created inside.
                 add(&["exec", "-s", "danger-full-access", "--skip-git-repo-check"]);
                 if let Some(model) = self.model {
                     add(&["-m", model]);

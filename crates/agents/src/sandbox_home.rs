@@ -1,8 +1,8 @@
-//! A home of its own for an agent that is run again: its settings, and nothing it remembers.
+//! A separate home directory for an agent that is rerun, with its settings and without its history.
 //!
 //! Agents write a lot into the home: conversations, task lists, counters, caches. A rerun must neither add to those nor be
-//! influenced by them, so it gets a home that holds what the person set up and what the agent needs to start. Everything that
-//! is no agent's is linked: commands that the agent runs need their toolchains, which a fence lets them read.
+//! influenced by them, so it gets a home with the user's settings and what the agent needs to start. Everything that does not
+//! belong to an agent is linked: commands that the agent runs need their toolchains, which the sandbox lets them read.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use std::path::Path;
 
 use crate::Agent;
 
-/// A directory with more than this is not copied. In bytes.
+/// Size in bytes above which a directory is not copied.
 const MOST: u64 = 64 << 20;
 
-/// What of an agent's home is the person's doing, or needed to start.
+/// The files in an agent's home that the user configured, or that the agent needs to start.
 fn settings(agent: Agent) -> &'static [&'static str] {
     match agent {
         Agent::Claude => &[
@@ -55,7 +55,7 @@ fn settings(agent: Agent) -> &'static [&'static str] {
     }
 }
 
-/// Fills `new` with what `agent` needs of `home`.
+/// Fills `new` with the parts of `home` that `agent` needs.
 pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
     for name in settings(agent).iter().chain(&[".gitconfig", ".config/git"]) {
         let (from, to) = (home.join(name), new.join(name));
@@ -74,7 +74,7 @@ pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
     link_rest(home, new, Path::new(""))
 }
 
-/// What agents keep for themselves. Nothing of one agent is any of another's business.
+/// Files that agents keep for themselves. No agent gets those of another.
 const OWN: [&str; 7] = [
     ".claude",
     ".claude.json",
@@ -85,7 +85,7 @@ const OWN: [&str; 7] = [
     ".cache/opencode",
 ];
 
-/// Lets everything else of the home be found where it is expected: toolchains, caches, keys of registries.
+/// Links everything else of the home at its usual path: toolchains, caches, keys of registries.
 fn link_rest(home: &Path, new: &Path, below: &Path) -> io::Result<()> {
     for entry in fs::read_dir(home.join(below)).into_iter().flatten().flatten() {
         let path = below.join(entry.file_name());

@@ -1,10 +1,10 @@
-//! What the agents' tools do to files: which only look, which paths a call names, and how a call is called in one line.
+//! What the agents' tools do to files: which tools only read, and which paths a call names.
 
 use serde_json::Value;
 
 use crate::agent::Agent;
 
-/// Tools that only look, plan or ask. Whatever is not listed, unknown tools and those of MCP servers included, can change
+/// Tools that only read, plan or ask. Every tool not listed, including unknown ones and those of MCP servers, can change
 /// something. A tool that starts a sub-agent is listed because the sub-agent's own calls are reported one by one.
 const ONLY_LOOK: [(Agent, &[&str]); 4] = [
     (
@@ -94,7 +94,7 @@ const ONLY_LOOK: [(Agent, &[&str]); 4] = [
     ),
 ];
 
-/// Tools of our own MCP server that only look.
+/// Tools of stepback's own MCP server that only read.
 const OURS_ONLY_LOOK: [&str; 13] = [
     "recover",
     "mind",
@@ -111,7 +111,7 @@ const OURS_ONLY_LOOK: [&str; 13] = [
     "undo_plan",
 ];
 
-/// What a tool of our own MCP server is called there, if it is one: each agent puts the server's name before it in its own way.
+/// Returns the plain name of a tool of stepback's own MCP server: each agent adds its own prefix with the server's name.
 fn ours(tool: &str) -> Option<&str> {
     ["mcp__stepback__", "mcp_stepback_", "stepback_"].iter().find_map(|before| tool.strip_prefix(before))
 }
@@ -133,8 +133,8 @@ const EDITORS: [(Agent, &[&str]); 4] = [
     (Agent::Opencode, &["write", "edit", "multiedit", "patch", "apply_patch"]),
 ];
 
-/// Whether a tool of an agent changes nothing but the paths that its call names. Tools of our own MCP server name none: what they
-/// do to files is a step of its own. One of them runs programs.
+/// Whether a tool of an agent changes only the paths that its call names. Tools of stepback's own MCP server name none: their
+/// changes to files are steps of their own. Except for the one that runs programs.
 pub fn changes_only_named(agent: Agent, tool: &str) -> bool {
     let edits = EDITORS.iter().any(|(of, names)| *of == agent && names.contains(&tool));
     edits || ours(tool).is_some_and(|tool| tool != "verify_run")
@@ -146,7 +146,7 @@ pub fn runs_alone(agent: Agent, tool: &str) -> bool {
     agent == Agent::Claude && ours(tool).is_none() && changes_only_named(agent, tool)
 }
 
-/// Paths that a call names as those it works on, as written.
+/// Returns the paths that a call names as those it works on, as written.
 pub fn paths(input: &Value) -> Vec<String> {
     const FIELDS: [&str; 6] = ["file_path", "filePath", "notebook_path", "absolute_path", "path", "file"];
     let mut found: Vec<String> = FIELDS
@@ -167,7 +167,7 @@ pub fn paths(input: &Value) -> Vec<String> {
     found
 }
 
-/// Paths in a patch of the `*** Begin Patch` kind.
+/// Returns the paths in a patch of the `*** Begin Patch` format.
 fn patched(text: &str) -> Vec<String> {
     if !text.contains("*** Begin Patch") {
         return Vec::new();
@@ -197,7 +197,7 @@ mod tests {
         assert!(can_change(Agent::Claude, "mcp__stepback__verify_run"));
         assert!(!can_change(Agent::Claude, "Read"));
         assert!(!can_change(Agent::Opencode, "grep"));
-        // Names are the agents' own: what only looks in one may be unknown in another.
+        // Tool names belong to an agent: one that only reads in one agent may be unknown in another.
         assert!(can_change(Agent::Codex, "Read"));
     }
 

@@ -1,11 +1,12 @@
-//! The conversation as the agent itself keeps it: read as it grows, understood, cut, and found again.
+//! Reads the conversation that an agent keeps itself: finds it, follows it as it grows, parses it into messages, and finds
+//! where to cut it.
 //!
 //! For every step the engine keeps the conversation as a chain of the agent's own raw lines, one JSON text each. This module
-//! is the only place that knows where those lines come from and what they say. It never writes; making another conversation
-//! out of a chain is [`crate::fork`]'s job.
+//! is the only place that knows where those lines come from and what they mean. It never writes; [`crate::fork`] makes
+//! another conversation out of a chain.
 //!
-//! Raw lines are the truth and [`Message`]s are a reading of them: whatever is not understood is left out of the messages,
-//! never out of the chain.
+//! Raw lines are the source of truth, and [`Message`]s are derived from them: what does not parse is left out of the
+//! messages, never out of the chain.
 
 mod claude;
 mod codex;
@@ -34,10 +35,10 @@ pub use message::{Message, Part, Role, Usage, messages, messages_of};
 pub(crate) use opencode_db::row as opencode_session;
 pub(crate) use value::{clip, text};
 
-/// Where a conversation is kept.
+/// Where a conversation is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TranscriptLocation {
-    /// Whose it is.
+    /// The agent that writes it.
     pub agent: Agent,
     /// The transcript file, or opencode's database.
     pub path: PathBuf,
@@ -45,54 +46,54 @@ pub struct TranscriptLocation {
     pub session: String,
 }
 
-/// How far a conversation has been read. The default is "not at all".
+/// How far a conversation has been read. The default is the beginning.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cursor {
     /// How many lines were read, which is the length of the chain.
     pub lines: usize,
-    /// Where in the file the next line begins.
+    /// Byte offset in the file at which the next line begins.
     offset: u64,
-    /// Which file it was: device and inode.
+    /// Device and inode of the file.
     file: (u64, u64),
-    /// What the beginning and the end of what was read looked like.
+    /// What the first and last bytes read looked like, to detect a rewritten file.
     seen: String,
-    /// For a database: what each message looked like.
+    /// For a database: a mark of the state of each message.
     marks: Vec<String>,
 }
 
-/// What is new since a cursor.
+/// The lines that are new since a cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fresh {
-    /// How many of the lines read before still stand. All of them where the transcript only grew; none where the file was
-    /// truncated, replaced or rewritten; some where the last message of a database grew.
+    /// How many of the lines read before are still valid. All of them if the transcript only grew; none if the file was
+    /// truncated, replaced or rewritten; some if the last message of a database grew.
     pub keep: usize,
-    /// The lines that follow those.
+    /// The lines that follow the kept ones.
     pub lines: Vec<String>,
-    /// From where to go on.
+    /// The cursor to continue from.
     pub cursor: Cursor,
 }
 
 /// Why a conversation could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TranscriptError {
-    /// There is no such file, or no such session in the database: nothing has been said yet, or it was deleted.
+    /// There is no such file, or no such session in the database: it is still empty, or it was deleted.
     #[error("no conversation at {}", .0.display())]
     NotFound(PathBuf),
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The database is there and cannot be read, or is not laid out as expected.
+    /// The database exists and cannot be read, or does not have the expected schema.
     #[error("cannot read {}: {source}", .path.display())]
     Database {
         /// The database.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
@@ -109,13 +110,13 @@ impl TranscriptError {
 
 /// Reads what is new since `cursor`.
 ///
-/// Only complete lines count: one that is being written waits for the next time. Memory is bounded by what is new.
+/// Only complete lines count: one that is still being written is read the next time. Memory is bounded by what is new.
 pub fn read(place: &TranscriptLocation, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
     read_until(place, cursor, None)
 }
 
-/// Like [`read`], but of a file only the first `limit` bytes: what was there at some earlier moment. A database has no such
-/// order and is read as it is.
+/// Like [`read`], but reads only the first `limit` bytes of a file: what was there at some earlier time. A database has no
+/// such order and is read as it is.
 pub fn read_until(
     place: &TranscriptLocation,
     cursor: &Cursor,

@@ -1,4 +1,4 @@
-//! Paths as calls write them, relative to the workspace.
+//! Converts paths in calls to paths relative to the workspace.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,10 +6,10 @@ use stepback_engine::Workspace;
 
 use crate::payload::HookEvent;
 
-/// Paths that a call names, relative to the workspace. What lies outside stays as it was written.
+/// Returns the paths that a call names, relative to the workspace. A path outside of it stays as written.
 pub fn relative(workspace: &Workspace<'_>, seen: &HookEvent) -> Vec<String> {
     let root = &workspace.root;
-    // Relative to where the agent runs, which can be anywhere below the root.
+    // Relative to the agent's current directory, which can be anywhere below the root.
     let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
     let base = cwd.as_ref().unwrap_or(root);
     seen.paths
@@ -25,7 +25,7 @@ pub fn relative(workspace: &Workspace<'_>, seen: &HookEvent) -> Vec<String> {
         .collect()
 }
 
-/// Where a path lies in the workspace if it leads there through a link, such as another name of the workspace itself.
+/// Returns the path inside the workspace of one that leads there through a link, such as another name of the workspace itself.
 fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
     let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
     let (dir, real) = dir?;
@@ -33,7 +33,7 @@ fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
     real.join(rest).strip_prefix(root).map(Path::to_path_buf).ok()
 }
 
-/// The path without `.` and `..`, by its text alone: what it names may not exist yet.
+/// Removes `.` and `..` from the text of a path, because the file may not exist yet.
 fn tidied(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for part in path.components() {

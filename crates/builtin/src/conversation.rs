@@ -1,5 +1,5 @@
-//! What was said, as a list of messages in the form of the Messages API, and as the recorder wants to have it: one line of
-//! JSON for each.
+//! The built-in agent's conversation: a list of messages in the form of the Messages API, and the same as one line of JSON
+//! per message for the recorder.
 
 use serde_json::{Value, json};
 use stepback_engine::recorder::{CallOrigin, Conversation, NewMessages, Turn};
@@ -11,12 +11,12 @@ use crate::tools::ToolResult;
 #[derive(Clone, Debug, Default)]
 pub struct Dialogue {
     messages: Vec<Value>,
-    /// The same with secrets taken out, as they are recorded.
+    /// The same messages with secrets redacted, as they are recorded.
     lines: Vec<String>,
 }
 
 impl Dialogue {
-    /// A conversation that begins with these messages.
+    /// Creates a conversation that begins with these messages.
     pub fn new(messages: Vec<Value>) -> Self {
         let mut dialogue = Self::default();
         for message in messages {
@@ -25,7 +25,7 @@ impl Dialogue {
         dialogue
     }
 
-    /// The messages.
+    /// Returns the messages, not redacted.
     pub fn messages(&self) -> &[Value] {
         &self.messages
     }
@@ -36,8 +36,8 @@ impl Dialogue {
         self.messages.push(message);
     }
 
-    /// Lets the person say something: a message of its own, or a part of the one that nobody has answered yet. Two messages in
-    /// a row from the same side are not allowed.
+    /// Adds a message of the user: as a new message, or as a part of the last one if the model has not answered it yet. The
+    /// API does not allow two consecutive messages of the same role.
     pub fn say(&mut self, text: &str) {
         let part = json!({ "type": "text", "text": text });
         let open = self.messages.last().is_some_and(|last| last["role"] == "user");
@@ -54,7 +54,7 @@ impl Dialogue {
         self.push(last);
     }
 
-    /// How many answers the model has given.
+    /// Returns how many answers the model has given.
     pub fn answers(&self) -> usize {
         self.messages.iter().filter(|message| message["role"] == "assistant").count()
     }
@@ -81,21 +81,21 @@ impl Conversation for Dialogue {
             let calls: Vec<&str> = calls(&message).collect();
             calls.contains(&call).then(|| calls.first().map(ToString::to_string)).flatten()
         };
-        // The last one that fits, should an id have come twice.
+        // The last match, in case an id occurs twice.
         let found = tail.iter().enumerate().rev().find_map(|(at, line)| Some((at, asks(line)?)));
         let turn = found.map(|(before, id)| Turn { before, id: Some(id) });
         CallOrigin { settled: turn.is_some(), turn }
     }
 }
 
-/// The ids of the calls that a message asks for.
+/// Returns the ids of the calls that a message requests.
 fn calls(message: &Value) -> impl Iterator<Item = &str> {
     let parts = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     parts.iter().filter(|part| part["type"] == "tool_use").filter_map(|part| part["id"].as_str())
 }
 
-/// The messages that recorded lines hold, for a conversation that goes on; `None` if one of them is damaged. A model that
-/// asked for calls wants to know what came of them: if that was not said yet, it is told that nobody knows.
+/// Returns the messages of recorded lines, to continue the conversation; `None` if one of them does not parse. The API
+/// requires a result for every requested call: calls without one get a result that says it is unknown.
 pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
     let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).ok();
     let mut messages = lines.iter().map(read).collect::<Option<Vec<_>>>()?;
@@ -109,8 +109,8 @@ pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
     Some(messages)
 }
 
-/// Takes the last thing that the person said out of a conversation: the message, or the part that [`Dialogue::say`] added to the
-/// results of the calls before it.
+/// Removes the user's last input from a conversation: the message, or the part that [`Dialogue::say`] added to the results of
+/// the calls before it.
 pub fn take_back_prompt(messages: &mut Vec<Value>) {
     let Some(last) = messages.last_mut().filter(|last| last["role"] == "user") else { return };
     match last["content"].as_array_mut().filter(|parts| parts.len() > 1) {
@@ -172,7 +172,7 @@ mod tests {
             talk.say("numbers, please");
             let mut messages = talk.messages().to_vec();
             take_back_prompt(&mut messages);
-            // A message that was a plain text has become a list of one.
+            // A message that was plain text has become a list of one part.
             let plain = |messages: &[Value]| {
                 serde_json::to_string(messages)
                     .unwrap()

@@ -1,4 +1,4 @@
-//! The agent's own record keeping: from what happens to steps of its session.
+//! Records what the built-in agent does as steps of its session.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ use crate::NAME;
 use crate::conversation::Dialogue;
 use crate::options::ExitReason;
 
-/// Why the agent goes no further.
+/// Why the agent stops.
 #[derive(Debug)]
 pub enum StopRequest {
-    /// It is over.
+    /// The run has ended.
     Over(ExitReason),
-    /// The record cannot be kept.
+    /// Recording failed.
     Engine(EngineError),
 }
 
@@ -32,51 +32,51 @@ impl From<EngineError> for StopRequest {
     }
 }
 
-/// What is recorded with a step, besides the step itself.
+/// What is recorded with a step, besides the event.
 #[derive(Default)]
 pub struct StepExtras<'a> {
-    /// What it means for the files.
+    /// Whether the files are scanned, and when; `None` for no scan.
     pub effect: Option<ScanPolicy>,
-    /// The conversation, unless it is a worker's: a session has one.
+    /// The conversation, unless it is a worker's: a session has only one.
     pub dialogue: Option<&'a Dialogue>,
-    /// Paths a call names.
+    /// Paths that the call names.
     pub paths: Vec<String>,
-    /// What is learned about the session.
+    /// What the step says about the session.
     pub learned: SessionUpdate,
 }
 
 /// Records the steps of one session.
 pub struct Journal<'a> {
-    /// Where it happens.
+    /// The workspace the agent runs in.
     pub workspace: &'a Workspace<'a>,
     /// The agent's id of the session.
     pub session: String,
-    /// Steps so far.
+    /// How many steps were recorded so far.
     pub steps: u64,
-    /// The kinds of step and the number of steps after which it is over.
+    /// The kind of step and the number of steps after which the run ends; `None` for no limit.
     pub limits: (Option<StepKind>, Option<u64>),
-    /// Set when one of them was reached.
+    /// The reason to end, once a limit was reached.
     pub reached: Option<ExitReason>,
 }
 
 impl Journal<'_> {
-    /// The present moment.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.workspace.engine.env.now()
     }
 
-    /// An event of this session.
+    /// Returns a new event of this session.
     pub fn event(&self, kind: StepKind, summary: &str) -> Event {
         Event::new(NAME, &self.session, kind, one_line(summary))
     }
 
-    /// Records an event. Secrets are taken out first.
+    /// Records an event, with secrets redacted.
     pub fn record(&mut self, event: &Event, with: StepExtras<'_>) -> Result<RecordedStep, EngineError> {
         let kind = event.kind;
         let mut event = event.clone();
         record::redact_event(&mut event);
         let lock = self.workspace.lock_recording()?;
-        // What hooks of other agents left comes first, so that steps are in order.
+        // Notes that hooks of other agents left come first, so that steps are in order.
         record::take_in(self.workspace, &lock)?;
         let recorded = self.workspace.record(
             &lock,
@@ -100,7 +100,7 @@ impl Journal<'_> {
         Ok(recorded)
     }
 
-    /// Stops at a call if somebody wants that. `None` says that nobody did.
+    /// Stops at a call if a breakpoint or pause applies; `None` if neither does.
     pub fn stop_if_wanted(
         &self,
         event: &Event,
@@ -112,7 +112,7 @@ impl Journal<'_> {
         let Some(control) = self.control()? else { return Ok(None) };
         let side = if event.kind == StepKind::ToolStart { Side::Start } else { Side::End };
         let mut event = event.clone();
-        // A stop is a file, and shown to people.
+        // A stop is written to a file and shown to the user.
         record::redact_event(&mut event);
         let passing = GatedCall {
             workspace: self.workspace,
@@ -132,7 +132,7 @@ impl Journal<'_> {
         }
     }
 
-    /// What a person left for the agent.
+    /// Returns the messages that the user left for the agent.
     pub fn take_said(&self) -> Result<Vec<String>, EngineError> {
         let Some(control) = self.control()? else { return Ok(Vec::new()) };
         let session = Session::id_of(self.workspace.record.id, NAME, &self.session);
@@ -143,7 +143,7 @@ impl Journal<'_> {
         Ok(said)
     }
 
-    /// What controls agents here, if there is anything.
+    /// Returns the control files of the workspace, if there may be breakpoints, pauses or messages.
     fn control(&self) -> Result<Option<Control>, EngineError> {
         let dir = self.workspace.cache_dir()?;
         Ok(dir.map(|dir| Control::of(&dir)).filter(Control::is_armed))
@@ -154,12 +154,12 @@ fn control_files(error: std::io::Error) -> EngineError {
     EngineError::Input(format!("cannot use the control files: {error}"))
 }
 
-/// The list of tasks as the state keeps it.
+/// The task list in the session's state.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks(Vec<Value>);
 
 impl Tasks {
-    /// Sets how a task stands; a task that is not known is new.
+    /// Sets the status of a task; an unknown task is added.
     pub fn set(&mut self, id: &str, task: &str, worker: &str, status: &str) -> Value {
         let entry = json!({ "id": id, "task": task, "worker": worker, "status": status });
         match self.0.iter_mut().find(|known| known["id"] == id) {
@@ -170,7 +170,7 @@ impl Tasks {
     }
 }
 
-/// When a run has to end.
+/// Returns when a run has to end.
 pub fn deadline(timeout: Option<std::time::Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }

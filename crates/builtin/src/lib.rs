@@ -1,8 +1,8 @@
-//! The built-in agent: a small honest agent loop, recorded and controlled by stepback's own machinery in its own process.
+//! The built-in agent: a small agent loop that stepback records and controls in its own process.
 //!
-//! It is the agent to try stepback with when no other is at hand, and the one whose every request and answer can be run once
-//! more: it asks in the form of the Messages API, whoever answers. What it does to files it does like any agent, in the real
-//! directory; it knows no way around the recorder.
+//! It is the agent to try stepback with when no other is installed, and the one whose every request and answer can be
+//! replayed: it uses the form of the Messages API with every provider. It changes files like any agent, in the real
+//! directory; it has no way around the recorder.
 
 mod conversation;
 mod journal;

@@ -1,4 +1,4 @@
-//! What an agent is told before it runs, and what it says afterwards.
+//! Options of a run of the built-in agent, and its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,110 +13,111 @@ use stepback_model::record::StepKind;
 
 use crate::tools::ToolResult;
 
-/// Gives the recorded result of a call, by its tool and input.
+/// Returns the recorded result of a call, by its tool and input.
 pub type RecordedResults<'a> = dyn FnMut(&str, &Value) -> Option<ToolResult> + 'a;
 
-/// What a call does.
+/// What happens to tool calls.
 #[derive(Default)]
 pub enum ToolPolicy<'a> {
-    /// It runs.
+    /// Calls run.
     #[default]
     Real,
-    /// It is refused if it can change something.
+    /// Calls that can change something are refused.
     Deny,
-    /// It gives back what it gave back when it was recorded, and nothing runs. A call without a recorded result fails.
+    /// Calls return their recorded result, and nothing runs. A call without a recorded result fails.
     Recorded(Box<RecordedResults<'a>>),
 }
 
-/// The price of an answer in millionths of a dollar, by model and tokens; `None` if nobody knows it.
+/// Returns the price of an answer in millionths of a dollar, by model and tokens; `None` if it is unknown.
 pub type Price<'a> = dyn Fn(&str, &Usage) -> Option<u64> + 'a;
 
-/// Something that happens while the agent runs, for whoever watches.
+/// Something that happens while the agent runs, for display.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
     /// The model said something.
     Said {
-        /// The worker that did, if it was not the agent.
+        /// The worker, or `None` for the agent itself.
         worker: Option<&'a str>,
-        /// It.
+        /// What the model said.
         text: &'a str,
     },
     /// A call begins.
     Calls {
-        /// The worker that calls.
+        /// The worker, or `None` for the agent itself.
         worker: Option<&'a str>,
         /// The call in one line.
         summary: &'a str,
     },
     /// A call has ended.
     Called {
-        /// The worker that called.
+        /// The worker, or `None` for the agent itself.
         worker: Option<&'a str>,
         /// The tool.
         tool: &'a str,
-        /// What came out.
+        /// The result of the call.
         result: &'a ToolResult,
     },
-    /// A person said something to the agent while it ran.
+    /// The agent got a message that the user left while it ran.
     Told {
-        /// It.
+        /// The user's message.
         text: &'a str,
     },
-    /// The agent stands at a breakpoint and waits for a person.
+    /// The agent is stopped at a breakpoint and waits for the user.
     Waits,
-    /// The model could not be asked; it is asked again.
+    /// The model call failed and is retried.
     Retries {
-        /// Why.
+        /// The error of the failed call.
         why: &'a str,
     },
 }
 
-/// What an agent is told.
+/// The options of one run.
 pub struct Options<'a> {
     /// The task; `None` if the conversation so far ends with one.
     pub prompt: Option<String>,
-    /// The model.
+    /// Name of the model.
     pub model: String,
     /// Messages, in the form of the Messages API, that the conversation begins with.
     pub history: Vec<Value>,
-    /// Instructions other than its own.
+    /// Instructions that replace the built-in ones.
     pub system: Option<String>,
-    /// What it remembers.
+    /// The agent's memory at the start.
     pub memory: Map<String, Value>,
-    /// What the session's environment says beside the tools: who answers, for one. No secrets.
+    /// What the session's environment says besides the tools, such as the provider. No secrets.
     pub environment: Map<String, Value>,
-    /// The agent's own id of the session; drawn if not given.
+    /// The agent's own id of the session; a new one if not given.
     pub session: Option<String>,
-    /// Whether files are looked at before and after calls that can change something.
+    /// Whether files are scanned before and after calls that can change something.
     pub looks: bool,
-    /// What a person decided about calls when the session was recorded, to be decided again.
+    /// The user's decisions about calls in the recorded session, to be repeated.
     pub decided: DecidedCalls,
-    /// What a person said to the agent at work when the session was recorded: the model call that is to hear it, and the words.
+    /// The user's messages to the running agent in the recorded session: the id of the model call that gets the message, and
+    /// its text.
     pub told: Vec<(String, String)>,
-    /// What calls do.
+    /// What happens to tool calls.
     pub tools: ToolPolicy<'a>,
     /// Most answers of the model in one conversation.
     pub max_turns: u64,
-    /// Most steps that are recorded before it ends.
+    /// Most steps that are recorded before the run ends.
     pub max_steps: Option<u64>,
-    /// It ends when the first step of this kind was recorded.
+    /// The run ends after the first step of this kind.
     pub until: Option<StepKind>,
-    /// It ends after this time.
+    /// The run ends after this time.
     pub timeout: Option<Duration>,
-    /// How long to wait at a breakpoint before refusing.
+    /// How long to wait at a breakpoint before the call is refused.
     pub patience: Duration,
-    /// How often a model that is busy is asked again.
+    /// How often a call to a busy model is retried.
     pub retries: u32,
-    /// Set to end it: what runs is ended, what happened is recorded.
+    /// Set to end the run: running tools are ended, and what happened is recorded.
     pub stop: Arc<AtomicBool>,
-    /// What answers cost.
+    /// Prices of answers.
     pub price: &'a Price<'a>,
-    /// Is told what happens.
+    /// Called with what happens.
     pub watch: &'a mut dyn FnMut(RunEvent<'_>),
 }
 
 impl<'a> Options<'a> {
-    /// For a model, with everything else as it is if nobody says otherwise.
+    /// Returns options for a model, with defaults for everything else.
     pub fn new(model: impl Into<String>, watch: &'a mut dyn FnMut(RunEvent<'_>)) -> Self {
         Self {
             prompt: None,
@@ -143,30 +144,30 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Answers of the model in one conversation, if nobody says otherwise.
+/// Default of the most answers of the model in one conversation.
 pub const MAX_TURNS: u64 = 50;
 
-/// How a run ended.
+/// Why a run ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExitReason {
-    /// The model had no more to do.
+    /// The model finished the task.
     Done,
-    /// The model had as many turns as it may.
+    /// The model reached the limit of turns.
     MaxTurns,
-    /// As many steps as asked for were recorded.
+    /// The limit of recorded steps was reached.
     MaxSteps,
-    /// A step of the kind that was waited for was recorded.
+    /// A step of the requested kind was recorded.
     Until,
-    /// It took too long.
+    /// The run timed out.
     TimedOut,
-    /// Somebody ended it.
+    /// The user ended the run.
     Interrupted,
-    /// The model could not be asked.
+    /// The model call failed.
     Failed(ReportedError),
 }
 
 impl ExitReason {
-    /// The stable name.
+    /// Returns the stable name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -180,21 +181,21 @@ impl ExitReason {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// The session that recorded it.
+    /// The session in the record.
     pub session: SessionId,
-    /// The agent's own id of it.
+    /// The agent's own id of the session.
     pub external: String,
-    /// Answers of the model, to the agent and to its workers.
+    /// How many answers the model gave, to the agent and to its workers.
     pub turns: u64,
-    /// Steps that the agent recorded.
+    /// How many steps the agent recorded.
     pub steps: u64,
-    /// The model's last words.
+    /// The model's last text.
     pub text: String,
-    /// What it cost in millionths of a dollar, as far as prices are known.
+    /// Cost in millionths of a dollar, as far as prices are known.
     pub cost: u64,
-    /// How it ended.
+    /// Why it ended.
     pub ended: ExitReason,
 }

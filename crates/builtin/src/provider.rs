@@ -1,4 +1,4 @@
-//! Who answers: a script, or a model behind an address.
+//! Providers, which answer the agent's model calls: a script, or a model server.
 
 mod chat;
 mod http;
@@ -12,6 +12,6 @@ pub use scripted::{ScriptError, Scripted};
 
 /// Answers requests in the form of the Messages API. A rerun brings one that answers from a recording.
 pub trait Provider: Send {
-    /// Asks. An answer that refuses is an answer; an error means that there is none.
+    /// Sends a request. A response with an error status is a response; an error means that there was none.
     fn ask(&mut self, request: &Request) -> Result<Response, ReportedError>;
 }

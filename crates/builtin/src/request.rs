@@ -1,4 +1,4 @@
-//! Asking a model in the form of the Messages API, and reading what it answers.
+//! Builds requests in the form of the Messages API, and parses responses.
 
 use serde_json::{Map, Value, json};
 use stepback_exchange::semantics::Usage;
@@ -7,17 +7,17 @@ use stepback_model::event::ReportedError;
 
 use crate::tools;
 
-/// Says in a request which worker asks. Providers of real models do not send it.
+/// Request header with the name of the worker. Providers of real models do not send it.
 pub const WORKER: &str = "x-stepback-worker";
 /// Most tokens of one answer.
 const TOKENS: u64 = 8192;
 
-/// What the model is told before everything else.
+/// The built-in instructions, at the start of the system prompt.
 const INSTRUCTIONS: &str = "You are a careful software engineer. You work in the directory of a project, with tools; paths are \
 relative to it. Look before you change something, make the smallest change that does the task, and check it. When the task is \
 done, say in a few sentences what you did.";
 
-/// The instructions, with what the agent remembers.
+/// Returns the system prompt: the instructions, and the agent's memory.
 pub fn system(own: Option<&str>, memory: &Map<String, Value>) -> String {
     let mut text = own.unwrap_or(INSTRUCTIONS).to_string();
     if !memory.is_empty() {
@@ -30,14 +30,14 @@ pub fn system(own: Option<&str>, memory: &Map<String, Value>) -> String {
     text
 }
 
-/// The instructions of a worker.
+/// Returns the system prompt of a worker.
 pub fn system_for_worker(name: &str) -> String {
     format!(
         "{INSTRUCTIONS}\n\nYou are the worker \"{name}\" and were given one task. Your last words go to whoever gave it."
     )
 }
 
-/// A request.
+/// Builds a request.
 pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&str>) -> Request {
     let body = json!({
         "model": model,
@@ -63,37 +63,37 @@ pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&st
     }
 }
 
-/// A call that the model asks for.
+/// A call that the model requests.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call {
-    /// Its id.
+    /// The model's id of the call.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its input.
+    /// Input of the call.
     pub input: Value,
 }
 
-/// What a model answered.
+/// A parsed answer of a model.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answer {
-    /// The model that says it answered.
+    /// The model that the answer names.
     pub model: Option<String>,
-    /// The answer as it goes into the conversation.
+    /// The answer's parts, as they are added to the conversation.
     pub content: Vec<Value>,
-    /// What it said.
+    /// Its text.
     pub text: String,
-    /// What it wants to run.
+    /// The calls that it requests.
     pub calls: Vec<Call>,
-    /// Why it stopped.
+    /// Why the model stopped, in the API's terms.
     pub stop: Option<String>,
-    /// Tokens.
+    /// Token counts, if given.
     pub usage: Option<Usage>,
-    /// What it cost in millionths of a dollar, if the answer says so itself.
+    /// Cost in millionths of a dollar, if the answer itself has it.
     pub cost: Option<u64>,
 }
 
-/// Reads an answer. One that is none says why.
+/// Parses a response. Fails with the reported error if it is not an answer.
 pub fn read(response: &Response) -> Result<Answer, ReportedError> {
     let trouble = |name: &str, message: String| ReportedError {
         name: Some(name.to_string()),
@@ -143,7 +143,7 @@ pub fn read(response: &Response) -> Result<Answer, ReportedError> {
     })
 }
 
-/// What a call gave back, as a part of the next message.
+/// Returns the result of a call as a part of the next message.
 pub fn result(call: &str, result: &tools::ToolResult) -> Value {
     let mut part = json!({ "type": "tool_result", "tool_use_id": call, "content": result.text });
     if result.failed {

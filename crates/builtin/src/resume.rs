@@ -1,4 +1,4 @@
-//! Going on from an earlier step. Nothing is written for it: the agent finds its conversation in the store.
+//! Continues a session from an earlier step. No files are written for it: the agent reads its conversation from the store.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use stepback_store::port::StoredCheckpoint;
 
 use crate::NAME;
 
-/// What is said to an agent that goes on without being told anything.
+/// The prompt of an agent that continues without one.
 const GO_ON: &str = "Go on.";
 
-/// How a session of this agent goes on from a step under a new id. `store` names the store where it is not the usual one.
+/// Returns how a session of this agent continues from a step under a new id. `store` is the store if it is not the default one.
 pub fn resume(
     workspace: &Workspace<'_>,
     session: Session,

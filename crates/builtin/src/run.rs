@@ -1,4 +1,4 @@
-//! The loop: ask the model, run what it asks for, tell it what came out, until it has no more to do.
+//! The agent loop: call the model, run the tools it requests, send the results, until the model requests no more.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -21,22 +21,22 @@ use crate::provider::Provider;
 use crate::request::{self, Answer};
 use crate::tools;
 
-/// How long to wait before a busy model is asked again, the first time.
+/// Delay before the first retry when the model is busy.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the person wants to end everything.
+/// How often to check whether the user ended the run.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A conversation that is going on: the agent's, or a worker's.
+/// A running conversation: the agent's, or a worker's.
 pub(crate) struct ChatHistory {
-    /// What was said.
+    /// The messages so far.
     pub dialogue: Dialogue,
-    /// The worker, as it is recorded: its name and the call that gave it its task.
+    /// The worker as it is recorded: its name and the call that gave it its task; `None` for the agent itself.
     pub worker: Option<String>,
-    /// What the ids of its questions begin with.
+    /// Prefix of the ids of its model calls.
     pub prefix: String,
 }
 
-/// An agent at work.
+/// A running agent.
 pub(crate) struct Agent<'a, 'o> {
     pub journal: Journal<'a>,
     pub provider: &'a mut dyn Provider,
@@ -50,8 +50,8 @@ pub(crate) struct Agent<'a, 'o> {
     cost: u64,
 }
 
-/// Runs the agent in `workspace` until it is done or must end. An error means that the record could not be kept; whatever the
-/// model or a tool does wrong is part of the outcome.
+/// Runs the agent in `workspace` until it is done or must end. An error means that recording failed; errors of the model or
+/// of a tool are part of the outcome.
 pub fn run(
     workspace: &Workspace<'_>,
     provider: &mut dyn Provider,
@@ -92,7 +92,7 @@ pub fn run(
     Ok(Outcome { session, external, turns, steps: journal.steps, text, cost, ended })
 }
 
-/// An id for a session, in the form that agents use.
+/// Returns a new session id, in the form that agents use.
 fn fresh_name(workspace: &Workspace<'_>) -> String {
     let mut name = String::new();
     for (at, byte) in workspace.engine.env.fresh_id().iter().enumerate() {
@@ -145,7 +145,7 @@ impl Agent<'_, '_> {
         self.converse(main)
     }
 
-    /// Records how it ended. The limits of the run do not count any more.
+    /// Records how the run ended. The limits of the run do not apply any more.
     fn end(&mut self, main: &ChatHistory, text: &str, ended: &ExitReason) -> Result<(), EngineError> {
         let dialogue = Some(&main.dialogue);
         match ended {
@@ -167,14 +167,14 @@ impl Agent<'_, '_> {
             other => format!("session ended: {}", other.name().replace('-', " ")),
         };
         let event = self.journal.event(StepKind::AgentStep, &summary);
-        // A command that was cut short may have changed something.
+        // A command that was interrupted may have changed something.
         let effect = (*ended != ExitReason::Done).then_some(ScanPolicy::Keep(Trigger::Automatic));
         let learned = SessionUpdate { ended: true, quiet: true, ..SessionUpdate::default() };
         self.journal.record(&event, StepExtras { effect, dialogue, learned, ..StepExtras::default() })?;
         Ok(())
     }
 
-    /// What the agent remembers, for the state.
+    /// Returns the agent's memory, for the session's state.
     pub fn remembered(&self) -> Option<Value> {
         (!self.memory.is_empty()).then(|| {
             let mut memory = Value::Object(self.memory.clone());
@@ -183,7 +183,7 @@ impl Agent<'_, '_> {
         })
     }
 
-    /// Whether to go on.
+    /// Fails if the run has to end.
     pub fn check(&self) -> Result<(), StopRequest> {
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(StopRequest::Over(ExitReason::Interrupted));
@@ -194,7 +194,7 @@ impl Agent<'_, '_> {
         self.journal.reached.clone().map_or(Ok(()), |why| Err(StopRequest::Over(why)))
     }
 
-    /// Asks and works until the model has no more to do. Returns its last words.
+    /// Calls the model and runs its tools until it is done. Returns its last text.
     pub fn converse(&mut self, party: &mut ChatHistory) -> Result<String, StopRequest> {
         let before = party.dialogue.answers() as u64;
         loop {
@@ -209,7 +209,7 @@ impl Agent<'_, '_> {
                 (self.options.watch)(RunEvent::Said { worker: party.worker.as_deref(), text: &answer.text });
             }
             if answer.calls.is_empty() {
-                // Somebody may have said something while the model gave its last answer.
+                // The user may have left a message while the model gave its last answer.
                 if self.listen(party)? {
                     continue;
                 }
@@ -225,7 +225,7 @@ impl Agent<'_, '_> {
         }
     }
 
-    /// Lets the model hear what a person left for it. Says whether there was anything.
+    /// Adds messages that the user left to the conversation. Returns whether there were any.
     fn listen(&mut self, party: &mut ChatHistory) -> Result<bool, StopRequest> {
         let asks = format!("{}turn_{}", party.prefix, party.dialogue.answers() + 1);
         let recorded = self.options.told.extract_if(.., |(call, _)| *call == asks);
@@ -243,7 +243,7 @@ impl Agent<'_, '_> {
         Ok(!said.is_empty())
     }
 
-    /// Asks the model, more than once if it is busy.
+    /// Calls the model, with retries if it is busy.
     fn ask(&mut self, party: &ChatHistory) -> Result<Answer, StopRequest> {
         let mut retry = 0;
         loop {
@@ -271,7 +271,7 @@ impl Agent<'_, '_> {
         Ok(())
     }
 
-    /// Asks the model once; says whether to ask again if it did not answer.
+    /// Calls the model once. The second value says whether to retry if the call failed.
     fn ask_once(
         &mut self,
         party: &ChatHistory,
@@ -316,7 +316,7 @@ impl Agent<'_, '_> {
         Ok((answered, busy))
     }
 
-    /// The step that ends a question, and what the answer cost.
+    /// Returns the event that ends a model call, and the cost of the answer.
     fn model_end(
         &self,
         start: Event,
@@ -361,7 +361,7 @@ impl Agent<'_, '_> {
     }
 }
 
-/// The conversation of the session: the agent's, not a worker's.
+/// The conversation to record with the session: the agent's, not a worker's.
 pub(crate) fn main_only(party: &ChatHistory) -> Option<&Dialogue> {
     party.worker.is_none().then_some(&party.dialogue)
 }

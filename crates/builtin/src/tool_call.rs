@@ -1,4 +1,4 @@
-//! One call: recorded, stopped if somebody wants that, run, recorded again.
+//! Runs one tool call: records its start, stops at breakpoints, runs it, and records its end.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::request::Call;
 use crate::run::{Agent, ChatHistory, main_only};
 use crate::tools::{self, Limits, ToolInput, ToolResult};
 
-/// A call in one line.
+/// Summarizes a call in one line.
 fn described(call: &Call) -> String {
     let text = |field: &str| call.input.get(field).and_then(Value::as_str);
     match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
@@ -32,13 +32,13 @@ fn described(call: &Call) -> String {
     }
 }
 
-/// Whether a call changes nothing outside of the agent, so that it is the same whatever calls may do.
+/// Whether a call changes nothing outside of the agent, so that it runs under every tool policy.
 fn runs_always(tool: &str) -> bool {
     matches!(tool, "delegate" | "remember")
 }
 
 impl Agent<'_, '_> {
-    /// Makes a call, from its beginning to its end.
+    /// Runs a call from start to end.
     pub fn call(&mut self, party: &ChatHistory, call: &Call) -> Result<ToolResult, StopRequest> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
@@ -72,7 +72,7 @@ impl Agent<'_, '_> {
                 return Ok(result);
             }
             Some(Verdict::Edited(edited)) => {
-                // A recorded result says so already.
+                // A recorded result already has this note.
                 let is_recorded =
                     matches!(self.options.tools, ToolPolicy::Recorded(_)) && !runs_always(&call.tool);
                 note =
@@ -106,7 +106,7 @@ impl Agent<'_, '_> {
         Ok(result)
     }
 
-    /// What is decided about a call: in a rerun, what the person decided then; otherwise what a person at a breakpoint says.
+    /// Returns the decision about a call: in a rerun, the recorded one; otherwise the user's answer at a breakpoint.
     fn decide(
         &mut self,
         event: &Event,
@@ -129,7 +129,7 @@ impl Agent<'_, '_> {
         self.stop_if_wanted(event, paths, recorded)
     }
 
-    /// Stops at a call if somebody wants that, as long as the agent itself is wanted.
+    /// Stops at a call if a breakpoint or pause applies, until the run has to end.
     fn stop_if_wanted(
         &mut self,
         event: &Event,
@@ -140,7 +140,7 @@ impl Agent<'_, '_> {
         let deadline = self.deadline;
         let watch = RefCell::new(Some(watch));
         let waits = || {
-            // Asked for the first time, it has just begun to wait.
+            // On the first check, the agent has just begun to wait.
             if let Some(watch) = watch.take() {
                 watch(RunEvent::Waits);
             }
@@ -156,7 +156,7 @@ impl Agent<'_, '_> {
         input: &Value,
     ) -> Result<(ToolResult, SessionUpdate), StopRequest> {
         let result = match call.tool.as_str() {
-            // These two change nothing outside the agent, so they are the same whatever calls may do.
+            // These two change nothing outside the agent, so they run under every tool policy.
             "delegate" if party.worker.is_none() => self.delegate(call, input)?,
             "remember" if party.worker.is_none() => {
                 let result = self.remember(input).unwrap_or_else(ToolResult::bad);
@@ -171,7 +171,7 @@ impl Agent<'_, '_> {
                     let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
                     tools::run(&self.journal.workspace.root, tool, input, &limits)
                 }
-                // What the model asked for is what it was recorded by, whatever a person made of it.
+                // Results are recorded by the input that the model gave, even if the user edited it.
                 ToolPolicy::Recorded(recall) => recall(tool, &call.input).unwrap_or_else(|| {
                     ToolResult::bad("This call was not recorded, and nothing is run here.")
                 }),
@@ -191,7 +191,7 @@ impl Agent<'_, '_> {
         Ok(ToolResult::good(format!("remembered {key}")))
     }
 
-    /// Gives a task to a worker and waits for its last words.
+    /// Gives a task to a worker and waits for its last text.
     fn delegate(&mut self, call: &Call, input: &Value) -> Result<ToolResult, StopRequest> {
         let given = ToolInput(input);
         let asked = given.text("worker").and_then(|worker| Ok((worker, given.text("task")?)));

@@ -1,6 +1,6 @@
-//! The tools of the agent: what each is called, what it needs, and what it does to the real directory.
+//! The agent's tools: their names, their input, and what they do in the real directory.
 //!
-//! Whatever goes wrong is told to the model as the result of the call; nothing here ends the agent.
+//! Every error is returned to the model as the result of the call; nothing here ends the agent.
 
 mod bash;
 mod clip;
@@ -17,51 +17,51 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Every tool, as scripts and models call them.
+/// All tools, by the names that scripts and models use.
 pub const ALL: [&str; 8] = ["read", "write", "edit", "bash", "list", "search", "delegate", "remember"];
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// For the model.
+    /// Text for the model.
     pub text: String,
-    /// Whether it went wrong.
+    /// Whether the call failed.
     pub failed: bool,
 }
 
 impl ToolResult {
-    /// It went well.
+    /// A successful result.
     pub fn good(text: impl Into<String>) -> Self {
         Self { text: text.into(), failed: false }
     }
 
-    /// It went wrong.
+    /// A failed result.
     pub fn bad(text: impl Into<String>) -> Self {
         Self { text: text.into(), failed: true }
     }
 }
 
-/// When a tool has to give up.
+/// When a tool has to end.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
-    /// Set when the person wants to end everything.
+    /// Set when the user ends the run.
     pub stop: &'a AtomicBool,
-    /// When the whole run has to end.
+    /// When the whole run has to end; `None` for no limit.
     pub deadline: Option<Instant>,
 }
 
 impl Limits<'_> {
-    /// Whether the person wants to end everything.
+    /// Whether the user ended the run.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// The input of a call, with words for what is wrong with it.
+/// The input of a call; missing or invalid fields give error messages for the model.
 pub(crate) struct ToolInput<'a>(pub &'a Value);
 
 impl<'a> ToolInput<'a> {
-    /// A text that must be there and say something.
+    /// Returns a text that must be present and not empty.
     pub fn text(&self, field: &str) -> Result<&'a str, String> {
         match self.any_text(field)? {
             "" => Err(format!("\"{field}\" is empty")),
@@ -69,7 +69,7 @@ impl<'a> ToolInput<'a> {
         }
     }
 
-    /// A text that must be there.
+    /// Returns a text that must be present.
     pub fn any_text(&self, field: &str) -> Result<&'a str, String> {
         match self.0.get(field) {
             Some(Value::String(text)) => Ok(text),
@@ -78,7 +78,7 @@ impl<'a> ToolInput<'a> {
         }
     }
 
-    /// A text that may be missing.
+    /// Returns a text that may be missing.
     pub fn optional(&self, field: &str) -> Result<Option<&'a str>, String> {
         match self.0.get(field) {
             None | Some(Value::Null) => Ok(None),
@@ -86,7 +86,7 @@ impl<'a> ToolInput<'a> {
         }
     }
 
-    /// A number that may be missing.
+    /// Returns a number that may be missing.
     pub fn number(&self, field: &str) -> Result<Option<u64>, String> {
         match self.0.get(field) {
             None | Some(Value::Null) => Ok(None),
@@ -98,13 +98,12 @@ impl<'a> ToolInput<'a> {
     }
 }
 
-/// Whether a call of the tool can change files. Delegating is not one that can: the worker's own calls are recorded one by
-/// one.
+/// Whether a call of the tool can change files. Delegating does not count: the worker's own calls are recorded one by one.
 pub fn can_change(tool: &str) -> bool {
     matches!(tool, "write" | "edit" | "bash")
 }
 
-/// The paths that a call names, relative to the workspace where they are inside.
+/// Returns the paths that a call names, relative to the workspace if they are inside.
 pub fn named_paths(root: &Path, tool: &str, input: &Value) -> Vec<String> {
     if !matches!(tool, "read" | "write" | "edit" | "list" | "search") {
         return Vec::new();
@@ -132,7 +131,7 @@ pub fn run(root: &Path, tool: &str, input: &Value, limits: &Limits<'_>) -> ToolR
     done.unwrap_or_else(ToolResult::bad)
 }
 
-/// The tools as a model is told about them. A worker has none to delegate with or to remember by.
+/// Returns the tool definitions for the model. A worker has no tools to delegate or to remember.
 pub fn described(for_worker: bool) -> Vec<Value> {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let number = |about: &str| json!({ "type": "integer", "description": about });

@@ -1,4 +1,4 @@
-//! What is recorded, how much of it, and where it goes.
+//! The configuration of a recorder: what is recorded, how much of it, and where it is sent.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use stepback_model::record::StepKind;
 
 use crate::http::Address;
 
-/// Which parts of what happens are recorded. What happened, when and how long it took always is.
+/// Which parts of a step are recorded. Its kind, time and duration always are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Capture {
-    /// What goes into calls and comes out of them.
+    /// Inputs and outputs of calls.
     pub inputs_and_outputs: bool,
-    /// What was said between the agent and its model.
+    /// Messages between the agent and its model.
     pub conversation: bool,
     /// The agent's memory.
     pub memory: bool,
     /// The agent's task list.
     pub tasks: bool,
-    /// Names of tools and variables.
+    /// Names of the session's tools and variables.
     pub environment: bool,
 }
 
@@ -30,12 +30,12 @@ impl Default for Capture {
 }
 
 impl Capture {
-    /// Everything.
+    /// Records everything.
     pub fn everything() -> Self {
         Self { conversation: true, ..Self::default() }
     }
 
-    /// Only what happened and when.
+    /// Records only what happened and when.
     pub fn nothing_but_steps() -> Self {
         Self {
             inputs_and_outputs: false,
@@ -47,7 +47,7 @@ impl Capture {
     }
 }
 
-/// Why a recorder cannot be started.
+/// The error that a configuration is invalid, so that a recorder cannot be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError(pub(crate) String);
 
@@ -59,7 +59,7 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// How a recorder works.
+/// The configuration of a recorder.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) url: String,
@@ -81,13 +81,13 @@ pub struct Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the token.
+        // The token is left out, so that it does not end up in logs.
         f.debug_struct("Config").field("url", &self.url).field("agent", &self.agent).finish_non_exhaustive()
     }
 }
 
 impl Config {
-    /// For the server at `url` (`http://HOST:PORT`), with its token.
+    /// The default configuration for the server at `url` (`http://HOST:PORT`), with its token.
     pub fn new(url: &str, token: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -108,71 +108,72 @@ impl Config {
         }
     }
 
-    /// Where sessions belong: the name of a workspace, or the id or root of one that the server knows.
+    /// Sets the workspace of sessions: the name of a workspace, or the id or root of one that the server knows.
     #[must_use]
     pub fn workspace(mut self, name: &str) -> Self {
         name.clone_into(&mut self.workspace);
         self
     }
 
-    /// The agent's name.
+    /// Sets the name of the agent.
     #[must_use]
     pub fn agent(mut self, name: &str) -> Self {
         name.clone_into(&mut self.agent);
         self
     }
 
-    /// Which parts are recorded.
+    /// Sets which parts of steps are recorded.
     #[must_use]
     pub fn capture(mut self, capture: Capture) -> Self {
         self.capture = capture;
         self
     }
 
-    /// Only steps of these kinds are recorded. Without this, all are.
+    /// Records only steps of these kinds. The default is all.
     #[must_use]
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = StepKind>) -> Self {
         self.kinds = Some(kinds.into_iter().collect());
         self
     }
 
-    /// Only this part of all calls is recorded, from 0 to 1, each from its start to its end or not at all. What went wrong
-    /// always is, and so is what people said.
+    /// Records only this fraction of all calls, from 0 to 1; both ends of a call are recorded or neither. Errors and user
+    /// input are always recorded.
     #[must_use]
     pub fn sample_rate(mut self, rate: f64) -> Self {
         self.sample_rate = rate;
         self
     }
 
-    /// Longest text that is recorded, in bytes. Of a longer one the middle is left out, and a note says how much.
+    /// Sets the longest text that is recorded, in bytes. The middle of a longer one is replaced by a note on how much was
+    /// cut.
     #[must_use]
     pub fn longest_text(mut self, bytes: usize) -> Self {
         self.longest_text = bytes;
         self
     }
 
-    /// Whether secrets are taken out before anything is sent. The server does so too; this keeps them from the network.
+    /// Sets whether secrets are redacted before anything is sent. The server does so too; this keeps them off the network.
     #[must_use]
     pub fn redact(mut self, redact: bool) -> Self {
         self.redact = redact;
         self
     }
 
-    /// How many steps and bytes may wait to be sent. What is recorded beyond that is dropped and counted.
+    /// Sets how many steps and bytes may wait to be sent. Steps beyond that are dropped and counted.
     #[must_use]
     pub fn most_waiting(mut self, steps: usize, bytes: usize) -> Self {
         (self.most_waiting, self.most_waiting_bytes) = (steps, bytes);
         self
     }
 
-    /// How many steps are sent at once, and how long the first of them waits for the others.
+    /// Sets how many steps are sent in one batch, and how long the first of them waits for the others.
     #[must_use]
     pub fn batch(mut self, steps: usize, linger: Duration) -> Self {
         (self.batch, self.linger) = (steps, linger);
         self
     }
 
-    /// How long the server has to answer, and how long the end of the program waits until everything is sent.
+    /// Sets how long to wait for an answer of the server, and how long the end of the program waits until everything is sent.
     #[must_use]
     pub fn timeouts(mut self, answer: Duration, farewell: Duration) -> Self {
         (self.timeout, self.farewell) = (answer, farewell);

@@ -1,4 +1,4 @@
-//! As much of HTTP as posting a batch takes: one connection that is used again, and bounded answers.
+//! A minimal HTTP client for posting batches: one reused connection, and bounded answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,17 +7,17 @@ use std::time::Duration;
 /// Longest answer that is read, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// Host and port, as the server knows itself.
+    /// Host and port, as sent in the `Host` header.
     pub host: String,
-    /// What stands before the path of every request.
+    /// The prefix of the path of every request.
     pub prefix: String,
 }
 
 impl Address {
-    /// Reads `http://HOST:PORT`.
+    /// Parses `http://HOST:PORT`, optionally with a path prefix.
     pub fn parse(url: &str) -> Result<Self, String> {
         let rest = url.strip_prefix("http://").ok_or_else(|| match url.starts_with("https://") {
             true => {
@@ -39,18 +39,18 @@ impl Address {
     }
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// When to come back.
+    /// The value of the `Retry-After` header, if there is one.
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// A connection to a server, made when it is needed.
+/// A connection to a server, opened on first use.
 pub struct Connection {
     address: Address,
     token: String,
@@ -59,12 +59,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To the server at `address`.
+    /// Creates a connection to the server at `address`, without opening it.
     pub fn new(address: Address, token: String, timeout: Duration) -> Self {
         Self { address, token, timeout, stream: None }
     }
 
-    /// Posts JSON. A connection that was closed meanwhile is made anew, once.
+    /// Posts JSON. If the reused connection was closed meanwhile, it is reopened once.
     pub fn post(&mut self, path: &str, body: &[u8]) -> io::Result<Reply> {
         let again = self.stream.is_some();
         match self.try_post(path, body) {
@@ -113,7 +113,7 @@ fn connect(host: &str, timeout: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Reads an answer. Says whether the connection can be used again.
+/// Reads an answer. Returns also whether the connection can be reused.
 fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(Reply, bool)> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut head = stream.take(64 << 10);
@@ -146,7 +146,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(Reply, bool)> {
                 return Err(wrong("the answer ends early"));
             }
         }
-        // Whatever it is, it is none of our server's answers, and where it ends is not worth knowing.
+        // Not an answer of a stepback server; the end of the body is unknown, so the connection is not reused.
         _ => stays = false,
     }
     Ok((Reply { status, retry_after, body }, stays))

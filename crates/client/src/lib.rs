@@ -1,8 +1,8 @@
 //! Reports what a program's agents do to a stepback server.
 //!
-//! A [`Recorder`] is started once; each run of an agent is a [`Session`] of it. Whatever is recorded is shortened, rid of
-//! secrets and put into a bounded queue, and a thread sends it in batches. The program never waits for the server and never
-//! fails because of it: what does not fit is dropped, counted, and shown as a gap in the session.
+//! A [`Recorder`] is started once; each run of an agent is a [`Session`] of it. Every recorded step is shortened, redacted
+//! and put into a bounded queue, and a thread sends it in batches. The program never waits for the server and never fails
+//! because of it: what does not fit is dropped, counted, and shown as a gap in the session.
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -18,7 +18,7 @@
 //! # Ok::<(), stepback_client::ConfigError>(())
 //! ```
 //!
-//! The same in words of any language: `POST /api/v1/ingest`.
+//! Programs in other languages can use the endpoint itself: `POST /api/v1/ingest`.
 
 mod config;
 mod http;

@@ -1,10 +1,10 @@
-//! What waits to be sent, bounded in number and bytes.
+//! The queue of steps that wait to be sent, bounded in number and bytes so that a slow server never blocks the program.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What became of what was recorded.
+/// How many steps were sent, dropped and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
@@ -14,27 +14,27 @@ pub struct Counts {
     pub waiting: u64,
     /// Steps that were dropped because too many waited, or because the program ended before they could be sent.
     pub dropped: u64,
-    /// Steps that the server did not want.
+    /// Steps that the server rejected.
     pub rejected: u64,
     /// Steps that were not recorded because of the sample rate or their kind.
     pub skipped: u64,
     /// Bytes of long texts that were left out.
     pub left_out_bytes: u64,
-    /// How often sending had to be tried again.
+    /// Number of retries.
     pub retries: u64,
 }
 
-/// Something to be sent.
+/// One step to be sent.
 pub struct Waiting {
-    /// Its session.
+    /// The id of its session.
     pub session: String,
-    /// It, as JSON.
+    /// The step as JSON.
     pub json: String,
-    /// Whether it only stands for steps that were dropped, which are counted already.
+    /// Whether it is only a placeholder for dropped steps, which are counted already.
     pub is_gap: bool,
 }
 
-/// How many of them are steps that somebody recorded.
+/// Counts the items that are recorded steps and not placeholders.
 pub fn steps<'a>(items: impl IntoIterator<Item = &'a Waiting>) -> u64 {
     items.into_iter().filter(|item| !item.is_gap).count() as u64
 }
@@ -43,18 +43,18 @@ pub fn steps<'a>(items: impl IntoIterator<Item = &'a Waiting>) -> u64 {
 struct State {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// How many are being sent right now, and how many of those are steps.
+    /// How many items are being sent right now, and how many of those are steps.
     sending: (usize, u64),
     counts: Counts,
-    /// Steps that were dropped since a session's last one that was not.
+    /// Per session, the steps that were dropped since the last one that was queued.
     gaps: HashMap<String, u64>,
-    /// No more will come.
+    /// Whether the queue is closed: no more steps are accepted.
     closed: bool,
-    /// Somebody waits until everything is sent.
+    /// Whether a caller waits in `flush`, so that batches are sent without delay.
     hurry: bool,
 }
 
-/// The queue between a program and the thread that sends.
+/// The queue between the program and the thread that sends.
 pub struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -63,23 +63,23 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Holds so many steps and bytes.
+    /// Creates a queue that holds at most so many steps and bytes.
     pub fn new(most: usize, most_bytes: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), most, most_bytes }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of somebody else must not become one of the program's.
+        // A panic of another thread must not become one of the program's.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds something; drops it if there is no room. `gap` makes what stands for dropped ones.
+    /// Adds an item; drops it if the queue is full or closed. `gap` creates the placeholder for dropped steps.
     pub fn push(&self, item: Waiting, gap: impl FnOnce(&str, u64) -> Waiting) {
         let mut state = self.state();
         let full = state.waiting.len() >= self.most || state.bytes + item.json.len() > self.most_bytes;
         if full || state.closed {
             state.counts.dropped += 1;
-            // So many sessions at once are not told apart any more.
+            // The map is bounded: with too many sessions at once, gaps of further ones are not tracked.
             if state.gaps.len() < self.most || state.gaps.contains_key(&item.session) {
                 *state.gaps.entry(item.session).or_default() += 1;
             }
@@ -95,7 +95,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for something to send: until there are `most`, or until the first has waited for `linger`. Empty at the end.
+    /// Waits for a batch: until there are `most` items, or for `linger` after the first. Returns an empty batch once the
+    /// queue is closed.
     pub fn take(&self, most: usize, most_bytes: usize, linger: Duration) -> Vec<Waiting> {
         let mut state = self.state();
         while state.waiting.is_empty() {
@@ -126,7 +127,7 @@ impl Queue {
         some
     }
 
-    /// Changes the counts, after what was sent last is done with.
+    /// Updates the counts once the last batch is done.
     pub fn done(&self, count: impl FnOnce(&mut Counts)) {
         let mut state = self.state();
         state.sending = (0, 0);
@@ -134,18 +135,18 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Changes the counts.
+    /// Updates the counts.
     pub fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.state().counts);
     }
 
-    /// What became of everything so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let state = self.state();
         Counts { waiting: steps(&state.waiting) + state.sending.1, ..state.counts }
     }
 
-    /// Waits until everything is sent, or time is over. Says whether it is.
+    /// Waits until everything is sent, for at most `patience`. Returns whether everything is.
     pub fn flush(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut state = self.state();
@@ -162,7 +163,7 @@ impl Queue {
         state.waiting.is_empty() && state.sending.0 == 0
     }
 
-    /// Takes nothing more, and gives up what still waits.
+    /// Closes the queue and drops what still waits.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -173,12 +174,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether nothing more is taken.
+    /// Whether the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// Waits for so long, or until the queue is closed.
+    /// Sleeps for `time`, or until the queue is closed.
     pub fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! What a program starts once, and records with.
+//! The recorder: started once by a program, shared by all its sessions.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use crate::session::Session;
 use crate::step::Step;
 use crate::trace;
 
-/// Records what a program's agents do. Cheap to clone; what is recorded with any clone is sent by one thread. When the last
-/// clone goes, what still waits is sent, for as long as the configuration allows.
+/// Records what a program's agents do. Cheap to clone; the steps of all clones are sent by one thread. When the last clone is
+/// dropped, what still waits is sent, for as long as the configuration allows.
 #[derive(Clone)]
 pub struct Recorder {
     pub(crate) inner: Arc<Inner>,
@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     config: Config,
     queue: Arc<Queue>,
     enabled: AtomicBool,
-    /// Different for every recorder ever started.
+    /// An id that is unique to this recorder.
     run: String,
     made: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Starts recording. Whether the server is there shows later, and is never the program's problem.
+    /// Starts recording. Fails only if the configuration is invalid: an unreachable server never fails the program.
     pub fn start(config: Config) -> Result<Self, ConfigError> {
         let address = config.check()?;
         let queue = Arc::new(Queue::new(config.most_waiting, config.most_waiting_bytes));
@@ -63,27 +63,27 @@ impl Recorder {
         Ok(Self { inner: Arc::new(Inner { config, queue, enabled, run, made, thread }) })
     }
 
-    /// A session by the agent's own id of it.
+    /// Returns a session by the agent's own id of it.
     pub fn session(&self, id: &str) -> Session {
         Session::new(self.clone(), id)
     }
 
-    /// Whether anything is recorded from now on.
+    /// Turns recording on or off.
     pub fn enable(&self, enabled: bool) {
         self.inner.enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// What became of everything so far.
+    /// Returns how many steps were sent, dropped and so on.
     pub fn counts(&self) -> Counts {
         self.inner.queue.counts()
     }
 
-    /// Waits until everything is sent, or time is over. Says whether it is.
+    /// Waits until everything is sent, for at most `patience`. Returns whether everything is.
     pub fn flush(&self, patience: Duration) -> bool {
         self.inner.queue.flush(patience)
     }
 
-    /// A number that no other step of this recorder has.
+    /// Returns an id that no other step of this recorder has.
     pub(crate) fn fresh_id(&self) -> String {
         format!("{}-{}", self.inner.run, self.inner.made.fetch_add(1, Ordering::Relaxed))
     }
@@ -118,7 +118,7 @@ impl Recorder {
 }
 
 impl Inner {
-    /// Whether a step is of an enabled kind, and among those that are sampled.
+    /// Whether a step is of an enabled kind and in the sample.
     fn wants(&self, session: &str, step: &Step) -> bool {
         let config = &self.config;
         if config.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&step.kind)) {
@@ -127,7 +127,7 @@ impl Inner {
         if config.sample_rate >= 1.0 || step.is_failure() || step.kind == StepKind::UserInput {
             return true;
         }
-        // By the call, so that both its ends are recorded or neither; what belongs to no call is told apart by its number.
+        // Hashed by call, so that both its ends are recorded or neither; a step without a call is hashed by its id or number.
         let mut hasher = DefaultHasher::new();
         session.hash(&mut hasher);
         match step.fields.get("call").or_else(|| step.fields.get("id")).and_then(Value::as_str) {
@@ -143,7 +143,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.flush(self.config.farewell);
         self.queue.close();
-        // It ends soon: at the latest when the server does not answer in time what is being sent.
+        // The thread ends soon: at the latest when the request in flight times out.
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|_| self.queue.counts().waiting == 0) {
             let _ = thread.join();

@@ -1,4 +1,4 @@
-//! The thread that sends: in batches, again and again until the server has them.
+//! The thread that sends steps in batches, and retries until the server has them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::trace;
 
 /// Most bytes of a batch.
 const LARGEST: usize = 1 << 20;
-/// How long to wait before trying again: at first, and at most.
+/// The first and the longest delay before a retry.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// What the sender needs.
+/// The state of the sending thread.
 pub struct Sender {
-    /// Where everything comes from.
+    /// The queue to send from.
     pub queue: Arc<Queue>,
-    /// Where everything goes.
+    /// The connection to the server.
     pub connection: Connection,
-    /// What stands before the events of a batch.
+    /// The JSON before the events of a batch.
     pub envelope: String,
-    /// How many are sent at once.
+    /// Most steps in a batch.
     pub batch: usize,
-    /// How long the first waits for the others.
+    /// How long the first step of a batch waits for others.
     pub linger: Duration,
 }
 
@@ -40,7 +40,8 @@ impl Sender {
         }
     }
 
-    /// Until the server has them or refuses them for good. What is sent twice is stored once, because everything has an id.
+    /// Retries until the server stores the steps or rejects them for good. Steps that are sent twice are stored once, because
+    /// each has an id.
     fn deliver(&mut self, some: &[Waiting]) {
         let events: Vec<&str> = some.iter().map(|item| item.json.as_str()).collect();
         let body = format!("{}{}]}}", self.envelope, events.join(","));
@@ -58,7 +59,7 @@ impl Sender {
                     });
                     return;
                 }
-                // The server is too busy, is about to end, or its token is another one by now.
+                // Retried: the server is busy or about to stop, or its token has changed.
                 Ok(Reply { status: 401 | 403 | 408 | 429 | 500.., retry_after, .. }) => retry_after,
                 Ok(_) => {
                     self.queue.done(|counts| counts.rejected += all);
@@ -71,7 +72,7 @@ impl Sender {
                 return;
             }
             self.queue.count(|counts| counts.retries += 1);
-            // Many programs that lost the same server do not come back in the same moment.
+            // Jitter, so that many programs that lost the same server do not all reconnect at once.
             let apart = pause.mul_f64(0.5 + (trace::random() % 1000) as f64 / 1000.0);
             self.queue.pause(wait.unwrap_or_default().min(PAUSE.1).max(apart));
             pause = (pause * 2).min(PAUSE.1);

@@ -1,4 +1,4 @@
-//! One run of an agent.
+//! A session: one run of an agent, and the calls in it.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 use crate::step::Step;
 use crate::trace::TraceContext;
 
-/// One run of an agent, as a program records it.
+/// One run of an agent.
 #[derive(Clone, Debug)]
 pub struct Session {
     recorder: Recorder,
@@ -22,7 +22,7 @@ impl Session {
         Self { recorder, id: id.to_owned(), trace: None }
     }
 
-    /// Everything recorded from now on belongs to this trace; calls are spans of it.
+    /// Assigns everything recorded from now on to this trace; calls become spans of it.
     #[must_use]
     pub fn in_trace(mut self, trace: TraceContext) -> Self {
         self.trace = Some(trace);
@@ -35,27 +35,27 @@ impl Session {
         self.recorder.record(&self.id, step);
     }
 
-    /// A person said something.
+    /// Records user input.
     pub fn prompt(&self, text: &str) {
         self.record(Step::new(StepKind::UserInput).input(text));
     }
 
-    /// Something went wrong.
+    /// Records an error.
     pub fn error(&self, error: &dyn std::error::Error) {
         self.record(Step::new(StepKind::Error).failed(error));
     }
 
-    /// A tool is about to run.
+    /// Records the start of a tool call.
     pub fn tool(&self, name: &str, input: impl Into<Value>) -> Call {
         self.begin(name, input.into(), StepKind::ToolStart, StepKind::ToolEnd)
     }
 
-    /// A model is about to be asked.
+    /// Records the start of a model call.
     pub fn model(&self, name: &str, input: impl Into<Value>) -> Call {
         self.begin(name, input.into(), StepKind::ModelStart, StepKind::ModelEnd)
     }
 
-    /// The session is over.
+    /// Records the end of the session.
     pub fn end(&self) {
         let mut step = Step::new(StepKind::AgentStep).summary("session ended");
         step.fields.insert("ended".into(), true.into());
@@ -79,7 +79,7 @@ impl Session {
     }
 }
 
-/// A call that has begun. It ends once: with what came out, with what went wrong, or unsaid when it is dropped.
+/// A call that has started. It ends once: with an output, with an error, or without either when it is dropped.
 #[derive(Debug)]
 #[must_use = "a call that is dropped at once has ended at once"]
 pub struct Call {
@@ -93,29 +93,29 @@ pub struct Call {
 }
 
 impl Call {
-    /// What the called one is told about the trace: the value of its `traceparent` header.
+    /// The value of the `traceparent` header to send to the called service.
     pub fn traceparent(&self) -> Option<String> {
         self.trace.map(|trace| trace.to_string())
     }
 
-    /// It came out well.
+    /// Records that the call succeeded.
     pub fn finish(self, output: impl Into<Value>) {
         let step = self.ending().output(output);
         self.finish_with(step);
     }
 
-    /// It went wrong.
+    /// Records that the call failed.
     pub fn fail(self, message: &str) {
         let step = self.ending().error(message);
         self.finish_with(step);
     }
 
-    /// The step that ends it, to be filled in and given to [`Self::finish_with`].
+    /// Returns the step that ends the call, to be filled in and passed to [`Self::finish_with`].
     pub fn ending(&self) -> Step {
         self.step(self.end).duration(self.began.elapsed())
     }
 
-    /// It ended with this step.
+    /// Records the end of the call with this step.
     pub fn finish_with(mut self, step: Step) {
         self.over = true;
         self.session.record(step);

@@ -1,4 +1,4 @@
-//! One thing that happened, as a program says it.
+//! A step, as a program reports it.
 
 use serde_json::{Map, Value, json};
 use stepback_model::clip;
@@ -7,10 +7,10 @@ use stepback_model::record::StepKind;
 use crate::config::Config;
 use crate::trace::TraceContext;
 
-/// So many times the longest text is looked at for secrets, so that none is missed because it was cut.
+/// Texts are searched for secrets up to so many times the longest text, so that none is missed because it was cut.
 const AROUND: usize = 4;
 
-/// One thing that an agent did.
+/// One step of an agent.
 #[derive(Clone, Debug)]
 #[must_use = "a step is recorded by `Session::record`"]
 pub struct Step {
@@ -20,7 +20,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Of a kind; everything else may be left out.
+    /// Creates a step of a kind; all other fields are optional.
     pub fn new(kind: StepKind) -> Self {
         Self { kind, fields: Map::new(), trace: None }
     }
@@ -30,47 +30,47 @@ impl Step {
         self
     }
 
-    /// What tells it apart from others of its kind in the session; made up if it is not given.
+    /// Sets the id that identifies it among steps of its kind in the session; generated if not set.
     pub fn id(self, id: &str) -> Self {
         self.with("id", id)
     }
 
-    /// The id by which the start and the end of a call are paired.
+    /// Sets the id by which the start and the end of a call are paired.
     pub fn call(self, call: &str) -> Self {
         self.with("call", call)
     }
 
-    /// The tool or model.
+    /// Sets the name of the tool or model.
     pub fn tool(self, tool: &str) -> Self {
         self.with("tool", tool)
     }
 
-    /// The sub-agent that did it.
+    /// Sets the sub-agent that did it.
     pub fn worker(self, worker: &str) -> Self {
         self.with("worker", worker)
     }
 
-    /// One line for people.
+    /// Sets the one-line summary for people.
     pub fn summary(self, summary: &str) -> Self {
         self.with("summary", summary)
     }
 
-    /// What went in.
+    /// Sets the input of the call.
     pub fn input(self, input: impl Into<Value>) -> Self {
         self.with("input", input)
     }
 
-    /// What came out.
+    /// Sets the output of the call.
     pub fn output(self, output: impl Into<Value>) -> Self {
         self.with("output", output)
     }
 
-    /// What went wrong.
+    /// Sets the error message.
     pub fn error(self, message: &str) -> Self {
         self.with("error", message)
     }
 
-    /// What went wrong, with everything that led to it.
+    /// Sets the error, with its chain of causes.
     pub fn failed(self, error: &dyn std::error::Error) -> Self {
         let mut causes = Vec::new();
         let mut cause = error.source();
@@ -82,13 +82,13 @@ impl Step {
         self.with("error", json!({ "message": error.to_string(), "cause": cause }))
     }
 
-    /// How long it took.
+    /// Sets the duration.
     pub fn duration(self, took: std::time::Duration) -> Self {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 1);
         self.with("duration_us", micros)
     }
 
-    /// Something else that is known by name.
+    /// Adds a named value to the metadata.
     pub fn metadata(mut self, name: &str, value: impl Into<Value>) -> Self {
         let metadata = self.fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(fields) = metadata {
@@ -97,43 +97,43 @@ impl Step {
         self
     }
 
-    /// The model that the session uses, and what it cost more, in dollars.
+    /// Sets the model that the session uses, and the cost to add to the session, in dollars.
     pub fn model(self, model: &str, cost_usd: f64) -> Self {
         self.with("model", model).with("cost_usd", cost_usd)
     }
 
-    /// Messages that the conversation grew by.
+    /// Sets the messages that the conversation grew by.
     pub fn messages(self, messages: Vec<Value>) -> Self {
         self.with("messages", messages)
     }
 
-    /// The agent's memory as it is now.
+    /// Sets the agent's whole memory as it is now.
     pub fn memory(self, memory: impl Into<Value>) -> Self {
         self.with("memory", memory)
     }
 
-    /// The task list as it is now.
+    /// Sets the whole task list as it is now.
     pub fn tasks(self, tasks: impl Into<Value>) -> Self {
         self.with("tasks", tasks)
     }
 
-    /// Names of tools and variables.
+    /// Sets the names of the session's tools and variables.
     pub fn environment(self, environment: impl Into<Value>) -> Self {
         self.with("environment", environment)
     }
 
-    /// Where it is in a trace.
+    /// Sets its position in a trace.
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.trace = Some(trace);
         self
     }
 
-    /// Whether it tells of something that went wrong.
+    /// Whether it reports an error.
     pub(crate) fn is_failure(&self) -> bool {
         self.kind == StepKind::Error || self.fields.contains_key("error")
     }
 
-    /// As it is sent: without what is not recorded, without secrets, with long texts cut. Returns how many bytes are left out.
+    /// Returns the fields to send: only the captured parts, redacted, with long texts cut; and how many bytes were cut.
     pub(crate) fn finished(mut self, config: &Config) -> (Map<String, Value>, u64) {
         if let Some(trace) = self.trace {
             self = self.metadata("trace_id", trace.trace_id()).metadata("span_id", trace.span_id());

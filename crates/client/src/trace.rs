@@ -1,9 +1,9 @@
-//! W3C trace context: which trace what happens belongs to.
+//! W3C trace context, which links steps to the distributed trace they belong to.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-/// A place in a trace.
+/// A position in a trace: trace id, span id and flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceContext {
     trace: u128,
@@ -12,13 +12,13 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A trace of its own.
+    /// Starts a new trace.
     pub fn fresh() -> Self {
         let trace = (u128::from(random()) << 64) | u128::from(random());
         Self { trace: trace.max(1), span: random().max(1), flags: 1 }
     }
 
-    /// Reads a `traceparent` header. What does not follow the specification is no context.
+    /// Parses a `traceparent` header. Returns `None` if it does not follow the specification.
     pub fn parse(traceparent: &str) -> Option<Self> {
         let mut parts = traceparent.trim().split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -26,7 +26,7 @@ impl TraceContext {
             text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         let fits = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-        // Later versions may add parts; the first may not.
+        // Later versions may add parts; version 00 may not.
         if !fits || version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
@@ -38,7 +38,7 @@ impl TraceContext {
         (context.trace != 0 && context.span != 0).then_some(context)
     }
 
-    /// A span below this one.
+    /// Returns a new span in the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: random().max(1), ..self }
@@ -55,14 +55,14 @@ impl TraceContext {
     }
 }
 
-/// The `traceparent` header for whoever is called.
+/// The `traceparent` header to send to a called service.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
     }
 }
 
-/// Bits that differ each time. Every hasher of the standard library has keys of its own, drawn from the system.
+/// Returns random bits: every `RandomState` of the standard library has its own keys, seeded by the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,7 +1,7 @@
-//! What an agent may do by itself: whatever touches nothing but its own work.
+//! What an agent may do without the user: operations that affect nothing but its own work.
 //!
-//! A move of the workspace remembers on whose behalf it was made. That is how an agent can take back a rewind of its own, and
-//! not the one by which a person took back the agent's work.
+//! A move of the workspace records the session on whose behalf it was made. So an agent can undo its own rewinds, but not a
+//! rewind by which the user took back the agent's work.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use crate::undo::{Reversal, in_force, latest_move, undone_last};
 use crate::workspace::Workspace;
 
 impl Workspace<'_> {
-    /// Paths that would look different on branch `name`, and that somebody else than `session` changed here since the two
-    /// branches parted: to stand on it would take their work out of sight.
+    /// Returns the paths that differ on branch `name` and that another author than `session` changed here since the two
+    /// branches diverged: a switch would remove that author's work from the workspace.
     pub fn foreign_changes(
         &self,
         name: &str,
@@ -51,7 +51,7 @@ impl Workspace<'_> {
         Ok(paths)
     }
 
-    /// Plans the undo of a move that was made on behalf of `session`: of `op`, or of its newest in force.
+    /// Plans the undo of a move that was made on behalf of `session`: of `op`, or of its newest move in force.
     pub fn prepare_own_undo(&self, session: SessionId, op: Option<OpId>) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
         let own = match op {
@@ -66,7 +66,7 @@ impl Workspace<'_> {
         Ok(on_behalf(reversal, session))
     }
 
-    /// Plans the redo of what was undone last, if that was on behalf of `session`, too.
+    /// Plans the redo of the last undo, if that was made on behalf of `session`, too.
     pub fn prepare_own_redo(&self, session: SessionId) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
         let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
@@ -76,8 +76,8 @@ impl Workspace<'_> {
         Ok(on_behalf(reversal, session))
     }
 
-    /// Refuses to take back a move after which other agents changed something: the workspace goes on from before the move, and
-    /// their changes would be on a line that it has left.
+    /// Fails if other agents changed files after the move: the workspace would continue from before the move, and their
+    /// changes would be on a line that it has left.
     fn expect_no_others_since(
         &self,
         reversal: &Reversal,
@@ -85,7 +85,7 @@ impl Workspace<'_> {
         session: SessionId,
     ) -> Result<(), EngineError> {
         let (Reversal::Files { prepared, operation }, Some(moved)) = (reversal, moved) else { return Ok(()) };
-        // Of a switch, [`Self::in_the_way`] knows more.
+        // Switches are checked by [`Self::foreign_changes`], which is more precise.
         if moved.branches.is_some() {
             return Ok(());
         }

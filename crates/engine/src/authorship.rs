@@ -1,8 +1,9 @@
-//! Who changed what: every step that found files changed says which calls were at work meanwhile.
+//! Attribution of file changes: every step that finds changed files records which tool calls were running at the time.
 //!
-//! A file that another process writes cannot be observed. What is known is which calls had begun and not ended between two
-//! scans of the workspace, which paths a call named, and which tools change only those. From that follows, for every change:
-//! one call made it, one of several made it, or no agent did, which means the person or another program.
+//! The engine cannot observe which process writes a file. It knows which calls had begun and not ended between two scans of
+//! the workspace, which paths a call named, and which tools change only the paths they name. From these it concludes for
+//! every change that one call made it, that one of several calls made it, or that no agent did, which means the user or
+//! another program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,50 +11,50 @@ use serde::{Deserialize, Serialize};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
 
-/// A call of a session.
+/// A tool call of a session, as the author of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Author {
-    /// The session.
+    /// The session that made the call.
     pub session: SessionId,
     /// The step at which the call began.
     pub step: StepId,
-    /// The tool.
+    /// Name of the tool; `None` if the agent did not report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tool: Option<String>,
-    /// The prompt that was being worked on.
+    /// The step of the prompt that the session was working on; `None` if none was recorded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prompt: Option<StepId>,
 }
 
-/// The calls that were at work between two scans of a workspace.
+/// The calls that were running between two scans of a workspace.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Authors {
-    /// The calls.
+    /// The calls. The other fields refer to them by index.
     pub calls: Vec<Author>,
-    /// Paths that calls named, with the places of those calls in `calls`.
+    /// Paths that calls named, with the indexes of those calls in `calls`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub named: BTreeMap<String, Vec<usize>>,
-    /// Places of calls that change nothing but the paths they name.
+    /// Indexes of calls that change nothing but the paths they name.
     #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
     pub only_named: BTreeSet<usize>,
-    /// Places of calls that may not have run, or not to their end, so that the person may have made the change.
+    /// Indexes of calls that may not have run, or not to their end, so that the user may have made the change.
     #[serde(skip_serializing_if = "BTreeSet::is_empty", default)]
     pub uncertain: BTreeSet<usize>,
 }
 
-/// Who made a change.
+/// Who made a change, as far as the recorded calls tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attribution {
-    /// The person, or a program that does not report to us.
+    /// The user, or a program that does not report to stepback.
     Somebody,
-    /// This call.
+    /// Exactly this call.
     Call(Author),
-    /// One of these calls, of different sessions; or, if all of them may not have run, perhaps the person.
+    /// One of these calls, of different sessions. If none of them is certain to have run, the user may have made the change.
     OneOf(Vec<Author>),
 }
 
 impl Authors {
-    /// Who changed `path`.
+    /// Returns who changed `path`.
     pub fn of(&self, path: &RelPath) -> Attribution {
         let named = self.naming(path);
         if named.iter().any(|at| self.is_certain(*at)) {
@@ -65,8 +66,8 @@ impl Authors {
         self.decide(&candidates)
     }
 
-    /// Takes into account what became known of the calls after the checkpoint was made: `has_ended` says that the end of one
-    /// was reported (`true`) or that it was closed without one (`false`).
+    /// Updates `uncertain` with what became known about the calls after the checkpoint: `has_ended` returns `true` if the end
+    /// of a call was reported, `false` if it was closed without one.
     pub(crate) fn revise(&mut self, has_ended: impl Fn(&Author) -> Option<bool>) {
         for (at, call) in self.calls.iter().enumerate() {
             match has_ended(call) {
@@ -77,7 +78,7 @@ impl Authors {
         }
     }
 
-    /// The calls that named `path`, or something below it: a tool that writes a file makes the directories above it.
+    /// Returns the calls that named `path` or a path below it: a tool that writes a file creates the directories above it.
     fn naming(&self, path: &RelPath) -> Vec<usize> {
         let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return Vec::new() };
         let below = format!("{path}/");
@@ -99,7 +100,7 @@ impl Authors {
         !self.uncertain.contains(&at)
     }
 
-    /// Who of several calls it was. Calls of one session that ran in parallel count as one: the last to begin stands for them.
+    /// Chooses among several calls. Parallel calls of one session count as one: the last to begin stands for them.
     fn decide(&self, candidates: &[usize]) -> Attribution {
         let call = |at: &usize| self.calls.get(*at).cloned();
         let all: Vec<Author> = candidates.iter().filter_map(call).collect();
@@ -116,12 +117,12 @@ impl Authors {
 }
 
 impl Attribution {
-    /// Whether `session` made the change, and nobody else could have.
+    /// Whether `session` certainly made the change.
     pub fn is_session(&self, session: SessionId) -> bool {
         matches!(self, Self::Call(author) if author.session == session)
     }
 
-    /// The session, if it was one.
+    /// The session that made the change, if it is certain.
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Call(author) => Some(author.session),

@@ -1,9 +1,9 @@
-//! Finding the step that broke something: which moment to try next, and a scratch directory that becomes one moment after
-//! another.
+//! Finds the step that broke something: [`Search`] chooses which moment to try next, [`Scratch`] is a directory that is
+//! brought to one moment after another.
 //!
-//! [`Search`] knows nothing of files or commands; it is told whether a moment was good, bad or impossible to tell, and says
-//! which to try next. [`Scratch`] is brought from one state to the next by writing only what differs, so that a probe costs
-//! what changed and not the size of the tree.
+//! [`Search`] knows nothing of files or commands: the caller reports whether a moment was good, bad or undecidable, and it
+//! returns which to try next. [`Scratch`] goes from one state to the next by writing only what differs, so the cost of a
+//! probe depends on the changes and not on the size of the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,17 +18,17 @@ use stepback_worktree::WorktreeError;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// Fewer files than this are not worth a thread of their own.
+/// Minimum number of files per thread; fewer are not worth a thread.
 const FEW: usize = 500;
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It works.
+    /// The moment works.
     Good,
-    /// It does not.
+    /// The moment does not work.
     Bad,
-    /// It cannot be told.
+    /// The probe could not decide.
     Skip,
 }
 
@@ -40,34 +40,34 @@ pub struct Search {
     skipped: BTreeSet<usize>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
     /// This moment is the first bad one.
     First(usize),
-    /// One of these is: those in between could not be told.
+    /// One of these is the first bad one: probes of those in between could not decide.
     Among(Vec<usize>),
 }
 
 impl Search {
-    /// A search between `good` and `bad`, which are known to be that.
+    /// Starts a search between `good` and `bad`, whose verdicts are known.
     pub fn between(good: usize, bad: usize) -> Self {
         Self { good, bad, skipped: BTreeSet::new() }
     }
 
-    /// Moments to try next, at most `most` at once; none when the search is over.
+    /// Returns the moments to try next, at most `most` at once; empty when the search is over.
     pub fn next(&self, most: usize) -> Vec<usize> {
         let open: Vec<usize> =
             (self.good + 1..self.bad).filter(|moment| !self.skipped.contains(moment)).collect();
         let count = most.max(1).min(open.len());
-        // Evenly spread, so that each answer cuts off as much as possible.
+        // Evenly spread, so that each verdict rules out as many moments as possible.
         let mut chosen: Vec<usize> =
             (1..=count).filter_map(|part| open.get(part * open.len() / (count + 1)).copied()).collect();
         chosen.dedup();
         chosen
     }
 
-    /// Takes in what a probe found.
+    /// Adds the verdict of a probe.
     pub fn tell(&mut self, moment: usize, verdict: Verdict) {
         match verdict {
             Verdict::Good => self.good = self.good.max(moment),
@@ -78,12 +78,12 @@ impl Search {
         }
     }
 
-    /// How many moments are still in question.
+    /// Returns how many moments are still undecided.
     pub fn left(&self) -> usize {
         (self.good + 1..self.bad).filter(|moment| !self.skipped.contains(moment)).count()
     }
 
-    /// What it came to, when nothing is left to try.
+    /// Returns the result, once [`Self::next`] returns no more moments.
     pub fn found(&self) -> Found {
         match self.bad.saturating_sub(self.good) {
             0 | 1 => Found::First(self.bad),
@@ -97,26 +97,27 @@ pub struct Scratch<'w> {
     workspace: &'w Workspace<'w>,
     dir: PathBuf,
     at: Option<State>,
-    /// What `stat` said of every file of the state when the directory was handed over. What a command made is not among them.
+    /// The `stat` result of every file of the state at the time the caller got the directory. Files that a command created
+    /// are not included.
     handed_over: BTreeMap<PathBuf, Stamp>,
 }
 
-/// Changes whenever a file does: inode, size, and the times of content and of everything else.
+/// A stamp that changes whenever a file does: inode, size, mtime and ctime.
 type Stamp = (u64, u64, (i64, i64), (i64, i64));
 
 impl<'w> Scratch<'w> {
-    /// A scratch directory at `dir`, which must not exist or be empty.
+    /// Creates a scratch directory at `dir`, which must not exist or be empty.
     pub fn new(workspace: &'w Workspace<'w>, dir: PathBuf) -> Self {
         Self { workspace, dir, at: None, handed_over: BTreeMap::new() }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Makes the directory hold the files of `state`. What a command left behind that no state has stays, such as its build
-    /// results; what it changed of the files themselves does not.
+    /// Makes the directory contain the files of `state`. Files that a command created and no state has, such as build
+    /// results, stay; its changes to files of the state do not.
     pub fn become_state(&mut self, state: &State) -> Result<(), EngineError> {
         let updated = match self.at.take() {
             Some(from) => !self.is_spoilt() && self.update(&from, state)?,
@@ -133,7 +134,7 @@ impl<'w> Scratch<'w> {
         Ok(())
     }
 
-    /// Whether a file that was handed over is not what it was.
+    /// Whether a file of the state was changed since the caller got the directory.
     fn is_spoilt(&self) -> bool {
         let files: Vec<(&PathBuf, &Stamp)> = self.handed_over.iter().collect();
         let differs = |(path, handed_over): &(&PathBuf, &Stamp)| {
@@ -143,12 +144,12 @@ impl<'w> Scratch<'w> {
         std::thread::scope(|scope| {
             let looking: Vec<_> =
                 files.chunks(share).map(|some| scope.spawn(move || some.iter().any(differs))).collect();
-            // What a thread that panicked saw cannot be relied on.
+            // The result of a thread that panicked is unknown, so the directory counts as changed.
             looking.into_iter().any(|some| some.join().unwrap_or(true))
         })
     }
 
-    /// Writes what differs; `false` if something is not as it was left.
+    /// Writes what differs; returns `false` if a file is not as it was left.
     fn update(&mut self, from: &State, to: &State) -> Result<bool, EngineError> {
         let Some(changes) = self.workspace.carry_over(from, to, &self.dir)? else { return Ok(false) };
         for change in &changes {

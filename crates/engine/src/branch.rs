@@ -1,7 +1,7 @@
-//! Branches: named lines of steps. The workspace stands on one of them; the others wait where they were left.
+//! Branches: named lines of steps. The workspace is on one of them; the others stay where they were left.
 //!
-//! The head says where the workspace stands and moves with every checkpoint; it is the tip of the present branch. Every other
-//! branch is a reference to its newest step. Which branch is the present one is said by a reference as well, by its name.
+//! The head is the step that the workspace is at; it moves with every checkpoint and is the tip of the present branch. Every
+//! other branch is a reference to its newest step. The name of the present branch is stored as a reference as well.
 
 use serde_json::json;
 use stepback_model::ids::StepId;
@@ -14,21 +14,21 @@ use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use crate::workspace::Workspace;
 
-/// The first branch.
+/// Name of the branch that every workspace starts on.
 pub const MAIN: &str = "main";
 
-/// A branch as listed.
+/// A branch in the list of branches.
 #[derive(Clone, Debug)]
 pub struct Branch {
-    /// Its name.
+    /// Name of the branch.
     pub name: String,
-    /// Its newest step.
+    /// Newest step of the branch.
     pub tip: StoredCheckpoint,
-    /// Whether the workspace stands on it.
+    /// Whether the workspace is on it.
     pub present: bool,
 }
 
-/// Whether a branch can be called so.
+/// Whether `name` is valid for a branch.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
@@ -37,7 +37,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 impl Workspace<'_> {
-    /// The newest step of a branch.
+    /// Returns the newest step of a branch; `None` if the branch does not exist.
     pub fn branch_tip(&self, name: &str) -> Result<Option<StoredCheckpoint>, EngineError> {
         let step = match self.present_branch()? == name {
             true => self.head_id()?,
@@ -49,7 +49,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Names of all branches.
+    /// Returns the names of all branches, sorted.
     pub fn branch_names(&self) -> Result<Vec<String>, EngineError> {
         let mut names = self.names_below(&self.branch_ref(""))?;
         names.push(self.present_branch()?);
@@ -66,7 +66,7 @@ impl Workspace<'_> {
             .collect())
     }
 
-    /// All branches, by name.
+    /// Returns all branches, sorted by name.
     pub fn branches(&self) -> Result<Vec<Branch>, EngineError> {
         let present = self.present_branch()?;
         let mut branches = Vec::new();
@@ -78,7 +78,7 @@ impl Workspace<'_> {
         Ok(branches)
     }
 
-    /// Name of the branch the workspace stands on.
+    /// Returns the name of the branch that the workspace is on.
     pub fn present_branch(&self) -> Result<String, EngineError> {
         let marked = self.names_below(&self.present_ref(""))?;
         Ok(marked.into_iter().next().unwrap_or_else(|| MAIN.to_string()))
@@ -92,7 +92,8 @@ impl Workspace<'_> {
         format!("present/{}/{name}", self.record.id)
     }
 
-    /// The changes of the log that leave branch `from` at `left` and stand on `to`, whose tip is the head from now on.
+    /// Returns the mutations that leave branch `from` at step `left` and move the workspace to `to`, whose tip is the head
+    /// from then on.
     pub(crate) fn branch_moves(
         &self,
         from: &str,
@@ -110,7 +111,7 @@ impl Workspace<'_> {
         ])
     }
 
-    /// Checks that a name can be one.
+    /// Checks that `name` is valid for a branch.
     fn check_name(&self, name: &str) -> Result<(), EngineError> {
         match is_name(name) {
             true => Ok(()),
@@ -120,7 +121,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Checks that a branch can be made under this name.
+    /// Checks that `name` is valid and that no branch has it yet.
     pub fn check_new_branch(&self, name: &str) -> Result<(), EngineError> {
         self.check_name(name)?;
         match self.branch_tip(name)? {
@@ -129,11 +130,11 @@ impl Workspace<'_> {
         }
     }
 
-    /// Makes a branch that begins at `from`, without standing on it.
+    /// Creates a branch that begins at `from`, without switching to it.
     pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
         let base = self.nearest_checkpoint(from)?;
-        // From where the workspace stands, everything so far is on the branch.
+        // A branch from the head includes all steps so far.
         let upto = match from.checkpoint.trigger {
             None => Some(from.checkpoint.step.number),
             Some(_) if self.head_id()? == Some(from.checkpoint.step.id) => Some(self.newest_number()?),
@@ -158,7 +159,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Forgets a branch. Its steps stay.
+    /// Deletes a branch. Its steps stay.
     pub fn delete_branch(&self, name: &str) -> Result<Operation, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
@@ -177,7 +178,7 @@ impl Workspace<'_> {
         Ok(operation)
     }
 
-    /// Gives a branch another name.
+    /// Renames a branch.
     pub fn rename_branch(&self, name: &str, to: &str) -> Result<Operation, EngineError> {
         self.check_name(to)?;
         let step = self.known_branch(name)?.checkpoint.step.id;
@@ -207,7 +208,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// Plans to stand on another branch: the whole workspace becomes what it was there.
+    /// Plans a switch to another branch: the whole workspace becomes what it was there.
     pub fn prepare_switch(&self, name: &str) -> Result<PreparedRewind, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
@@ -217,7 +218,7 @@ impl Workspace<'_> {
         self.prepare_move_to(name, tip, conversation_from)
     }
 
-    /// Plans to stand on a branch that is yet to be made at `from`.
+    /// Plans a switch to a branch that is yet to be created at `from`.
     pub fn prepare_switch_to_new(
         &self,
         name: &str,
@@ -245,7 +246,7 @@ impl Workspace<'_> {
         Ok(prepared)
     }
 
-    /// Stands on another branch, as planned. What was on the present one is saved there first.
+    /// Switches to another branch, as planned. The state of the present branch is saved on it first.
     pub fn switch(&self, name: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         let report = self.apply(prepared)?;
         if let Some(moved) = report.operation.action.moved() {
@@ -256,7 +257,7 @@ impl Workspace<'_> {
         Ok(report)
     }
 
-    /// The nearest step at or before `from` that has files of its own.
+    /// Returns the nearest step at or before `from` that has files of its own.
     pub fn nearest_checkpoint(&self, from: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
         let mut base = from.clone();
         while base.checkpoint.trigger.is_none() {
@@ -267,7 +268,7 @@ impl Workspace<'_> {
         Ok(base)
     }
 
-    /// A light step that says something about branches.
+    /// Builds a step without files that records the creation of a branch or a switch.
     fn branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
         let batch = self.store().begin()?;
         let mut state = State::default();

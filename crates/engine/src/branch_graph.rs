@@ -1,12 +1,12 @@
-//! Lines of steps: on which branch each step is, where branches left each other, and which steps were rolled back.
+//! Lines of steps: which branch each step is on, where branches diverged, and which steps were rolled back.
 //!
-//! A step is rolled back if and only if it is not on the line that its session stands on. Every session has its own: a rewind
-//! that takes back what one session did since a point leaves the steps of all others where they are, and one that goes to a
-//! past state as a whole takes everybody along. What a switch leaves stays on its branch. A rewind that changed no file, or
-//! was undone, rolls nothing back. The start and the end of a call go together: the end decides for both.
+//! A step is rolled back if and only if it is not on the line of its session. Every session has its own line: a rewind that
+//! takes back what one session did since a point leaves the steps of all others where they are, and a rewind of the whole
+//! workspace to a past state affects all sessions. Steps that a switch leaves stay on their branch. A rewind that changed no
+//! file, or was undone, rolls nothing back. The start and the end of a call belong together: the end decides for both.
 //!
-//! A step that several branches lead to is on the one that was there first. So a branch begins behind the step at which it
-//! left another one, and that step is where the two part.
+//! A step that several branches lead to is on the oldest of them. So a branch begins after the step at which it left another
+//! one, and that step is their fork point.
 
 mod calls;
 mod graph;
@@ -23,58 +23,58 @@ use crate::branch::{Branch, MAIN};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// Lines of steps.
+/// The branches of a workspace and the place of every step on them.
 pub struct Lines {
-    /// The branches: one that others left comes before them.
+    /// The branches; a branch comes before those that left it.
     pub branches: Vec<Line>,
     graph: LineGraph,
-    /// The place among the branches of every checkpoint that is on one.
+    /// Index in `branches` of every checkpoint that is on one.
     on: HashMap<StepId, usize>,
-    /// The same for checkpoints that were rolled back: the branch they were on.
+    /// Index in `branches` of every checkpoint that was rolled back: the branch it was on.
     was_on: HashMap<StepId, usize>,
-    /// How branches, by their place, pass each checkpoint on their way.
+    /// For each checkpoint, the branches (by index) that pass it, and how.
     passed: HashMap<StepId, Vec<(usize, LineSegment)>>,
-    /// The checkpoint before each one on its line.
+    /// The previous checkpoint of each checkpoint on its line.
     previous: HashMap<StepId, StepId>,
-    /// The checkpoints on the line that the workspace stands on, newest first.
+    /// The checkpoints on the line that the workspace is on, newest first.
     present: Vec<StepId>,
-    /// Starts of calls whose end is elsewhere: whether that is rolled back, and its branch.
+    /// Starts of calls whose end is on another line: whether the end is rolled back, and the index of its branch.
     ends: HashMap<StepId, (bool, usize)>,
 }
 
 /// A branch as a line of steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Its name.
+    /// Name of the branch.
     pub name: String,
-    /// Whether the workspace stands on it.
+    /// Whether the workspace is on it.
     pub present: bool,
-    /// The number of its newest step.
+    /// Number of its newest step.
     pub tip: u64,
-    /// Where it left another branch: the place of that one, and the number of the step that both have.
+    /// Where it left another branch: the index of that branch, and the number of the last step that both have.
     pub from: Option<(usize, u64)>,
-    /// The number of the first kept step that is its own; none if it has none yet.
+    /// Number of its first own kept step; `None` if it has none yet.
     pub first: Option<u64>,
-    /// How many kept steps are its own.
+    /// Number of kept steps that are its own.
     pub own: u64,
 }
 
 impl Workspace<'_> {
-    /// On which branch each step is, and which steps were rolled back.
+    /// Returns which branch each step is on, and which steps were rolled back.
     pub fn lines(&self) -> Result<Lines, EngineError> {
         let mut lines = self.lines_without_calls()?;
         lines.ends = self.ends_of_split_calls(&lines, None)?;
         Ok(lines)
     }
 
-    /// The same for the steps of one session; the others are not asked about.
+    /// Like [`Self::lines`], but only correct for the steps of `session`: calls of other sessions are not paired.
     pub fn lines_of(&self, session: SessionId) -> Result<Lines, EngineError> {
         let mut lines = self.lines_without_calls()?;
         lines.ends = self.ends_of_split_calls(&lines, Some(session))?;
         Ok(lines)
     }
 
-    /// The branches as lines of steps.
+    /// Returns the branches as lines of steps.
     pub fn branch_lines(&self) -> Result<Vec<Line>, EngineError> {
         Ok(self.lines_without_calls()?.branches)
     }
@@ -103,7 +103,7 @@ impl Workspace<'_> {
             lines.add_branch(branch);
         }
         let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.checkpoint.step).collect();
-        // What a step grew from has a lower number, so it is looked at first.
+        // The parent of a step has a lower number, so it is processed first.
         steps.sort_by_key(|step| step.number);
         for step in steps.into_iter().filter(|step| !lines.on.contains_key(&step.id)) {
             let place = |parent| lines.on.get(&parent).or_else(|| lines.was_on.get(&parent)).copied();
@@ -115,7 +115,7 @@ impl Workspace<'_> {
     }
 }
 
-/// When each branch was made, by the name it has now.
+/// Returns when each branch was created, by its present name.
 fn made(operations: &[Operation]) -> HashMap<&str, u64> {
     let mut made = HashMap::new();
     let mut operations: Vec<&Operation> = operations.iter().collect();
@@ -135,7 +135,7 @@ fn made(operations: &[Operation]) -> HashMap<&str, u64> {
 }
 
 impl Lines {
-    /// Adds a branch: its steps that are on none before it are its own.
+    /// Adds a branch. Its own steps are those that are on no branch added before.
     fn add_branch(&mut self, branch: &Branch) {
         let place = self.branches.len();
         let tip = &branch.tip.checkpoint.step;
@@ -186,32 +186,32 @@ impl Lines {
         }
     }
 
-    /// Whether a step is on a line, seen by itself.
+    /// Whether a step is on a line, without regard to the other end of its call.
     fn is_on_line(&self, stored: &StoredCheckpoint) -> bool {
         let step = &stored.checkpoint.step;
         if stored.checkpoint.trigger.is_some() {
             return self.on.contains_key(&step.id);
         }
-        // That a branch was made stays true; such a step hangs on the one where the branch begins.
+        // The creation of a branch is never rolled back; its step is a child of the step where the branch begins.
         if step.kind == StepKind::BranchCreated {
             return true;
         }
         step.parent.is_none() || self.branch_of_light(step).is_some()
     }
 
-    /// The first branch that a step without files of its own is on.
+    /// Returns the first branch that contains a step without files of its own.
     fn branch_of_light(&self, step: &Step) -> Option<usize> {
         let passed = self.passed.get(&step.parent?)?;
         passed.iter().find(|(_, at)| at.admits(step.session, step.number)).map(|(place, _)| *place)
     }
 
-    /// The checkpoints on the line that the workspace stands on, newest first. The start of a call whose end was rolled back is
-    /// among them: it is where the line left that call.
+    /// Returns the checkpoints on the line that the workspace is on, newest first. This includes the start of a call whose
+    /// end was rolled back: the line left that call there.
     pub fn present_line(&self) -> &[StepId] {
         &self.present
     }
 
-    /// The place among the branches of the one that a step is on, or was.
+    /// Returns the index of the branch that a step is on, or was on before it was rolled back.
     pub fn branch_of(&self, stored: &StoredCheckpoint) -> usize {
         if self.branches.len() <= 1 {
             return 0;
@@ -227,7 +227,7 @@ impl Lines {
         of(&step.id).or_else(|| self.branch_of_light(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
     }
 
-    /// The checkpoint before another one: on its line if it is on one, otherwise on the line it was on.
+    /// Returns the checkpoint before `step`: on its line if it is on one, otherwise on the line it was on.
     pub fn before(&self, step: StepId) -> Option<StepId> {
         let is_rolled_back = |id: &StepId| {
             self.ends.get(id).map_or(!self.on.contains_key(id), |(rolled_back, _)| *rolled_back)
@@ -239,7 +239,8 @@ impl Lines {
             }
             return at.copied();
         }
-        // Steps of other sessions that stayed on the line lie between: it left where its own session went back to.
+        // Steps of other sessions that stayed on the line may lie between: this one left the line where its own session went
+        // back to.
         let session = self.graph.nodes.get(&step)?.session;
         let passed = self.passed.get(&step).into_iter().flatten();
         let limit = passed.filter_map(|(_, segment)| segment.gone.get(&session)).min();
@@ -253,7 +254,7 @@ impl Lines {
         None
     }
 
-    /// The nearest checkpoint before another one along the line that fits, and its number.
+    /// Returns the nearest checkpoint before `step` along the line for which `fits` holds, and its number.
     pub fn grown_from(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
         let mut at = self.before(step);
         while let Some(id) = at {

@@ -1,13 +1,13 @@
-//! Sessions in one file: everything that is needed to open them elsewhere.
+//! Bundles: sessions in one file, with everything that is needed to open them elsewhere.
 //!
-//! A bundle holds the records of some sessions and every object and git file that their states need. It comes from somebody
-//! else, so nothing in it is believed: a file is read to its end, every object gets the address that its bytes have, and
-//! everything that the records name must be there, before anything is written. Then all of it is committed at once, or nothing.
+//! A bundle holds the records of some sessions and every object and git file that their states need. It may come from another
+//! user, so nothing in it is trusted: before anything is written, the file is read to its end, the address of every object is
+//! computed from its bytes, and everything that the records name must be present. Then all of it is committed at once, or
+//! nothing.
 //!
-//! `frame` is the container, `records` the lines of its log, `gather` which of them belong to a session, `open` a file that
-//! was read and found sound, `take_in` what an import does with it, `lines` the same records for other programs to read, `read_lines` what can be taken in
-//! from those.
-//! Format: `docs/spec/bundle.md`.
+//! `frame` is the container, `records` the lines of its log, `gather` selects the records that belong to a session, `open`
+//! reads and validates a file, `import` commits it to the store, `lines` writes the same records as JSON lines for other
+//! programs, and `read_lines` imports those. Format: `docs/spec/bundle.md`.
 
 mod check;
 mod error;
@@ -40,20 +40,20 @@ pub use self::import::Imported;
 pub use self::lines::{FORMAT as LINES, is_lines};
 pub use self::open::{Bundle, is_bundle};
 
-/// What was written.
+/// What an export wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Exported {
-    /// Sessions that were asked for.
+    /// Number of requested sessions.
     pub sessions: u64,
-    /// Steps, with those of others that they grew from.
+    /// Number of steps, including those of other sessions that they descend from.
     pub steps: u64,
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Their size before compression.
+    /// Size of the objects before compression, in bytes.
     pub bytes: u64,
-    /// Files of git directories that are kept as they are.
+    /// Number of git files, which are stored unchanged.
     pub git_files: u64,
 }
 
@@ -114,7 +114,7 @@ impl Engine<'_> {
     }
 
     fn export_git_file(&self, name: &[u8], writer: &mut Writer<impl Write>) -> Result<(), EngineError> {
-        // Names in the vault are ASCII by what makes them.
+        // Names in the vault are always ASCII.
         let shown = String::from_utf8_lossy(name).into_owned();
         let missing = |why: String| StoreError::Corrupt { what: format!("git file {shown}: {why}") };
         let vault = self.vault()?.ok_or_else(|| missing("this store has no vault".into()))?;
@@ -134,7 +134,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Reads a bundle to its end and checks all of it. Nothing is written.
+    /// Reads a bundle to its end and validates all of it. Writes nothing.
     pub fn open_bundle(&self, file: File) -> Result<Bundle, EngineError> {
         Ok(Bundle::open(file, self.progress)?)
     }

@@ -1,11 +1,11 @@
-//! The calls of a session that have begun: which are still running, which model turn they belong to, and which of them may
-//! have changed something since the last scan of the workspace.
+//! The open calls of a session: which are still running, which model turn they belong to, and which of them may have changed
+//! files since the last scan of the workspace.
 //!
-//! A call is remembered until a scan has seen what it did. Most end before that scan or with it. Some never do: the person
-//! refused the call in the agent's own dialog, a rule denied it, the agent was interrupted, killed, or timed out. No agent
-//! reports that, so such a call is *abandoned* at the first sign that it cannot be running any more. An abandoned call keeps no
-//! other call from being scanned, and what changes after the next scan is not attributed to it. If its end arrives after all,
-//! it counts again.
+//! A call is kept until a scan has seen its changes. Most calls end before that scan or with it. Some never end: the user
+//! refused the call in the agent's own dialog, a rule denied it, or the agent was interrupted, killed, or timed out. No agent
+//! reports that, so such a call is *abandoned* at the first event that shows it cannot be running any more. An abandoned call
+//! does not delay the scan of another call, and changes after the next scan are not attributed to it. If its end is reported
+//! later after all, it counts again.
 
 use stepback_model::event::Event;
 use stepback_model::ids::StepId;
@@ -15,26 +15,26 @@ use stepback_model::time::Timestamp;
 use crate::authorship::{Author, Authors};
 use crate::recorder::{ReportedEvent, ScanPolicy};
 
-/// A call that has not ended after so long will not: the agent was killed. In microseconds.
+/// A call that has not ended after this time never will: the agent was killed. In microseconds.
 const FORGOTTEN: i64 = 2 * 3_600_000_000;
-/// Calls of agents that give turns no ids belong to one turn if they overlap and began within this time. In microseconds.
+/// Calls of agents without turn ids belong to one turn if they overlap and began within this time. In microseconds.
 const OVERLAP: i64 = 600_000_000;
-/// So many calls of a session that were abandoned, or that ended after that, are remembered.
+/// Maximum number of abandoned calls kept per session, and of calls whose end was reported after they were abandoned.
 const MOST_REMEMBERED: usize = 128;
 
-/// A call that may have changed something.
+/// A call that may have changed files since the last scan.
 #[derive(Clone, Debug)]
 pub(crate) struct AtWork {
     author: Author,
-    /// Paths it named.
+    /// Paths the call named.
     paths: Vec<String>,
-    /// Whether it changes nothing else.
+    /// Whether it changes nothing but those paths.
     only_named: bool,
     /// Whether it may not have run, or not to its end.
     uncertain: bool,
 }
 
-/// Calls of `session` that may have changed something since the last scan.
+/// Returns the calls of `session` that may have changed files since the last scan.
 pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
     let open = session.info.open.iter();
     open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < FORGOTTEN)
@@ -47,8 +47,8 @@ pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
         .collect()
 }
 
-/// The call that ends with `report` although its start is not on record as open: the start was missed, or the call was
-/// abandoned too early. It ran at some time since the last scan, and others may have changed something before it.
+/// Returns the call that ends with `report` although its start is not recorded as open: the start was missed, or the call was
+/// abandoned too early. It ran at some time since the last scan, and other calls may have changed files before it.
 pub(crate) fn ended_unexpectedly(
     session: &Session,
     report: &ReportedEvent<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn ended_unexpectedly(
         author: author(session, start.unwrap_or(step), report.event.tool.clone()),
         paths: report.paths.clone(),
         only_named: report.learned.only_named,
-        // What an editing tool names it has written, whenever that was.
+        // An editing tool has written the paths it names, whenever it ran.
         uncertain: start.is_none() && !report.learned.only_named,
     })
 }
@@ -72,8 +72,8 @@ fn author(session: &Session, step: StepId, tool: Option<String>) -> Author {
     Author { session: session.id, step, tool, prompt: session.info.prompt }
 }
 
-/// Whether the end of a call was reported although it had been closed without one; `Some(false)` if it was closed and never
-/// ended, `None` if neither is on record.
+/// Whether the end of a call was reported after it had been closed without one: `Some(true)` if so, `Some(false)` if it was
+/// closed and never ended, `None` if neither is recorded.
 pub(crate) fn has_ended(info: &SessionInfo, start: StepId) -> Option<bool> {
     match (info.ended_late.contains(&start), info.abandoned.contains(&start)) {
         (true, _) => Some(true),
@@ -82,7 +82,7 @@ pub(crate) fn has_ended(info: &SessionInfo, start: StepId) -> Option<bool> {
     }
 }
 
-/// Notes that the end of a call was reported after it had been closed.
+/// Records that the end of a call was reported after it had been closed.
 pub(crate) fn note_late_end(info: &mut SessionInfo, start: StepId) {
     info.abandoned.retain(|abandoned| *abandoned != start);
     info.ended_late.push(start);
@@ -94,7 +94,7 @@ fn drop_oldest(steps: &mut Vec<StepId>) {
     steps.drain(..excess);
 }
 
-/// All that is known about who changed what.
+/// Combines the calls into the [`Authors`] record of a step.
 pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
     let mut authors = Authors::default();
     for (at, call) in calls.into_iter().enumerate() {
@@ -112,12 +112,12 @@ pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
     authors
 }
 
-/// Whether an event is about a call that can change something.
+/// Whether an event belongs to a call that can change files.
 fn can_change(report: &ReportedEvent<'_>) -> bool {
     matches!(report.effect, ScanPolicy::Before | ScanPolicy::After) || report.learned.can_change
 }
 
-/// Abandons calls that cannot be running any more because of what happens now. Returns whether a model turn begins.
+/// Abandons the calls that cannot be running any more, given this event. Returns whether a model turn begins.
 pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: Option<&str>) -> bool {
     let learned = &report.learned;
     let starts = report.event.kind == StepKind::ToolStart;
@@ -130,7 +130,7 @@ pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: O
         edited.for_each(|open| open.edited = true);
     }
     let everything = learned.quiet || report.event.kind == StepKind::UserInput;
-    // A worker asks its model again only when all calls of its last turn are over.
+    // A worker queries its model again only when all calls of its last turn have ended.
     let whole_turn = report.event.kind == StepKind::ModelStart || learned.turn_over || other_turn;
     for open in info.open.iter_mut().filter(|open| !open.ended) {
         let is_next = starts && (learned.one_by_one || (open.overtaken && !same_turn));
@@ -142,12 +142,12 @@ pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: O
         }
     }
     drop_oldest(&mut info.abandoned);
-    // Without ids of turns, calls that overlap belong to one.
+    // Without turn ids, overlapping calls belong to one turn.
     let overlaps = |open: &OpenCall| !open.ended && report.at.as_micros() - open.at.as_micros() < OVERLAP;
     starts && (other_turn || (!same_turn && !info.open.iter().any(overlaps)))
 }
 
-/// Moves the session's counters along. `is_over` says that the end of a call that begins now was recorded already.
+/// Updates the session's counters and open calls. `is_over` says that the end of a call that begins now is already recorded.
 pub(crate) fn advance(
     info: &mut SessionInfo,
     report: &ReportedEvent<'_>,
@@ -195,8 +195,8 @@ pub(crate) fn advance(
     }
 }
 
-/// Ends the call that is reported to have ended, and forgets those whose changes have been scanned. Until a scan, a call that
-/// has ended is remembered: it may be the one that changed something.
+/// Ends the call whose end `report` brings, and drops calls whose changes have been scanned. A call that has ended is kept
+/// until the next scan, because it may be the author of what that scan finds.
 pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent<'_>, scanned: bool) {
     if report.learned.never_ran {
         let refused = |open: &OpenCall| Some(&open.call) == report.event.call.as_ref();
@@ -218,8 +218,8 @@ pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent<'_>, scanned:
     info.open.retain(|open| !open.ended || (open.changes && !scanned));
 }
 
-/// The call that ends now: its place among `open`. Where an agent gives calls no ids, an id that follows from the input changes
-/// with it: then the oldest open call of the same tool is meant whose input was edited at a breakpoint.
+/// Returns the index in `open` of the call that ends now. Where an agent gives calls no ids, the id is derived from the input
+/// and changes with it: then it is the oldest open call of the same tool whose input was edited at a breakpoint.
 pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<usize> {
     let event = &report.event;
     if event.kind != StepKind::ToolEnd {
@@ -233,7 +233,8 @@ pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<us
     by_id.or_else(|| if Event::is_derived_call(event.call.as_deref()) { by_tool() } else { None })
 }
 
-/// How long the call took that ends now, without the time it waited at a breakpoint: as it is reported, else since it began.
+/// Returns how long the call that ends now took, without the time it waited at a breakpoint: the reported duration, or else
+/// the time since it began. In microseconds.
 pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent<'_>) -> Option<u64> {
     let reported = report.event.duration;
     let Some(at) = ending(&info.open, report) else { return reported };
@@ -241,13 +242,13 @@ pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent<'_>) -> Option
     let whole = u64::try_from(report.at.as_micros() - open.at.as_micros()).ok();
     let ran = whole.map(|whole| whole.saturating_sub(open.waited));
     match (reported, ran) {
-        // An agent may count the time in which its hook made it wait.
+        // The agent may have counted the time that it waited for its hook.
         (Some(reported), Some(ran)) if open.waited > 0 => Some(reported.min(ran)),
         _ => reported.or(ran),
     }
 }
 
-/// Notes how long a call waited at a breakpoint.
+/// Adds the time that a call waited at a breakpoint.
 pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
     let Some(call) = &report.learned.waiting else { return };
     for open in info.open.iter_mut().filter(|open| open.call == *call && !open.ended) {
@@ -255,8 +256,8 @@ pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
     }
 }
 
-/// Whether an event is about another call that happens to have the id of an earlier one: it begins although none is open, or
-/// ends although one is. Hooks that are installed twice deliver an event twice at once, when neither is so.
+/// Whether an event belongs to another call that happens to have the id of an earlier one: it begins although none is open,
+/// or ends although one is. If hooks are installed twice, an event arrives twice at once and neither condition holds.
 pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent<'_>) -> bool {
     let is_open = open.is_some_and(|open| {
         open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())

@@ -1,4 +1,4 @@
-//! The list of changes: what happened to which file, step by step, numbered so that each can be taken back.
+//! The list of changes: what happened to each file, step by step, numbered so that single changes can be taken back.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -19,27 +19,27 @@ use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::{StoreSource, Workspace};
 
-/// A change with its place in the list.
+/// A change with its number in the list.
 #[derive(Clone, Debug)]
 pub struct NumberedChange {
-    /// Counts from 1, oldest first; new changes get new numbers.
+    /// Position in the list, from 1, oldest first. New changes get new numbers.
     pub number: usize,
-    /// What changed.
+    /// The change itself: path and content before and after.
     pub change: Change,
-    /// The step that first saw it; `None` if no checkpoint has it yet.
+    /// Id and number of the step that first recorded it; `None` if no checkpoint contains it yet.
     pub step: Option<(StepId, u64)>,
-    /// When that was.
+    /// Time of that step; the current time if there is none.
     pub at: Timestamp,
-    /// The tree before the change, where directories that must come back can be found.
+    /// The tree before the change, which contains the parent directories that taking it back must recreate.
     pub before: Option<Hash>,
-    /// Who made it.
+    /// Who made the change.
     pub who: Attribution,
-    /// Whether a later rewind took it back; it stays on record.
+    /// Whether a later rewind took it back. It stays in the list.
     pub taken_back: bool,
 }
 
 impl Workspace<'_> {
-    /// All changes on the present line, oldest first; with `since`, only those after it (numbers stay the same).
+    /// Returns all changes on the present line, oldest first; with `since`, only those after it. Numbers are not affected.
     pub fn numbered_changes(
         &self,
         since: Option<&StoredCheckpoint>,
@@ -56,7 +56,7 @@ impl Workspace<'_> {
         let head = self.head()?;
         let mut line = self.ancestry(&head)?;
         line.reverse();
-        // Where a prune freed states, the list begins after them.
+        // The list begins after the newest state that a prune freed.
         let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
         let line = &line[first.min(line.len())..];
         let mut numbered = self.attributed(line, present)?;
@@ -79,8 +79,8 @@ impl Workspace<'_> {
         Ok(numbered)
     }
 
-    /// The changes along `line` (checkpoints, oldest first, the last of them the head) and on to the present, numbered
-    /// from 1, each with who made it.
+    /// Returns the changes along `line` (checkpoints, oldest first, the last of them the head) and on to the present state,
+    /// numbered from 1, each with its author.
     pub(crate) fn attributed(
         &self,
         line: &[StoredCheckpoint],
@@ -104,7 +104,7 @@ impl Workspace<'_> {
         for pair in line.windows(2) {
             let step = &pair[1].checkpoint.step;
             let detail = self.detail_of(step)?;
-            // A rewind that took back single changes adds none of its own: what it took back is marked instead.
+            // A rewind that took back single changes adds none of its own: the changes it took back are marked instead.
             if let Some(list) = detail.as_ref().and_then(|detail| detail.get("took_back")) {
                 taken_back.extend(marks(list));
                 continue;
@@ -134,7 +134,7 @@ impl Workspace<'_> {
         Ok(numbered)
     }
 
-    /// Begins a new list: changes up to now are not listed any more, and stay on record.
+    /// Clears the list: changes up to now are no longer listed, but stay recorded.
     pub fn clear_changes(&self) -> Result<Operation, EngineError> {
         let head = self.head()?;
         let after = head.checkpoint.step.number;
@@ -150,7 +150,7 @@ impl Workspace<'_> {
         Ok(operation)
     }
 
-    /// Input, output and the rest of what is known about a step.
+    /// Loads the detail record of a step: its input, output and other facts.
     pub fn detail_of(&self, step: &Step) -> Result<Option<Value>, EngineError> {
         let Some(hash) = step.facts.detail else { return Ok(None) };
         match stepback_model::json::load(self.store(), hash) {
@@ -161,19 +161,19 @@ impl Workspace<'_> {
     }
 }
 
-/// The calls that were at work when a step was made.
+/// Returns the calls that were running when a step was made, from its detail record.
 pub(crate) fn authors_in(detail: Option<&Value>) -> Authors {
     let authors = detail.and_then(|detail| detail.get("authors"));
     authors.and_then(|authors| serde_json::from_value(authors.clone()).ok()).unwrap_or_default()
 }
 
-/// A change as a rewind remembers having taken it back: the step that has it, and the path.
+/// Encodes a change that a rewind took back: the id of the step that recorded it, and the path in hex.
 pub(crate) fn mark(step: StepId, path: &[u8]) -> Value {
     let path: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
     serde_json::json!([step, path])
 }
 
-/// Forgets having taken back changes of paths for which `left` says that they were left alone.
+/// Removes the marks of paths for which `left` returns true: the rewind left them alone.
 pub(crate) fn unmark(detail: &mut Value, left: impl Fn(&[u8]) -> bool) {
     if let Some(list) = detail.get_mut("took_back") {
         let kept = marks(list).into_iter().filter(|(_, path)| !left(path));

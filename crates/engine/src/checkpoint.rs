@@ -1,4 +1,4 @@
-//! Checkpoints: create, list, annotate, delete.
+//! Creates, lists, annotates and deletes checkpoints: recorded states of the workspace to which a rewind can go back.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
@@ -13,7 +13,7 @@ use stepback_store::{Mutation, StoreError};
 use crate::error::EngineError;
 use crate::workspace::{PresentState, ScanMode, Workspace, describe};
 
-/// How often a commit is tried when others commit at the same time.
+/// Maximum attempts to commit while other processes commit at the same time.
 const ATTEMPTS: usize = 50;
 
 /// Longest label or tag, in bytes.
@@ -21,7 +21,8 @@ const MAX_LABEL: usize = 200;
 /// Longest note, in bytes.
 const MAX_NOTE: usize = 10_000;
 
-/// What somebody says about a checkpoint, if it can be kept.
+/// Returns `annotation` if its label, note and tags are valid: not empty, not too long, no control characters except in a
+/// note.
 pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
     let fits = |what: &str, text: &str, most: usize| {
         let wrong = |how: String| Err(EngineError::Input(format!("the {what} {how}")));
@@ -42,19 +43,19 @@ pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
     Ok(annotation)
 }
 
-/// A created checkpoint.
+/// The result of creating a checkpoint.
 #[derive(Debug)]
 pub struct Created {
     /// The checkpoint as stored.
     pub stored: StoredCheckpoint,
-    /// Files that were read because they changed.
+    /// Number of files that were read because they had changed.
     pub hashed: u64,
-    /// Paths that could not be covered.
+    /// Paths that the checkpoint could not cover, with reasons.
     pub troubles: Vec<LeftAlone>,
 }
 
 impl Workspace<'_> {
-    /// Captures the workspace as it is now.
+    /// Creates a checkpoint of the workspace as it is now.
     pub fn create_checkpoint(
         &self,
         annotation: Annotation,
@@ -73,8 +74,8 @@ impl Workspace<'_> {
                 None => "checkpoint".to_string(),
             };
             match self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail)) {
-                // A collection freed objects that the scan relied on, or another process moved the head: look again, which
-                // is cheap because the stat cache of the other process serves this one too.
+                // A garbage collection freed objects that the scan relied on, or another process moved the head: scan again,
+                // which is cheap because the processes share the stat cache.
                 Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
                 Err(error) => return Err(error),
                 Ok(stored) => {
@@ -128,14 +129,14 @@ impl Workspace<'_> {
         Ok(StoredCheckpoint { checkpoint, purged: false })
     }
 
-    /// Checkpoints, newest first, without deleted and pruned ones.
+    /// Returns the checkpoints, newest first, without deleted and pruned ones.
     pub fn checkpoints(&self) -> Result<Vec<StoredCheckpoint>, EngineError> {
         let mut all = self.store().checkpoints(self.record.id)?;
         all.retain(|stored| stored.checkpoint.hidden_by.is_none());
         Ok(all)
     }
 
-    /// Replaces label, note or tags of a checkpoint.
+    /// Replaces the label, note and tags of a checkpoint.
     pub fn annotate(&self, stored: &StoredCheckpoint, after: Annotation) -> Result<Operation, EngineError> {
         let step = stored.checkpoint.step.id;
         let before = stored.checkpoint.annotation.clone();
@@ -149,7 +150,7 @@ impl Workspace<'_> {
         Ok(operation)
     }
 
-    /// Hides a checkpoint. Its bytes stay until a prune frees them.
+    /// Hides a checkpoint. Its content stays stored until a prune frees it.
     pub fn delete_checkpoint(&self, stored: &StoredCheckpoint) -> Result<Operation, EngineError> {
         if stored.checkpoint.trigger.is_none() {
             return Err(EngineError::Input(format!(
@@ -168,7 +169,7 @@ impl Workspace<'_> {
         Ok(operation)
     }
 
-    /// A finished operation, ready to be appended.
+    /// Builds a finished operation, ready to be appended to the log.
     pub(crate) fn operation(&self, summary: String, action: Action) -> Operation {
         Operation {
             id: OpId::from_bytes(self.engine.env.fresh_id()),

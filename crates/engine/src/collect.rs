@@ -1,4 +1,4 @@
-//! Finding what is alive, checking it, and freeing the rest.
+//! Garbage collection: finds the objects in use, verifies them, and frees the rest.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,19 +14,20 @@ use crate::error::EngineError;
 use crate::reachability::{Alive, Marker};
 use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
 
-/// What is wrong with a store.
+/// The result of a check of the store.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Health {
-    /// Objects that were read and verified.
+    /// Number of objects that were read and verified.
     pub verified: u64,
-    /// Their size before compression.
+    /// Size of these objects before compression, in bytes.
     pub bytes: u64,
-    /// Problems found.
+    /// Problems found, as sentences.
     pub problems: Vec<String>,
 }
 
 impl Engine<'_> {
-    /// Everything that states not given up, and journals not closed, need. Also what is missing of it.
+    /// Returns everything that unpruned states, sessions and open journals need, and the problems met, such as missing
+    /// objects.
     fn alive(&self) -> Result<(Alive, Vec<String>), EngineError> {
         let source = StoreSource(self.store);
         let mut marker = Marker::new(&source);
@@ -48,7 +49,7 @@ impl Engine<'_> {
         }
         marker.run();
         let Marker { mut alive, problems, .. } = marker;
-        // What is stored as a difference needs what it differs from.
+        // An object that is stored as a delta needs its base.
         let mut bases: HashMap<Hash, Hash> = HashMap::new();
         self.store.for_each_object(&mut |object| {
             if let Some(base) = object.base {
@@ -66,7 +67,8 @@ impl Engine<'_> {
         Ok((alive, problems))
     }
 
-    /// Frees what nothing needs. Writers and readers may go on meanwhile; who relied on something freed notices.
+    /// Frees the objects that nothing needs. Other processes may write and read meanwhile; a process that relied on a freed
+    /// object gets an error.
     pub fn collect(&self) -> Result<Swept, EngineError> {
         let _lock = match self.store.local_dir() {
             Some(dir) => Some(wait_for(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
@@ -99,7 +101,7 @@ impl Engine<'_> {
         Err(StoreError::Locked.into())
     }
 
-    /// Reads and verifies everything.
+    /// Reads and verifies all objects.
     pub fn check(&self) -> Result<Health, EngineError> {
         let mut health = Health { problems: self.store.check()?, ..Health::default() };
         let mut objects = Vec::new();

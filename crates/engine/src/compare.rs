@@ -1,11 +1,11 @@
-//! Two runs side by side: where they part, what each did, and how they end.
+//! Compares two runs: where they diverge, what each did, and how they end.
 //!
-//! A run is a [`Side`]: a list of steps, and the states it began and ended with. Where it comes from does not matter: a
-//! session, a branch, a rerun in a workspace of its own, or a single point, which is a side without steps. Everything comes
-//! out as data; how it looks is for whoever asked.
+//! A run is a [`Side`]: a list of steps, and the states it began and ended with. Its origin does not matter: a session, a
+//! branch, a rerun in a workspace of its own, or a single point, which is a side without steps. The result is plain data; the
+//! caller decides how to show it.
 //!
-//! Steps are aligned by what was done, not by number: one more call on one side does not make all later ones differ.
-//! Directories that the sides ran in are taken out first, because a rerun has another one.
+//! Steps are aligned by what was done, not by number: one more call on one side does not make all later ones differ. The
+//! directories that the sides ran in are removed from texts first, because a rerun has another one.
 
 mod align;
 mod ends;
@@ -30,23 +30,23 @@ pub use totals::{Ending, Totals};
 use self::reading::Reading;
 use crate::error::EngineError;
 
-/// How many differing parts of the first step that differs are listed.
+/// Maximum number of differing parts listed for the first step that differs.
 const PARTS: usize = 50;
 /// Longest text in such a part, in characters.
 const TEXT: usize = 2000;
 
-/// Everything in which two runs differ, and what they have in common.
+/// All differences between two runs, and what they have in common.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// What the first one did, in numbers.
+    /// Totals of the first side.
     pub a: Totals,
-    /// What the second one did.
+    /// Totals of the second side.
     pub b: Totals,
     /// The differences in a few sentences.
     pub summary: Vec<String>,
-    /// Where they part first; `None` if all steps are the same.
+    /// The first difference; `None` if all steps are the same.
     pub first_difference: Option<FirstDifference>,
-    /// How many rows there are of each kind.
+    /// Number of rows of each kind.
     pub counts: Counts,
     /// The steps of both, aligned, oldest first.
     #[serde(rename = "items")]
@@ -56,12 +56,12 @@ pub struct Comparison {
     pub ends: Ends,
 }
 
-/// Rows, counted.
+/// Numbers of rows, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
-    /// Steps that are the same on both sides.
+    /// Steps that are equal on both sides.
     pub same: u64,
-    /// Steps that stand for each other and differ.
+    /// Steps that are paired and differ.
     pub differ: u64,
     /// Steps that only the first side has.
     pub only_a: u64,
@@ -72,22 +72,22 @@ pub struct Counts {
 /// A step of one side, of the other, or of both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
-    /// The step of the first side.
+    /// The step of the first side; `None` if only the second has it.
     pub a: Option<Entry>,
-    /// The step of the second side.
+    /// The step of the second side; `None` if only the first has it.
     pub b: Option<Entry>,
-    /// In what they differ; nothing if they are the same.
+    /// How they differ; empty if they are equal.
     pub differs: Vec<Part>,
 }
 
 impl Row {
-    /// Whether both sides have the step, and it is the same.
+    /// Whether both sides have the step and it is equal.
     pub fn is_same(&self) -> bool {
         self.differs.is_empty()
     }
 }
 
-/// In what two steps differ.
+/// One way in which two steps differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -95,32 +95,32 @@ pub enum Part {
     OnlyA,
     /// Only the second side has such a step.
     OnlyB,
-    /// Another tool or model.
+    /// The tool or model differs.
     Tool,
-    /// Another input.
+    /// The input differs.
     Input,
-    /// Another output or answer.
+    /// The output or answer differs.
     Output,
-    /// One went wrong, the other did not.
+    /// One failed, the other did not.
     Outcome,
-    /// Another description.
+    /// The description differs.
     Summary,
 }
 
-/// A step, as far as a list shows it.
+/// The data of a step that a list shows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Entry {
-    /// Its id.
+    /// Id of the step.
     pub id: StepId,
     /// Its number in its workspace.
     pub number: u64,
-    /// What it is.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// The tool or model.
+    /// Name of the tool or model, if there is one.
     pub tool: Option<String>,
-    /// One line for people.
+    /// One-line description.
     pub summary: String,
-    /// Whether it went wrong.
+    /// Whether it failed.
     pub failed: bool,
 }
 
@@ -137,18 +137,19 @@ impl Entry {
     }
 }
 
-/// Where two runs part first.
+/// The first difference between two runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FirstDifference {
-    /// Which row it is, counted from 0.
+    /// Index of the row, from 0.
     pub row: usize,
-    /// The number of the step on the first side.
+    /// Number of the step on the first side; `None` if only the second has it.
     pub a: Option<u64>,
-    /// The number of the step on the second side.
+    /// Number of the step on the second side; `None` if only the first has it.
     pub b: Option<u64>,
-    /// In what they differ.
+    /// How the two steps differ.
     pub differs: Vec<Part>,
-    /// What exactly differs in input, output and error, with the place of each as a JSON pointer; not for what models say.
+    /// The exact differences in input, output and error, each with its JSON pointer; empty for requests to models and their
+    /// answers.
     pub parts: Vec<json::Difference>,
 }
 
@@ -211,7 +212,7 @@ fn counts(rows: &[Row]) -> Counts {
     counts
 }
 
-/// What differs in input, output and error of two steps.
+/// Returns the differences in input, output and error of two steps.
 fn parts(
     source: &dyn ObjectSource,
     (a, left): (&Side, &Step),
@@ -236,7 +237,7 @@ fn parts(
     Ok(found)
 }
 
-/// Cuts a long text.
+/// Cuts a text to [`TEXT`] characters.
 fn shorten(value: &mut serde_json::Value) {
     if let serde_json::Value::String(text) = value
         && let Some((at, _)) = text.char_indices().nth(TEXT)

@@ -1,7 +1,8 @@
-//! Stopping a live agent: breakpoints, pauses, stops and their answers, shared between processes through files.
+//! Control of live agents: breakpoints, pauses, stops and answers, shared between processes through files.
 //!
-//! The process that stops is an agent's hook; the one that answers is a person's command. Neither is a server, and neither may
-//! depend on the other being there. So everything is a small file in the store, written beside and renamed into place:
+//! The process that stops is an agent's hook; the one that answers is a command of the user. Neither is a server, and neither
+//! may depend on the other running. So all state is in small files in the store, each written to a temporary name and
+//! renamed:
 //!
 //! | file | what it is |
 //! |---|---|
@@ -9,9 +10,9 @@
 //! | `pause-SESSION`, `pause-all` | stop at the next call |
 //! | `say-SESSION-N` | a message for the agent, delivered with the next answer |
 //! | `stop-ID.json` | an agent is waiting here; its hook process is named in it |
-//! | `answer-ID.json` | what the person said |
+//! | `answer-ID.json` | the user's answer |
 //!
-//! As long as the directory does not exist, nothing is to be stopped, and finding that out costs one look.
+//! If the directory does not exist, nothing is to be stopped, and a hook needs one `stat` to know that.
 
 mod breakpoint;
 mod stop;
@@ -30,14 +31,14 @@ use stepback_model::ids::SessionId;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// What controls the agents of one workspace.
+/// The control files of one workspace.
 #[derive(Debug)]
 pub struct Control {
     dir: PathBuf,
 }
 
 impl Workspace<'_> {
-    /// What controls the agents here. A store without a directory of its own cannot stop anybody.
+    /// Returns the control files of this workspace. Fails for a store without a local directory.
     pub fn control(&self) -> Result<Control, EngineError> {
         match self.local_dir()? {
             Some(dir) => Ok(Control::of(&dir)),
@@ -47,12 +48,12 @@ impl Workspace<'_> {
 }
 
 impl Control {
-    /// The control files beside the other files of a workspace.
+    /// The control files in the directory of a workspace.
     pub fn of(workspace_dir: &Path) -> Self {
         Self { dir: workspace_dir.join("control") }
     }
 
-    /// Whether anything may have to be stopped or said.
+    /// Whether there may be breakpoints, pauses or messages. `false` means there are none.
     pub fn is_armed(&self) -> bool {
         self.dir.is_dir()
     }
@@ -62,12 +63,12 @@ impl Control {
         self.put(&pause_name(session), b"")
     }
 
-    /// Whether `session` shall stop at its next call.
+    /// Whether `session` is to stop at its next call.
     pub fn is_paused(&self, session: SessionId) -> bool {
         self.dir.join(pause_name(Some(session))).exists() || self.dir.join(pause_name(None)).exists()
     }
 
-    /// Lets `session`, or every session, run again. Says whether anything was paused.
+    /// Lets `session`, or every session, run again. Returns whether anything was paused.
     pub fn unpause(&self, session: Option<SessionId>) -> io::Result<bool> {
         let mut any = false;
         for name in self.names("pause-")? {
@@ -78,7 +79,7 @@ impl Control {
         Ok(any)
     }
 
-    /// Leaves a message for `session`.
+    /// Queues a message for `session`.
     pub fn say(&self, session: SessionId, text: &str) -> io::Result<()> {
         for number in 0..10_000 {
             let name = format!("say-{session}-{number:04}");
@@ -89,7 +90,7 @@ impl Control {
         Err(io::Error::other("too many messages are waiting"))
     }
 
-    /// Takes the messages that wait for `session`, oldest first. Each is delivered once.
+    /// Removes and returns the messages for `session`, oldest first. Each is delivered once.
     pub fn take_said(&self, session: SessionId) -> io::Result<Vec<String>> {
         let mut names = self.names(&format!("say-{session}-"))?;
         names.sort();
@@ -103,13 +104,13 @@ impl Control {
         Ok(texts)
     }
 
-    /// Forgets the directory when nothing is left in it, so that hooks need not look any further.
+    /// Removes the directory if it is empty, so that hooks need not look any further.
     pub fn disarm_if_empty(&self) {
-        // Fails, as it should, while anything is in it; the lock file does not count.
+        // Removing fails while other files exist, as intended; the lock file does not count.
         if let Ok(names) = self.names("")
             && names.iter().all(|name| name == LOCK)
         {
-            // Who holds the lock is about to put something here.
+            // The process that holds the lock is about to write a file here.
             let lock = File::open(self.dir.join(LOCK));
             if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
                 return;
@@ -124,7 +125,8 @@ impl Control {
         self.while_it_vanishes(|| {
             let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.lock()?;
-            // Whoever held it may have removed it with the directory: then it keeps nobody out.
+            // The previous holder may have removed the lock file with the directory: then this lock excludes no other
+            // process.
             match fs::metadata(&path)?.ino() == file.metadata()?.ino() {
                 true => Ok(file),
                 false => Err(io::ErrorKind::NotFound.into()),
@@ -132,7 +134,7 @@ impl Control {
         })
     }
 
-    /// Tries again while another process takes the directory away because it was empty.
+    /// Retries while another process removes the directory because it was empty.
     fn while_it_vanishes<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..100 {
             self.make()?;
@@ -148,7 +150,7 @@ impl Control {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
     }
 
-    /// Writes a file so that whoever reads it sees all of it or nothing.
+    /// Writes a file atomically: a reader sees all of it or nothing.
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let aside = self.dir.join(format!(".{name}.{}", std::process::id()));
         self.while_it_vanishes(|| {

@@ -1,10 +1,10 @@
 //! SQLite databases in a plan: a database and the files beside it change together, and not while a process has them open.
 //!
-//! The bytes of a database are spread over the file itself, its write-ahead log (`-wal`) or rollback journal (`-journal`), and
-//! an index of the log that processes share (`-shm`). A database from one moment beside a log from another is damaged, so a
-//! plan changes all of these files or none of them, whatever paths it was limited to. A process that has a database open keeps
-//! the replaced files, goes on writing to them, and deletes the log by its name when it ends; so an open database is left alone
-//! and listed unless the user insists. Of other files that are open for writing, a plan only warns.
+//! The bytes of a database are spread over the file itself, its write-ahead log (`-wal`) or rollback journal (`-journal`),
+//! and an index of the log that processes share (`-shm`). A database from one moment beside a log from another is damaged, so
+//! a plan changes all of these files or none of them, whatever paths it was limited to. A process that has a database open
+//! keeps the replaced files open, continues to write to them, and deletes the log by name when it ends; so an open database
+//! is left alone and listed unless the user forces it. For other files that are open for writing, a plan only warns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::FileExt;
@@ -29,51 +29,52 @@ use crate::revert::{Lookup, same};
 use crate::rewind::PreparedRewind;
 use crate::workspace::{StoreSource, Workspace};
 
-/// What SQLite adds to the name of a database for the files beside it. The second one holds nothing that is needed.
+/// Suffixes that SQLite appends to the name of a database for the files beside it. The `-shm` file holds nothing that must be
+/// restored.
 const SUFFIXES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
 const SHARED_INDEX: &[u8] = b"-shm";
-/// How a database begins.
+/// Magic bytes at the start of a database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
-/// How a write-ahead log (in either byte order) and a rollback journal begin.
+/// Magic bytes of a write-ahead log (in either byte order) and of a rollback journal.
 const LOGS: [&[u8]; 3] = [b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
-/// The smallest page. A database consists of whole pages, which few other files do.
+/// The smallest page size in bytes. A database consists of whole pages, which few other files do.
 const PAGE: u64 = 512;
-/// Most files that are open and warned about by name.
+/// Maximum number of open files that warnings list by name.
 const NAMED: usize = 10;
 
-/// Changes of a plan that wait for the user to insist, because a process has the database open.
+/// A planned change that is held back unless the user forces it, because a process has the database open.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldChange {
     change: PlannedChange,
     database: RelPath,
-    /// Why it is left alone.
+    /// Why the change is left alone.
     reason: String,
-    /// What to know when it is not.
+    /// The warning to show if the user forces it.
     warning: String,
 }
 
-/// What open files mean for a plan.
+/// The effect of open files on a plan: changes held back, and warnings.
 #[derive(Default)]
 pub(crate) struct OpenInPlan {
     held: Vec<HeldChange>,
     warnings: Vec<String>,
 }
 
-/// The database that a file of this name would stand beside.
+/// Returns the database that a file of this name would belong to.
 fn database_beside(path: &RelPath) -> Option<RelPath> {
     let (parent, name) = path.split_last()?;
     let base = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(*suffix))?;
     (!base.is_empty()).then(|| parent.join(base))
 }
 
-/// A database and the files that may stand beside it.
+/// Returns the paths of a database and of the files that may exist beside it.
 fn files_of(database: &RelPath) -> Vec<RelPath> {
     let Some((parent, name)) = database.split_last() else { return Vec::new() };
     let beside = SUFFIXES.iter().map(|suffix| parent.join(&[name, suffix].concat()));
     std::iter::once(database.clone()).chain(beside).collect()
 }
 
-/// `paths` and whatever would belong to the same databases.
+/// Returns `paths` and the other possible files of the same databases.
 pub(crate) fn with_files_beside(paths: Vec<RelPath>) -> Vec<RelPath> {
     let mut known: BTreeSet<RelPath> = paths.iter().cloned().collect();
     let mut all = paths.clone();
@@ -85,7 +86,7 @@ pub(crate) fn with_files_beside(paths: Vec<RelPath>) -> Vec<RelPath> {
 }
 
 impl Workspace<'_> {
-    /// The paths of `changes` that `filter` does not let through, though it does so with another file of their database.
+    /// Returns the paths of `changes` that `filter` excludes although it includes another file of the same database.
     pub(crate) fn database_files<'c>(
         &self,
         filter: &PathFilter,
@@ -106,8 +107,8 @@ impl Workspace<'_> {
         Ok(found)
     }
 
-    /// Makes `plan` change every database whole or not at all. `wanted` is the tree that a planned path goes back to;
-    /// `is_foreign` says of a path that the plan does not name whether it must stay as it is.
+    /// Makes `plan` change every database whole or not at all. `wanted` returns the tree that a planned path goes back to;
+    /// `is_foreign` returns whether a path that the plan does not name must stay as it is.
     pub(crate) fn complete_databases(
         &self,
         plan: &mut Plan,
@@ -154,7 +155,8 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// The same for a plan that takes back the changes `chosen`, oldest first: what others changed since then stays.
+    /// Like [`Self::complete_databases`] for a plan that takes back the changes `chosen`, oldest first: later changes by
+    /// other authors stay.
     pub(crate) fn complete_databases_of(
         &self,
         plan: &mut Plan,
@@ -181,7 +183,7 @@ impl Workspace<'_> {
         self.complete_databases(plan, present.files, &before, &is_foreign)
     }
 
-    /// Takes databases out of `prepared` that a process has open, and warns of other files that one has open for writing.
+    /// Removes databases from `prepared` that a process has open, and warns about other files that are open for writing.
     pub(crate) fn check_open_files(
         &self,
         mut prepared: PreparedRewind,
@@ -189,7 +191,7 @@ impl Workspace<'_> {
         let OpenInPlan { mut held, warnings } = self.hold_open_databases(&mut prepared.plan)?;
         let source = StoreSource(self.store());
         let mut present = Lookup::new(&source, prepared.present.state.files);
-        // A log goes with a file: the process must not write its own log back into the database that is kept.
+        // A log belongs to one database file: the process must not write its own log back into the database that is kept.
         let databases: BTreeMap<RelPath, HeldChange> =
             held.iter().map(|held| (held.database.clone(), held.clone())).collect();
         for (path, like) in databases {
@@ -211,7 +213,8 @@ impl Workspace<'_> {
         Ok(prepared)
     }
 
-    /// The same at the last moment: what is taken out now is returned with its outcome.
+    /// Repeats [`Self::check_open_files`] right before the plan is applied. Returns the changes removed now, with their
+    /// outcomes.
     pub(crate) fn check_open_files_again(
         &self,
         prepared: &mut PreparedRewind,
@@ -224,7 +227,8 @@ impl Workspace<'_> {
         Ok(held.into_iter().map(|held| (held.change, Outcome::LeftAlone(held.reason))).collect())
     }
 
-    /// Shared indexes are written through memory maps, which changes no time of theirs: what a scan says of them may be old.
+    /// Reads shared indexes again: processes write them through memory maps, which does not update their times, so the scan
+    /// may have stale content.
     fn read_shared_indexes(&self, plan: &mut Plan) -> Result<(), EngineError> {
         let is_read = |change: &PlannedChange| {
             is_shared_index(&change.path) && matches!(change.now, Some(Node::File { .. }))
@@ -299,7 +303,7 @@ impl Workspace<'_> {
         Ok(open)
     }
 
-    /// Of the databases that were changed in part, because a file was written to meanwhile, what was done is taken back.
+    /// Takes back the changes to databases that were changed only in part because a file was written to meanwhile.
     pub(crate) fn keep_databases_whole(
         &self,
         changes: &[PlannedChange],
@@ -336,7 +340,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// The databases of which `changes` change a file.
+    /// Returns the databases that have a file among `changes`.
     fn databases_in(&self, changes: &[PlannedChange]) -> Result<BTreeSet<RelPath>, EngineError> {
         let mut databases = BTreeSet::new();
         for change in changes {
@@ -347,7 +351,7 @@ impl Workspace<'_> {
         Ok(databases)
     }
 
-    /// The database that `path` is a file of, as far as what is planned and what is there can tell.
+    /// Returns the database that `path` belongs to, judged by the planned and the present content.
     fn database_of(&self, path: &RelPath, changes: &[PlannedChange]) -> Result<Option<RelPath>, EngineError> {
         if let Some(database) = database_beside(path)
             && (self.begins(path, changes, &LOGS)? || self.begins(&database, changes, &[DATABASE])?)
@@ -357,7 +361,7 @@ impl Workspace<'_> {
         if self.begins(path, changes, &[DATABASE])? {
             return Ok(Some(path.clone()));
         }
-        // An encrypted database begins with anything, an empty one with nothing; the log beside it tells.
+        // An encrypted database has no magic bytes and an empty one has no bytes; the log beside it identifies it.
         for file in files_of(path).iter().skip(1) {
             if self.begins(file, changes, &LOGS)? {
                 return Ok(Some(path.clone()));
@@ -366,7 +370,7 @@ impl Workspace<'_> {
         Ok(None)
     }
 
-    /// Whether the file at `path`, as it is or as it will be, begins with one of `starts`.
+    /// Whether the file at `path`, in its present or planned content, begins with one of `starts`.
     fn begins(
         &self,
         path: &RelPath,
@@ -395,7 +399,7 @@ impl Workspace<'_> {
 }
 
 impl PreparedRewind {
-    /// Replaces databases although a process has them open.
+    /// Forces the replacement of databases that a process has open.
     pub fn force(&mut self) {
         self.forced = true;
         if !self.held.is_empty() {
@@ -416,29 +420,29 @@ fn is_shared_index(path: &RelPath) -> bool {
     path.as_bytes().ends_with(SHARED_INDEX)
 }
 
-/// Whether a file that is there goes away or another one takes its place.
+/// Whether an existing file is removed or replaced, or a file beside a database comes back.
 fn replaces_file(change: &PlannedChange) -> bool {
     match (&change.now, &change.then) {
         (Some(Node::File { content: now, .. }), Some(Node::File { content: then, .. })) => now != then,
         (Some(Node::File { .. }), _) => true,
-        // A log that comes back matters to who has its database open.
+        // A restored log affects the processes that have its database open.
         (None, Some(Node::File { .. })) => database_beside(&change.path).is_some(),
         _ => false,
     }
 }
 
-/// Whether a database may be there, or may come.
+/// Whether the size of the present or the planned file allows it to be a database.
 fn is_whole_pages(change: &PlannedChange) -> bool {
     let whole = |node: &Node| matches!(node, Node::File { size, .. } if size % PAGE == 0);
     [&change.now, &change.then].into_iter().flatten().any(whole)
 }
 
-/// Leaves `files` alone; returns what was planned for them.
+/// Moves `files` from the planned changes to those left alone; returns the changes that were planned for them.
 fn take_out(plan: &mut Plan, files: &[RelPath], reason: impl Fn(&RelPath) -> String) -> Vec<PlannedChange> {
     let (taken, changes): (Vec<_>, Vec<_>) =
         std::mem::take(&mut plan.changes).into_iter().partition(|change| files.contains(&change.path));
     plan.changes = changes;
-    // Who has a database open changes the shared index without changing the database.
+    // A process that has a database open changes the shared index without changing the database.
     let matters = taken.iter().any(|change| !is_shared_index(&change.path));
     plan.left_alone.extend(taken.iter().map(|PlannedChange { path, .. }| match matters {
         true => LeftAlone::conflict(path.clone(), reason(path)),
@@ -452,7 +456,7 @@ fn names<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {
     names.join(", ")
 }
 
-/// The beginning of a stored file, or all of it.
+/// Returns the first bytes of a stored file: its first chunk, or all of it.
 fn first_bytes(source: &dyn ObjectSource, node: &Node) -> Result<Vec<u8>, ObjectError> {
     match node {
         Node::File { size: 0, .. } => Ok(Vec::new()),

@@ -1,5 +1,4 @@
-//! What kind of failure an error is, and what to do about it: the same words for whoever asks, on the command line or over
-//! the network.
+//! Classifies errors into kinds and adds advice, with the same words on the command line and over the network.
 
 use stepback_mind::MindError;
 use stepback_model::json::JsonError;
@@ -14,28 +13,28 @@ use crate::error::EngineError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// A bug, or something nobody thought of.
+    /// A bug, or an unexpected failure.
     Internal = 1,
-    /// Arguments that do not fit together (clap uses the same code).
+    /// Invalid arguments (clap uses the same code).
     Usage = 2,
-    /// A point that names nothing, or more than one thing.
+    /// A point that was not found or is ambiguous.
     Point = 3,
     /// Nothing is recorded, or there is nothing to undo.
     Nothing = 4,
-    /// Done, but some paths were left alone: their author is uncertain, or a later change is in the way.
+    /// Done, but some paths were skipped because their author is uncertain or a later change is in the way.
     Partial = 5,
     /// The store is damaged, newer than this program, or not a store.
     Store = 6,
     /// The system refused: permission, space, a missing file.
     System = 7,
-    /// Another process is at work; try again.
+    /// Another process holds a lock; retry.
     Busy = 8,
-    /// Not done because nobody agreed to it.
+    /// Not done because it was not confirmed.
     Refused = 9,
 }
 
 impl Kind {
-    /// The stable name.
+    /// Returns the stable name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Internal => "internal",
@@ -51,7 +50,7 @@ impl Kind {
     }
 }
 
-/// The kind of an error, and what to do about it.
+/// Returns the kind of an error, and advice if there is any.
 pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
     match error {
         EngineError::Store(error) => of_store(error),
@@ -179,7 +178,7 @@ fn of_worktree(error: &WorktreeError) -> (Kind, Option<&'static str>) {
     }
 }
 
-/// The same for what the system said.
+/// Like [`of`], for an I/O error.
 pub fn of_io(error: &std::io::Error) -> (Kind, Option<&'static str>) {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => of_full(),

@@ -1,4 +1,4 @@
-//! What differs between two trees, in time proportional to the difference.
+//! Differences between two trees, in time proportional to the number of changes.
 
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
@@ -7,8 +7,8 @@ use stepback_model::path::RelPath;
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Node, SkipReason, Tree};
 
-/// Changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before what they hold; nodes that are only
-/// noted ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
+/// Returns the changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before their content; nodes
+/// without stored content ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
 pub fn trees(
     source: &dyn ObjectSource,
     a: Option<Hash>,
@@ -20,7 +20,7 @@ pub fn trees(
     Ok(changes)
 }
 
-/// Walks two trees side by side, with a stack of its own: depth is up to the user.
+/// Walks two trees side by side. Uses an explicit stack, because the depth is up to the user.
 fn descend(
     source: &dyn ObjectSource,
     root: RelPath,
@@ -73,13 +73,13 @@ fn descend(
     Ok(())
 }
 
-/// Changes of the files between two states, as people see them: nothing that is only noted (unless it took the place of a file,
-/// or a file took its place), no directory that is implied by what it holds, moves joined.
+/// Returns the changes of files between two states as users see them: without skipped nodes (unless one replaced a file or a
+/// file replaced it), without directories that are implied by their content, and with moves joined.
 pub fn visible(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
     Ok(stepback_model::change::join_renames(only_visible(trees(source, a.files, b.files)?)))
 }
 
-/// Drops what people do not think of as a change.
+/// Drops changes that users do not regard as changes.
 pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
     let is_dir = |node: &Option<Node>| node.as_ref().is_some_and(Node::is_dir);
     let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
@@ -106,7 +106,7 @@ pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
     changes.into_iter().zip(kept).filter_map(|(change, kept)| kept.then_some(change)).collect()
 }
 
-/// Changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
+/// Returns the changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
 pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
     if a.git == b.git {
         return Ok(Vec::new());
@@ -132,7 +132,7 @@ pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change
     Ok(changes)
 }
 
-/// The node at `path` in a tree; `None` if nothing is there.
+/// Returns the node at `path` in a tree; `None` if it does not exist.
 pub fn lookup(source: &dyn ObjectSource, tree: Hash, path: &RelPath) -> Result<Option<Node>, ObjectError> {
     let mut node = Node::Dir { mode: 0o755, tree };
     for name in path.components() {

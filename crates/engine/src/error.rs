@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, each with what to do about it.
+//! Errors of the engine. [`crate::diagnostics`] says what to do about each.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use stepback_worktree::WorktreeError;
 
 use crate::bundle::BundleError;
 
-/// Why the engine could not do what was asked.
+/// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store failed.
@@ -18,34 +18,34 @@ pub enum EngineError {
     /// The work tree failed.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
-    /// A bundle is not taken in, or cannot be written.
+    /// A bundle was rejected, or cannot be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A point names nothing, or more than one thing, or is not a point.
+    /// A point was not found, is ambiguous, or is malformed.
     #[error("{0}")]
     Point(String),
     /// The workspace has no checkpoint yet.
     #[error("{root} has no checkpoint yet")]
     NothingRecorded {
-        /// The workspace.
+        /// Root of the workspace.
         root: PathBuf,
     },
-    /// The state of a checkpoint was given up by a prune.
+    /// A prune freed the state of a checkpoint.
     #[error("the files of {what} were freed by a prune")]
     Purged {
-        /// Which checkpoint.
+        /// Description of the checkpoint.
         what: String,
     },
-    /// A step came before the first look at the files.
+    /// The step was recorded before the first scan of the files.
     #[error("the files were not looked at yet at {what}")]
     NoFiles {
-        /// Which step.
+        /// Description of the step.
         what: String,
     },
-    /// A workspace that agents elsewhere report to has no files that could be looked at.
+    /// The workspace is not on this machine, so its files cannot be scanned; remote agents report to it.
     #[error("{root} is no directory of this machine: only what agents reported is known of it")]
     NoDirectory {
-        /// The workspace.
+        /// Root of the workspace.
         root: PathBuf,
     },
     /// There is no operation to undo or redo.
@@ -54,47 +54,47 @@ pub enum EngineError {
     /// An operation cannot be undone or redone.
     #[error("{0}")]
     CannotUndo(String),
-    /// A session that nothing can be delivered to, with what is running instead.
+    /// The session is not running, so nothing can be delivered to it; the text says what is running instead.
     #[error("{0}")]
     NotRunning(String),
-    /// A change of what an agent thinks was refused, or it cannot be read.
+    /// A change of an agent's reasoning was refused, or it cannot be read.
     #[error(transparent)]
     Mind(#[from] MindError),
-    /// Something given on the command line does not fit.
+    /// An input of the caller is invalid.
     #[error("{0}")]
     Input(String),
     /// Another process is changing this workspace.
     #[error("another stepback is changing {root} right now")]
     Busy {
-        /// The workspace.
+        /// Root of the workspace.
         root: PathBuf,
     },
     /// Git is working in a repository that should be changed.
     #[error("git is at work in {path}: {lock} exists")]
     GitBusy {
-        /// The git directory.
+        /// Path of the git directory.
         path: String,
-        /// The lock file found.
+        /// Path of the lock file.
         lock: String,
     },
-    /// A rewind failed part-way, and everything it had done was taken back.
+    /// A rewind failed part-way, and all its changes were taken back.
     #[error("{cause}; everything was put back as it was")]
     RolledBack {
-        /// What went wrong.
+        /// The error that caused it.
         cause: Box<EngineError>,
     },
-    /// A rewind did everything but write down that it did; the next command will.
+    /// A rewind changed all files but could not record it; the next command will.
     #[error(
         "{cause}; the files are as planned, but that is not recorded yet: the next stepback command will do it"
     )]
     Unrecorded {
-        /// What went wrong.
+        /// The error that caused it.
         cause: Box<EngineError>,
     },
     /// A rewind failed part-way and could not be taken back now; the next command will finish or revert it.
     #[error("{cause}; it could not be put back yet ({revert}): the next stepback command will finish it")]
     Unfinished {
-        /// What went wrong.
+        /// The error that caused it.
         cause: Box<EngineError>,
         /// Why it could not be reverted.
         revert: Box<EngineError>,

@@ -1,7 +1,7 @@
-//! Keeping git out of a repository while its files are being changed, by git's own lock files.
+//! Keeps git out of a repository while its files are being changed, using git's own lock files.
 //!
-//! A lock is a link that leads nowhere and names the operation that took it: it comes into being with its mark in one step, so
-//! that a lock left by a process that died can be told from one that git holds.
+//! A lock is a dangling symbolic link whose target names the operation that took it. It is created together with this mark in
+//! one step, so that a lock left by a process that died can be distinguished from one that git holds.
 
 use std::fs;
 use std::io;
@@ -15,14 +15,14 @@ use crate::error::EngineError;
 
 const LOCKS: [&str; 3] = ["index.lock", "HEAD.lock", "packed-refs.lock"];
 
-/// Git's locks on some repositories; given back when dropped.
+/// Git locks held on some repositories; released when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct GitLocks {
     held: Vec<PathBuf>,
 }
 
 impl GitLocks {
-    /// Locks the git directories at `paths` for `operation`. A directory that is not there needs no lock.
+    /// Locks the git directories at `paths` for `operation`. A directory that does not exist needs no lock.
     pub fn take(root: &Path, paths: &[String], operation: OpId) -> Result<Self, EngineError> {
         let mut locks = Self::default();
         for (path, lock) in places(root, paths) {
@@ -43,7 +43,7 @@ impl GitLocks {
         }
     }
 
-    /// Removes locks that a process left which died during `operation`.
+    /// Removes the locks left by a process that died during `operation`.
     pub fn clean_up(root: &Path, paths: &[String], operation: OpId) {
         for (_, lock) in places(root, paths) {
             if fs::read_link(&lock).is_ok_and(|target| target.as_os_str() == mark(operation).as_str()) {
@@ -57,7 +57,7 @@ fn mark(operation: OpId) -> String {
     format!("stepback-{operation}")
 }
 
-/// Where locks belong. Only in real directories: a link could lead out of the workspace.
+/// Returns the paths of the lock files. Only in real directories: a symbolic link could lead out of the workspace.
 fn places<'p>(root: &'p Path, paths: &'p [String]) -> impl Iterator<Item = (&'p String, PathBuf)> {
     let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
     let real = move |path: &&String| {

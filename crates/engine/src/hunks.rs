@@ -1,4 +1,4 @@
-//! Parts of a change: the hunks of a text file, so that one of them can be taken back without the others.
+//! Hunks of a text file's change, so that one of them can be taken back without the others.
 
 use similar::{Algorithm, capture_diff_slices};
 use stepback_model::change::Change;
@@ -8,7 +8,7 @@ use stepback_model::tree::{Content, Node};
 
 use crate::error::EngineError;
 
-/// The same change with only `wanted` hunks (counted from 1) in it: taking it back takes back those.
+/// Returns the change reduced to the hunks `wanted` (counted from 1): taking it back takes back only those.
 pub(crate) fn without(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
@@ -51,7 +51,7 @@ pub(crate) fn without(
     Ok(Change { before: Some(partly), ..change.clone() })
 }
 
-/// How many hunks a change has; `None` if it is not a modified text file.
+/// Returns how many hunks a change has; `None` if it is not a modified text file.
 pub fn count(source: &dyn ObjectSource, change: &Change) -> Result<Option<usize>, EngineError> {
     let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
         return Ok(None);

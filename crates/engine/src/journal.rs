@@ -1,8 +1,8 @@
-//! Applying a prepared rewind so that a crash at any instant leaves it either undone or finished by the next command.
+//! Applies a prepared rewind so that after a crash at any instant the next command either undoes or finishes it.
 //!
-//! One commit saves the present and writes down the plan (the journal); then files change; one commit records the result and
-//! closes the journal. A journal found open with nobody holding the workspace belongs to a process that died: its plan is
-//! applied again, which is harmless for what was done already.
+//! One commit saves the present state and stores the plan (the journal); then files change; a second commit records the
+//! result and closes the journal. An open journal while no process holds the workspace lock belongs to a process that died:
+//! its plan is applied again, which is harmless for changes that were already made.
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId};
@@ -60,7 +60,7 @@ impl Workspace<'_> {
 
         let vault = self.vault()?;
         let opened = self.open_journal(&prepared, &purpose, also)?;
-        // Only now: locks left by a process that dies are found through its journal.
+        // Taken only after the journal is written: the locks of a process that dies are found through its journal.
         let git_locks = match GitLocks::take(&self.root, &git_paths, opened.operation.id) {
             Ok(locks) => locks,
             Err(error) => {
@@ -105,7 +105,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// Saves the present as a step if it differs from the head, and writes the journal.
+    /// Saves the present state as a step if it differs from the head, and writes the journal.
     fn open_journal(
         &self,
         prepared: &PreparedRewind,
@@ -184,7 +184,7 @@ impl Workspace<'_> {
         Err(StoreError::Locked.into())
     }
 
-    /// Whether the head is what is there now, as far as files and git go.
+    /// Whether the head has the same files and git state as the present.
     fn has_same_files(&self, head: &StoredCheckpoint, present: &PresentState) -> Result<bool, EngineError> {
         if head.checkpoint.step.state == present.hash {
             return Ok(true);
@@ -196,7 +196,7 @@ impl Workspace<'_> {
         Ok(state.files == present.state.files && state.git == present.state.git)
     }
 
-    /// Records the state that was reached and closes the journal. Returns the number of the step.
+    /// Records the reached state and closes the journal. Returns the number of the new step.
     fn close_journal(
         &self,
         operation: &Operation,
@@ -252,7 +252,8 @@ impl Workspace<'_> {
         Err(StoreError::Locked.into())
     }
 
-    /// What the reached step says it took back, without what was left alone after all, and where its conversation is from.
+    /// Returns the detail record of the reached step: the changes it took back, without those that were left alone after all,
+    /// and the step its conversation comes from.
     fn reached_detail(
         &self,
         batch: &dyn ObjectBatch,
@@ -283,7 +284,7 @@ impl Workspace<'_> {
         Ok(Some(stepback_model::json::store(batch, &value, None).map_err(wrong)?))
     }
 
-    /// The state after a plan was applied as far as `outcomes` say.
+    /// Returns the state after a plan was applied as far as `outcomes` say.
     fn reached(
         &self,
         batch: &dyn ObjectBatch,
@@ -299,7 +300,7 @@ impl Workspace<'_> {
                     .then(|| (change.path.clone(), change.then.clone()))
             })
         };
-        // A git directory itself is noted among the files, as a scan notes it.
+        // A git directory itself is recorded among the files as skipped, as a scan records it.
         let marks = outcomes.iter().filter_map(|(change, outcome)| {
             let root = repository_of(change).filter(|root| *root == change.path)?;
             let mark = change.then.as_ref().map(|_| Node::Skipped { reason: SkipReason::GitDir });
@@ -359,7 +360,7 @@ impl Workspace<'_> {
         Ok(Some(batch.write(ObjectKind::Git, &git.encode(), None)?))
     }
 
-    /// Of a database that was restored in part, because a process wrote to it meanwhile, nothing is restored.
+    /// Reverts databases that were restored only in part because another process wrote to them meanwhile.
     fn take_back_half_databases(
         &self,
         operation: &Operation,
@@ -375,7 +376,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// Takes back what a failed application had done.
+    /// Takes back the changes that a failed application made.
     fn roll_back(&self, operation: &Operation, plan: &Plan, failure: Failure) -> EngineError {
         let cause = Box::new(EngineError::from(failure.error));
         match self.take_back(operation, plan) {
@@ -396,13 +397,13 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// Finishes what a process that died had begun. Does nothing while a living one is at it.
+    /// Finishes the operations of a process that died. Does nothing while a live process works on them.
     pub(crate) fn recover(&self) -> Result<(), EngineError> {
         if self.store().unfinished(self.record.id)?.is_empty() {
             return Ok(());
         }
         let _lock = self.lock_exclusive()?;
-        // Whoever held the lock may have finished meanwhile.
+        // The previous holder of the lock may have finished them meanwhile.
         for operation in self.store().unfinished(self.record.id)?.into_iter().rev() {
             self.finish(&operation)?;
         }
@@ -423,7 +424,7 @@ impl Workspace<'_> {
                 return Err(StoreError::Corrupt { what: "a journal names a step that is gone".into() }.into());
             }
         };
-        // The reached state of git directories is described as the one aimed for was.
+        // The reached git state gets the description of the target's git state.
         let git_target = match (moved.git, self.store().step(moved.onto)?) {
             (true, Some(stored)) if !stored.purged => self.state_of(&stored)?.git,
             _ => None,
@@ -458,7 +459,8 @@ struct Opened {
     op_number: u64,
 }
 
-/// The changes of the log that mark an operation as taken back, and what it took back or brought back as before.
+/// Returns the mutations that mark an operation as reverted, and that restore the undone flag of the operation it undid or
+/// redid.
 fn reverted(operation: &Operation) -> Vec<Mutation> {
     let mut mutations = vec![Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
     match &operation.action {
@@ -469,13 +471,13 @@ fn reverted(operation: &Operation) -> Vec<Mutation> {
     mutations
 }
 
-/// The git directory that a change is about. A `.git` that is a file, as submodules and linked worktrees have, is a file.
+/// Returns the git directory that a change is in. A `.git` file, as in submodules and linked worktrees, is an ordinary file.
 fn repository_of(change: &PlannedChange) -> Option<RelPath> {
     let is_dir = [&change.now, &change.then].into_iter().flatten().any(Node::is_dir);
     git_dir_in(&change.path).filter(|root| *root != change.path || is_dir)
 }
 
-/// The part of `path` up to the first `.git`.
+/// Returns the part of `path` up to the first `.git`.
 fn git_dir_in(path: &RelPath) -> Option<RelPath> {
     let mut root = RelPath::root();
     for name in path.components() {
@@ -487,7 +489,7 @@ fn git_dir_in(path: &RelPath) -> Option<RelPath> {
     None
 }
 
-/// Repositories that the plan does not remove. A lock inside would keep a directory from going away.
+/// Returns the repositories that the plan does not remove. A lock file inside would keep the directory from being removed.
 fn staying(mut paths: Vec<String>, plan: &Plan) -> Vec<String> {
     let goes = |path: &str| {
         plan.changes.iter().any(|change| change.path.as_bytes() == path.as_bytes() && change.then.is_none())

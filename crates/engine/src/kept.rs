@@ -1,7 +1,8 @@
-//! What a rewind keeps: changes of the user and of other sessions, each with its author. Also says why a rewind changes nothing.
+//! What a rewind keeps: changes of the user and of other sessions, each with its author. Also explains why a rewind changes
+//! nothing.
 //!
-//! The texts here hold no relative times: they are part of plans that are compared when the user confirms them. A surface that
-//! shows a [`KeptChange`] adds how long ago it was.
+//! The texts here contain no relative times, because they are part of plans that are compared when the user confirms them.
+//! The command or page that shows a [`KeptChange`] adds how long ago it was.
 
 use std::collections::HashMap;
 
@@ -16,10 +17,10 @@ use crate::error::EngineError;
 use crate::revert::{Lookup, same};
 use crate::workspace::Workspace;
 
-/// Most paths that a sentence names.
+/// Maximum number of paths that a sentence lists by name.
 const NAMED: usize = 5;
 
-/// Who reads what a plan says. It decides who "you" is.
+/// The reader of a plan's texts, which decides who "you" is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Audience {
     /// The user: changes that no agent reported are theirs.
@@ -29,26 +30,26 @@ pub enum Audience {
     Agent,
 }
 
-/// A session as messages name it.
+/// The id and agent by which messages name a session.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionName {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// The agent, such as `claude`.
+    /// Name of the agent, such as `claude`.
     pub agent: String,
 }
 
 /// Who made a change, as far as that is known.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ChangeAuthor {
-    /// The sessions that may have made it; none if no call was open.
+    /// The sessions that may have made it; empty if no call was open.
     pub sessions: Vec<SessionName>,
     /// Whether the user may have made it: no call was open, or the only one was cut short.
     pub may_be_user: bool,
 }
 
 impl ChangeAuthor {
-    /// `user`, `session` or, if it is not known which of several, `uncertain`.
+    /// Returns `user`, `session` or, if it is not known which of several, `uncertain`.
     pub fn kind(&self) -> &'static str {
         match (self.sessions.as_slice(), self.may_be_user) {
             ([], _) => "user",
@@ -57,7 +58,7 @@ impl ChangeAuthor {
         }
     }
 
-    /// The author in words: `you`, `session claude 5c7c0a1b`, `session claude 5c7c0a1b or you`.
+    /// Returns the author in words: `you`, `session claude 5c7c0a1b`, `session claude 5c7c0a1b or you`.
     pub fn name(&self, audience: Audience) -> String {
         let mut names: Vec<String> = (self.sessions.iter())
             .map(|session| format!("session {} {}", session.agent, session.id.short()))
@@ -72,33 +73,33 @@ impl ChangeAuthor {
     }
 }
 
-/// A change that a rewind keeps because it is not about its author.
+/// A change that a rewind keeps because its author is not among those being rewound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptChange {
-    /// The path.
+    /// The changed path.
     pub path: RelPath,
-    /// Who changed it.
+    /// Who made the change.
     pub author: ChangeAuthor,
-    /// When the newest change of that author was found.
+    /// Time at which the newest change by that author was recorded.
     pub at: Timestamp,
-    /// The step that found it; `None` if no checkpoint has it yet.
+    /// Number of the step that recorded it; `None` if no checkpoint contains it yet.
     pub step: Option<u64>,
-    /// Its number in the list of changes, for `rewind --change N`; `None` where the plan does not count from the beginning.
+    /// Number in the list of changes, for `rewind --change N`; `None` where the plan does not count from the beginning.
     pub number: Option<usize>,
 }
 
 /// The state that kept changes are compared with, and the plan that keeps them.
 pub(crate) struct KeptAgainst<'a> {
-    /// Files without any of the changes.
+    /// The files before any of the changes.
     pub base: Lookup<'a>,
-    /// Files as they are now.
+    /// The files as they are now.
     pub present: Lookup<'a>,
-    /// What will happen, sorted by path.
+    /// The plan, with changes sorted by path.
     pub plan: &'a Plan,
 }
 
 impl KeptAgainst<'_> {
-    /// Whether something of `numbered` is still there when the plan was applied.
+    /// Whether any effect of `numbered` remains after the plan is applied.
     fn has_effect(&mut self, numbered: &NumberedChange) -> Result<bool, EngineError> {
         for path in [Some(&numbered.change.path), numbered.change.from.as_ref()].into_iter().flatten() {
             let planned = self.plan.changes.binary_search_by(|change| change.path.cmp_by_components(path));
@@ -114,17 +115,17 @@ impl KeptAgainst<'_> {
     }
 }
 
-/// What a plan says about changes that are not its own.
+/// Changes that a plan does not take back.
 #[derive(Default)]
 pub(crate) struct Others {
-    /// Kept because the rewind is not about their authors.
+    /// Kept because their authors are not being rewound.
     pub kept: Vec<KeptChange>,
-    /// Left alone because nothing can tell whether the rewind is about their authors.
+    /// Left alone because it is unknown whether their authors are among those being rewound.
     pub uncertain: Vec<LeftAlone>,
 }
 
 impl Workspace<'_> {
-    /// Who made a change, by name.
+    /// Returns the author of a change with the names of the sessions.
     pub fn change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
         let authors = match who {
             Attribution::Somebody => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
@@ -144,8 +145,8 @@ impl Workspace<'_> {
         Ok(ChangeAuthor { sessions, may_be_user })
     }
 
-    /// What stays of `others`, by path. Those for which `concerns` holds and whose author is uncertain are left alone, with
-    /// the reason.
+    /// Returns what remains of `others`, by path. Changes whose author is uncertain are left alone, with the reason, if
+    /// `concerns` holds for one of the possible sessions.
     pub(crate) fn kept_of(
         &self,
         others: &[&NumberedChange],
@@ -187,7 +188,7 @@ impl Workspace<'_> {
         Ok(found)
     }
 
-    /// Adds to each conflict of a plan who made the later change that is in the way.
+    /// Adds to the reason of each conflict who made the later change that is in the way.
     pub(crate) fn name_conflicts(
         &self,
         plan: &mut Plan,
@@ -225,7 +226,7 @@ fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
     }
 }
 
-/// Paths in a sentence: the first few, and how many more.
+/// Formats paths for a sentence: the first few, and how many more.
 pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
     let more = paths.len().saturating_sub(NAMED);
     let named: Vec<String> = paths.take(NAMED).map(ToString::to_string).collect();
@@ -235,7 +236,7 @@ pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> Stri
     }
 }
 
-/// Why going back to `point` changes no file, if something differs from it.
+/// Explains why going back to `point` changes no file; `None` if nothing differs from it.
 pub(crate) fn why_unchanged(
     point: &str,
     kept: &[KeptChange],
@@ -253,7 +254,7 @@ pub(crate) fn why_unchanged(
     })
 }
 
-/// The authors of kept changes in a sentence, each once.
+/// Formats the authors of kept changes for a sentence, each once.
 pub(crate) fn list_authors(kept: &[KeptChange], audience: Audience) -> String {
     let mut names: Vec<String> = Vec::new();
     for change in kept {

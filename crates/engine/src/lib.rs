@@ -1,7 +1,7 @@
-//! The engine: checkpoint, diff, rewind, undo, prune, over any store and any workspace.
+//! The engine: checkpoint, diff, rewind, undo and prune, over any store and any workspace.
 //!
 //! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. Every change of
-//! the user's files goes through one door, [`rewind`]: plan, save the present, journal, apply, verify, report.
+//! the user's files goes through [`rewind`]: plan, save the present state, journal, apply, verify, report.
 
 mod agent_permissions;
 pub mod authorship;

@@ -1,4 +1,4 @@
-//! Putting a past state into a directory of its own.
+//! Writes a past state into a directory of its own.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -16,7 +16,7 @@ use stepback_model::tree::{Content, Node, Tree};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::anchored_path::same_content;
 use stepback_worktree::apply::{Applier, Outcome};
-/// Where to put it: away from everything else.
+/// Where to write it: a directory away from everything around it.
 pub use stepback_worktree::dir_placement::{apart, make_apart};
 use stepback_worktree::restore;
 
@@ -26,16 +26,16 @@ use crate::restore_plan::direct;
 use crate::revert::Lookup;
 use crate::workspace::{StoreSource, Workspace, is_dir};
 
-/// What was put where.
+/// The result of writing a state into a directory.
 #[derive(Debug, Default)]
 pub struct Materialized {
-    /// Files and links written.
+    /// How many files and links were written.
     pub files: u64,
-    /// Of those, files that share their blocks with the workspace.
+    /// How many of those are files that share their blocks with the workspace.
     pub cloned: u64,
-    /// Bytes in them.
+    /// The total size of the files, in bytes.
     pub bytes: u64,
-    /// What could not be written.
+    /// The paths that could not be written, with the reason.
     pub missing: Vec<LeftAlone>,
 }
 
@@ -61,7 +61,7 @@ impl Workspace<'_> {
         }
         fs::create_dir_all(into).map_err(WorktreeError::aside("create", into))?;
         let mut done = Materialized::default();
-        // Modes of directories come last: one may be read-only.
+        // Directory modes are set last: a directory may be read-only.
         let mut modes = Vec::new();
         if let Some(files) = state.files {
             self.write_tree(files, into, RelPath::root(), &mut done, &mut modes)?;
@@ -81,8 +81,8 @@ impl Workspace<'_> {
         Ok(done)
     }
 
-    /// Makes of a directory that holds the files of `from` one that holds those of `to`, by writing what differs, and returns
-    /// what that was; `None` if something there is not what it should be. Nothing of it is made durable.
+    /// Turns a directory that holds the files of `from` into one that holds those of `to` by writing the differences, and
+    /// returns them; `None` if a path there is not as expected. Nothing is synced to disk.
     pub fn carry_over(
         &self,
         from: &State,
@@ -148,7 +148,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// Writes files into directories that are there, on all threads. Returns how many share their blocks with the workspace.
+    /// Writes files into existing directories, on all threads. Returns how many share their blocks with the workspace.
     fn write_files(&self, into: &Path, files: &[ToWrite]) -> Result<u64, EngineError> {
         let vault = self.vault()?;
         let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
@@ -172,7 +172,7 @@ impl Workspace<'_> {
                         Err(error) => {
                             let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
                             failure.get_or_insert(WorktreeError::aside("write", &target)(error));
-                            // The others stop as well.
+                            // Makes the other threads stop as well.
                             next.fetch_max(files.len(), Ordering::Relaxed);
                             return;
                         }
@@ -199,8 +199,8 @@ impl Workspace<'_> {
         }
     }
 
-    /// Shares blocks with the workspace's own file where that has this content and the file system can; writes otherwise. Returns
-    /// which it was.
+    /// Shares blocks with the workspace's own file if that has this content and the file system supports it; writes the
+    /// content otherwise. Returns whether blocks are shared.
     fn write_file(&self, file: &ToWrite, target: &Path) -> io::Result<bool> {
         let ToWrite { path, mode, size, content } = file;
         let source = StoreSource(self.store());
@@ -210,8 +210,8 @@ impl Workspace<'_> {
         let shares = *size > 0 && restore::clone_into(&original, &file);
         let cloned = shares && same_content(&file, *size, content, &source).unwrap_or(false);
         if !cloned {
-            // Only where there is something to cut off: ext4 takes even an idle cut for the begin of a replacement and
-            // writes the file out when it is closed, which made this ten times slower.
+            // Only if there is something to truncate: ext4 takes even a truncation that changes nothing for the start of a
+            // replacement and flushes the file when it is closed, which made this ten times slower.
             if shares {
                 file.set_len(0)?;
             }
@@ -221,7 +221,8 @@ impl Workspace<'_> {
         Ok(cloned)
     }
 
-    /// The bytes of a file or the target of a link in `state`.
+    /// Returns the node at `path` in `state` with its bytes: the content of a file or the target of a link. `None` if the path
+    /// does not exist there.
     pub fn read_path(&self, state: &State, path: &RelPath) -> Result<Option<(Node, Vec<u8>)>, EngineError> {
         let source = StoreSource(self.store());
         let node = Lookup::new(&source, state.files).get(path)?;
@@ -234,7 +235,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// The bytes of a file, the target of a link, nothing for anything else.
+    /// Returns the content of a file or the target of a link; empty for any other node.
     pub fn read_node(&self, node: &Node) -> Result<Vec<u8>, EngineError> {
         let source = StoreSource(self.store());
         match node {

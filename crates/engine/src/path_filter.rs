@@ -1,4 +1,4 @@
-//! Paths a command is limited to: globs, where a directory stands for what it holds.
+//! The paths that a command is limited to: globs, where a directory stands for everything below it.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -7,14 +7,14 @@ use stepback_model::path::RelPath;
 
 use crate::error::EngineError;
 
-/// The paths a command is limited to.
+/// The paths that a command is limited to.
 pub struct PathFilter {
     globs: GlobSet,
     patterns: Vec<String>,
 }
 
 impl PathFilter {
-    /// Compiles glob patterns; none means everything.
+    /// Compiles glob patterns relative to the workspace; no patterns match everything.
     pub fn new(patterns: &[String]) -> Result<Self, EngineError> {
         let mut builder = GlobSetBuilder::new();
         let mut cleaned = Vec::new();
@@ -36,7 +36,7 @@ impl PathFilter {
         Ok(Self { globs, patterns: cleaned })
     }
 
-    /// Whether it lets everything through.
+    /// Whether there are no patterns, so that every path matches.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
@@ -56,7 +56,8 @@ impl PathFilter {
         false
     }
 
-    /// The patterns as plain paths, if that is what they all are.
+    /// Returns the patterns as plain paths; `None` if any of them is a glob, the root or in a git directory, or there are
+    /// none.
     pub fn literal_paths(&self) -> Option<Vec<RelPath>> {
         if self.is_empty() {
             return None;

@@ -1,7 +1,7 @@
-//! Pruning: which checkpoints go, and when their bytes do.
+//! Pruning: which checkpoints are removed, and when their bytes are freed.
 //!
-//! A prune hides checkpoints, which can be undone. Their bytes go with the next prune, or at once where the caller wants
-//! space now. What a kept checkpoint needs is never touched: collecting starts from what is kept.
+//! A prune hides checkpoints, which can be undone. Their bytes are freed by the next prune, or at once if the caller wants
+//! space now. Objects that a kept checkpoint needs are never freed: collecting starts from what is kept.
 
 use std::collections::HashSet;
 
@@ -14,56 +14,57 @@ use stepback_store::port::{StoredCheckpoint, Swept};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// Newest manual checkpoints that are kept when no rule is given; older ones follow the same rules as automatic ones.
+/// How many of the newest manual checkpoints are kept when no rule is given; older ones follow the same rules as automatic
+/// ones.
 pub const KEPT_MANUAL: usize = 50;
 
 /// Microseconds in an hour.
 const HOUR: i64 = 3_600_000_000;
 
-/// What to keep.
+/// Which checkpoints to keep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// The newest so many.
+    /// Keep this many of the newest.
     pub keep_last: Option<usize>,
-    /// What is younger than so many days.
+    /// Keep those younger than this many days.
     pub keep_days: Option<u64>,
-    /// The newest manual ones ([`KEPT_MANUAL`]), whatever else is said. Without other rules they are kept anyway.
+    /// Keep the newest manual ones ([`KEPT_MANUAL`]) in addition to the other rules. Without other rules they are kept anyway.
     pub keep_manual: bool,
-    /// As much as fits into so many bytes.
+    /// Remove checkpoints until the store has at most this many bytes.
     pub max_size: Option<u64>,
     /// Free the bytes at once instead of with the next prune.
     pub now: bool,
 }
 
-/// What a prune will do.
+/// A planned prune.
 #[derive(Debug)]
 pub struct PrunePlan {
     /// Checkpoints that will be hidden, newest first.
     pub hide: Vec<StoredCheckpoint>,
-    /// Checkpoints hidden earlier whose bytes will go.
+    /// Checkpoints hidden earlier whose bytes will be freed.
     pub purge: Vec<StepId>,
-    /// Checkpoints that stay.
+    /// How many checkpoints stay.
     pub keep: usize,
     rules: Rules,
 }
 
-/// What a prune did.
+/// The result of a prune.
 #[derive(Debug)]
 pub struct Pruned {
     /// The operation, if checkpoints were hidden.
     pub operation: Option<Operation>,
-    /// Checkpoints hidden.
+    /// How many checkpoints were hidden.
     pub hidden: usize,
-    /// Checkpoints that are left.
+    /// How many checkpoints are left.
     pub kept: usize,
-    /// Reruns whose own steps were given up; their branches stay.
+    /// How many reruns had the states of their own workspaces freed; their branches stay.
     pub reruns: usize,
-    /// What was freed.
+    /// The objects and bytes that were freed.
     pub swept: Swept,
 }
 
 impl Workspace<'_> {
-    /// Plans a prune.
+    /// Plans a prune and changes nothing.
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         let protected = self.protected()?;
@@ -78,7 +79,7 @@ impl Workspace<'_> {
             let step = &stored.checkpoint.step;
             let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
             let kept = match (rules.keep_last, rules.keep_days) {
-                // Without rules of one's own: what a person made, everything of the last hour, then one per hour.
+                // The default rules: keep manual checkpoints, everything of the last hour, then one per hour.
                 (None, None) => {
                     only_size
                         || manual.contains(&step.id)
@@ -104,7 +105,7 @@ impl Workspace<'_> {
         Ok(PrunePlan { keep: visible.len() - hide.len(), hide, purge, rules })
     }
 
-    /// Checkpoints no rule may hide: the head, the tips of branches, and what the next undo needs.
+    /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what the next undo needs.
     fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
         protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.checkpoint.step.id));
@@ -116,9 +117,9 @@ impl Workspace<'_> {
         Ok(protected)
     }
 
-    /// Does what was planned.
+    /// Carries out a planned prune.
     pub fn prune(&self, plan: PrunePlan) -> Result<Pruned, EngineError> {
-        // Others may have gone on since the plan was made: what they need now stays.
+        // Other processes may have recorded more since the plan was made: what they need now stays.
         let lock = self.lock_exclusive()?;
         let all = self.store().checkpoints(self.record.id)?;
         let protected = self.protected()?;
@@ -164,7 +165,8 @@ impl Workspace<'_> {
         Ok(Pruned { operation, hidden, kept, reruns, swept })
     }
 
-    /// Gives up checkpoints until the store fits: automatic ones before manual ones, the oldest first, a few at a time.
+    /// Purges checkpoints until the store has at most `limit` bytes: automatic ones before manual ones, oldest first, an
+    /// eighth at a time.
     fn shrink_to(&self, limit: u64, keep_manual: bool) -> Result<(usize, Swept), EngineError> {
         let mut total = Swept::default();
         let mut hidden = 0;
@@ -209,7 +211,7 @@ impl Workspace<'_> {
     }
 }
 
-/// The newest manual checkpoints, which stay when no rule is given.
+/// Returns the newest manual checkpoints, which stay when no rule is given.
 fn newest_manual(all: &[StoredCheckpoint]) -> HashSet<StepId> {
     let manual = all.iter().filter(|stored| {
         stored.checkpoint.trigger == Some(Trigger::Manual) && stored.checkpoint.hidden_by.is_none()

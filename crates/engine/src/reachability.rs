@@ -1,4 +1,4 @@
-//! From a root to everything it needs: what a collection must keep, what a bundle must hold.
+//! Finds everything that is reachable from a set of roots: the objects that a collection must keep or a bundle must hold.
 
 use std::collections::HashSet;
 
@@ -12,47 +12,47 @@ use stepback_model::record::{SessionInfo, Step};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 
-/// Everything that kept states need.
+/// Everything that was reached.
 #[derive(Debug, Default)]
 pub struct Alive {
-    /// Objects.
+    /// The hashes of all reachable objects.
     pub objects: HashSet<Hash>,
-    /// Names of git files in the vault.
+    /// The names of the reachable git files in the vault.
     pub vaulted: HashSet<Vec<u8>>,
 }
 
-/// Walks from roots to everything they need.
+/// Walks from roots to everything they refer to.
 pub(crate) struct Marker<'a> {
     source: &'a dyn ObjectSource,
-    /// What was reached.
+    /// What was reached so far.
     pub alive: Alive,
-    /// Objects on the way that are missing or damaged.
+    /// Messages about reachable objects that are missing or damaged.
     pub problems: Vec<String>,
     queue: Vec<(ObjectKind, Hash)>,
-    /// Told about every object that is reached, once, and every file that is named.
+    /// Called once for every object that is reached, and for every file that a tree names.
     visitor: Option<&'a mut dyn Visitor>,
 }
 
-/// Who wants to know what is reached.
+/// Receives what a [`Marker`] reaches.
 pub(crate) trait Visitor {
-    /// An object is needed.
+    /// Called when an object is reached for the first time.
     fn object(&mut self, kind: ObjectKind, hash: Hash);
-    /// A tree names a file of this size.
+    /// Called when a tree names a file of this size.
     fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError>;
 }
 
 impl<'a> Marker<'a> {
-    /// Reads from `source`.
+    /// Creates a marker that reads from `source`.
     pub fn new(source: &'a dyn ObjectSource) -> Self {
         Self { source, alive: Alive::default(), problems: Vec::new(), queue: Vec::new(), visitor: None }
     }
 
-    /// Tells `visitor` what is reached.
+    /// Reports what is reached to `visitor`.
     pub fn told(self, visitor: &'a mut dyn Visitor) -> Self {
         Self { visitor: Some(visitor), ..self }
     }
 
-    /// What a step needs. What was done stays on record when the files it led to are given up.
+    /// Adds a step as a root. The detail of a purged step is still needed, its state is not.
     pub fn push_step(&mut self, step: &Step, purged: bool) {
         if !purged {
             self.push(ObjectKind::State, step.state);
@@ -62,7 +62,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// What is known of a session needs.
+    /// Adds the slots and the conversation of a session as roots.
     pub fn push_session(&mut self, info: &SessionInfo) {
         let slots = info.slots;
         for hash in [slots.memory, slots.task, slots.env, slots.reasoning].into_iter().flatten() {
@@ -73,7 +73,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Notes that an object is needed; `true` if that was not known.
+    /// Marks an object as reached; returns `true` if it was not before.
     fn note(&mut self, kind: ObjectKind, hash: Hash) -> bool {
         let fresh = self.alive.objects.insert(hash);
         if let Some(visitor) = self.visitor.as_mut().filter(|_| fresh) {
@@ -82,14 +82,14 @@ impl<'a> Marker<'a> {
         fresh
     }
 
-    /// An object is needed.
+    /// Adds an object as a root, or as reached from one.
     pub fn push(&mut self, kind: ObjectKind, hash: Hash) {
         if self.note(kind, hash) {
             self.queue.push((kind, hash));
         }
     }
 
-    /// Reaches everything.
+    /// Walks until everything reachable is marked.
     pub fn run(&mut self) {
         while let Some((kind, hash)) = self.queue.pop() {
             if let Err(error) = self.visit(kind, hash) {
@@ -164,7 +164,7 @@ impl<'a> Marker<'a> {
         Ok(())
     }
 
-    /// `dir` is the name of the directory the tree describes, which vault names are made of.
+    /// Marks everything in a tree. `dir` is the name of the directory it describes, which vault names are made of.
     fn tree(&mut self, hash: Hash, dir: &[u8]) -> Result<(), ObjectError> {
         let mut stack = vec![(hash, dir.to_vec())];
         while let Some((hash, dir)) = stack.pop() {

@@ -1,18 +1,19 @@
-//! Details of neighbouring steps are on one page: whoever reads one after the other should unpack it once.
+//! A one-entry cache for details: those of neighbouring steps share a page, which a caller that reads them one after the other
+//! should unpack only once.
 
 use std::cell::RefCell;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSource};
 
-/// Reads objects, and keeps the JSON node that was read last.
+/// Reads objects and caches the JSON node that was read last.
 pub(crate) struct LastRead<'a> {
     source: &'a dyn ObjectSource,
     last: RefCell<Option<(Hash, Vec<u8>)>>,
 }
 
 impl<'a> LastRead<'a> {
-    /// Reads from `source`.
+    /// Creates an empty cache over `source`.
     pub fn new(source: &'a dyn ObjectSource) -> Self {
         Self { source, last: RefCell::default() }
     }

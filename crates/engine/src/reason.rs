@@ -1,8 +1,9 @@
-//! What an agent thinks, as part of its session: changed step by step, seen at any moment, taken back and joined.
+//! The reasoning board of an agent (its mind) as part of its session: changed step by step, readable at any moment, taken back
+//! and merged.
 //!
-//! Every change is a step of kind `reasoning` whose state has the mind after it. Such a step has no files of its own; where a
-//! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind of a moment is that of the
-//! newest such step at or before it, and giving up checkpoints never gives up what was thought.
+//! Every change is a step of kind `reasoning` whose state has the mind after it. Such a step has no files of its own; if a
+//! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind at a moment is that of the
+//! newest such step at or before it, and pruning checkpoints never loses reasoning.
 
 mod at_point;
 mod commands;
@@ -31,7 +32,8 @@ use crate::session::status;
 use crate::workspace::Workspace;
 
 impl Workspace<'_> {
-    /// Whose mind is meant: that of the session that is named, else of the one agent that is at work here, else of the person.
+    /// Returns the session whose mind is meant: the one that is named, otherwise the only active agent session of the
+    /// workspace, otherwise the user's. Fails if several agents are active.
     pub fn thinking_session(&self, named: Option<&str>, now: Timestamp) -> Result<Session, EngineError> {
         if let Some(text) = named {
             return self.find_session(text);

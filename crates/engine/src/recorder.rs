@@ -1,9 +1,10 @@
-//! From what an agent reports to steps: when the workspace is scanned, who changed what, and how the conversation stands.
+//! Turns the events that an agent reports into steps: decides when the workspace is scanned, who changed what, and how far the
+//! conversation had come.
 //!
 //! The workspace is scanned twice for every call that can change something: before it runs, which is the checkpoint to go back
-//! to, and after it has run, which shows what it did. Other calls that run at the same time, or that began and never ended,
-//! make no difference to that. Everything else is a light step: it has the conversation, and its files are those of the step
-//! it grew from.
+//! to, and after it has run, which shows what it did. Calls that run at the same time, or that began and never ended, make no
+//! difference to that. Every other event becomes a light step: it holds the conversation, and its files are those of its
+//! parent step.
 
 mod batch;
 mod detail_pages;
@@ -34,76 +35,76 @@ use crate::calls;
 use crate::error::EngineError;
 use crate::workspace::{ScanMode, Workspace, wait_for};
 
-/// How often a commit is tried when others commit at the same time.
+/// How many times a commit is tried when other processes commit at the same time.
 const ATTEMPTS: usize = 50;
 
-/// What a reported event means for the files.
+/// What a reported event means for the files, and so whether the workspace is scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanPolicy {
-    /// Nothing changes.
+    /// The event changes no file: no scan.
     None,
     /// A call that can change something is about to run.
     Before,
     /// A call that can change something has run.
     After,
-    /// Worth a checkpoint by itself: the conversation is about to be compacted, a timer ran out.
+    /// The event is worth a checkpoint by itself: the conversation is about to be compacted, or a timer expired.
     Keep(Trigger),
 }
 
 /// New messages of a conversation.
 #[derive(Clone, Debug)]
 pub struct NewMessages {
-    /// How many of the messages known so far still count.
+    /// How many of the messages known so far are still part of the conversation.
     pub keep: u64,
-    /// The messages after those.
+    /// The messages after those, one line each.
     pub lines: Vec<String>,
-    /// Where to go on reading, for the next time.
+    /// Where to continue reading next time.
     pub cursor: Value,
 }
 
-/// The turn that asked for a call.
+/// The model turn that requested a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// How many of the given messages came before it.
+    /// How many of the given messages come before the turn.
     pub before: usize,
-    /// The agent's id of it.
+    /// The agent's id of the turn.
     pub id: Option<String>,
 }
 
-/// Who asked for a call, as far as the last messages tell.
+/// The turn that requested a call, as far as the messages given show it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallOrigin {
-    /// The turn that did.
+    /// The turn that requested the call; `None` if it is not among the messages given.
     pub turn: Option<Turn>,
-    /// Messages further back would not change that.
+    /// Whether the answer is final: earlier messages would not change it.
     pub settled: bool,
 }
 
-/// Where the conversation of a session is read. The agents' formats are known only to whoever implements this.
+/// A source of the conversation of a session. Only implementations of this trait know the agents' formats.
 pub trait Conversation: Sync {
-    /// What came since `cursor`; `None` if nothing can be read.
+    /// Returns the messages since `cursor`; `None` if nothing can be read.
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages>;
-    /// The turn that asked for `call`, among the last messages.
+    /// Finds the turn that requested `call` in `tail`, the last messages.
     fn turn(&self, tail: &[&str], call: &str) -> CallOrigin;
 }
 
-/// One reported event and what goes with it.
+/// A reported event with its context.
 pub struct ReportedEvent<'a> {
-    /// What happened.
+    /// The event as the agent reported it.
     pub event: Event,
-    /// What it means for the files.
+    /// What the event means for the files.
     pub effect: ScanPolicy,
-    /// When it arrived.
+    /// When the event arrived.
     pub at: Timestamp,
-    /// The conversation as it was then.
+    /// The conversation as it was at the event.
     pub conversation: Option<&'a dyn Conversation>,
-    /// Paths that the call names, relative to the workspace.
+    /// The paths that the call names, relative to the workspace.
     pub paths: Vec<String>,
-    /// What else is now known about the session.
+    /// What the event tells about its session.
     pub learned: SessionUpdate,
 }
 
-/// What an event tells about its session.
+/// What an event tells about its session, besides the event itself.
 #[derive(Clone, Debug, Default)]
 pub struct SessionUpdate {
     /// See [`SessionInfo::directory`].
@@ -114,15 +115,15 @@ pub struct SessionUpdate {
     pub model: Option<String>,
     /// See [`SessionInfo::started`].
     pub started: Option<LaunchCommand>,
-    /// The session is over.
+    /// The session has ended.
     pub ended: bool,
-    /// It comes from the agent's own record, in which nothing happens twice.
+    /// The event comes from the agent's own record, in which no event occurs twice.
     pub imported: bool,
-    /// The key is the event's own: whatever comes with it again is the same event, delivered again.
+    /// The event's key is unique to it: an event with the same key is the same event, delivered again.
     pub once: bool,
-    /// No call of the session is running: calls still open never ended.
+    /// No call of the session is running: calls that are still open never ended.
     pub quiet: bool,
-    /// No call of the event's worker is running: its model turn, or the worker itself, is over.
+    /// No call of the event's worker is running: its model turn, or the worker itself, has ended.
     pub turn_over: bool,
     /// The agent runs this call only when no other call of the same worker is running.
     pub one_by_one: bool,
@@ -132,49 +133,49 @@ pub struct SessionUpdate {
     pub only_named: bool,
     /// The call was refused and never ran.
     pub never_ran: bool,
-    /// The model has said its last word about a prompt, which is a turn of its own.
+    /// The model has given its final answer to a prompt; that answer is a turn of its own.
     pub answered: bool,
-    /// A call that began and has not run yet: it waits at a breakpoint, and what changes meanwhile is not its doing.
+    /// A call that began and has not run yet: it waits at a breakpoint, and changes made meanwhile are not attributed to it.
     pub waiting: Option<String>,
-    /// How long it has waited, in microseconds.
+    /// How long the call has waited, in microseconds.
     pub waited: u64,
     /// The input of the waiting call was changed.
     pub edited: bool,
-    /// What the session has cost more, in millionths of a dollar.
+    /// The additional cost of the session, in millionths of a dollar.
     pub cost: u64,
     /// The task list as it is now.
     pub tasks: Option<Value>,
     /// The agent's memory as it is now.
     pub memory: Option<Value>,
-    /// Names of tools and variables that the session has, no values.
+    /// The names of the tools and variables that the session has, without values.
     pub environment: Option<Value>,
-    /// What the agent thinks as of now.
+    /// The agent's reasoning board (its [`Mind`]) as it is now.
     pub reasoning: Option<Thinking>,
-    /// The id that its step shall have, because what is recorded names it.
+    /// The id that the step must have, because the recorded data refers to it.
     pub step: Option<StepId>,
-    /// Nothing is recorded if files are as they were.
+    /// Record nothing if the files and git are unchanged.
     pub if_changed: bool,
-    /// Tags of the checkpoint, if it becomes one.
+    /// Tags for the checkpoint, if the step becomes one.
     pub tags: Vec<String>,
 }
 
-/// A mind on its way into the store.
+/// A [`Mind`] that is about to be stored with a step.
 #[derive(Clone, Debug)]
 pub struct Thinking {
-    /// The mind.
+    /// The mind to store.
     pub mind: Mind,
-    /// Where the one it grew from is.
+    /// Where the mind that it grew from is stored.
     pub before: Option<Place>,
-    /// What was written of it, for whoever goes on with it.
+    /// What was written, for the caller that continues with this mind; `None` until it is stored.
     pub written: Arc<Mutex<Option<Written>>>,
 }
 
 impl Thinking {
-    /// Writes what is new of it.
+    /// Writes the new part of the mind and returns its root.
     fn store(&self, batch: &dyn ObjectBatch) -> Result<Option<Hash>, EngineError> {
         let written = self.mind.store(batch, self.before.as_ref())?;
         let root = written.place.root;
-        // Nobody panics while holding it.
+        // No code panics while holding this lock.
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
         Ok(root)
     }
@@ -183,30 +184,31 @@ impl Thinking {
 /// A recorded step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordedStep {
-    /// Its id.
+    /// The id of the step.
     pub id: StepId,
-    /// Its number.
+    /// The number of the step; 0 if nothing was recorded.
     pub number: u64,
-    /// The session.
+    /// The session that the step belongs to.
     pub session: SessionId,
-    /// The model turn it belongs to.
+    /// The number of the model turn it belongs to.
     pub iteration: u64,
     /// Whether files or git had changed, so that the step is a checkpoint of its own.
     pub kept: bool,
 }
 
-/// Held while steps of a workspace are recorded, so that what is open and who did what is known to one process at a time.
+/// A lock held while steps of a workspace are recorded, so that one process at a time decides which calls are open and who
+/// changed what.
 pub struct RecordLock {
     _file: Option<File>,
 }
 
 impl Workspace<'_> {
-    /// Waits until nobody else records steps of this workspace.
+    /// Waits until no other process records steps of this workspace, and takes the lock.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
         self.lock_recording_within(self.patience())
     }
 
-    /// Like [`Self::lock_recording`], for somebody who waits at most for `patience`.
+    /// Like [`Self::lock_recording`], but waits at most for `patience`.
     pub fn lock_recording_within(&self, patience: Duration) -> Result<RecordLock, EngineError> {
         let file = match self.local_dir()? {
             Some(dir) => Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, patience)?),
@@ -215,7 +217,7 @@ impl Workspace<'_> {
         Ok(RecordLock { _file: file })
     }
 
-    /// Records an event. The same event reported again is not recorded again.
+    /// Records an event. An event that was already recorded is not recorded again.
     pub fn record(
         &self,
         _lock: &RecordLock,
@@ -224,8 +226,8 @@ impl Workspace<'_> {
         until_committed(|| self.try_record(report))
     }
 
-    /// Records events in their order. If none of them means anything for the files, they take one commit together, and all are
-    /// recorded or none: waiting for the disk once is what makes many of them cheap.
+    /// Records events in their order. If none of them needs a scan, they are recorded in one commit, all or none: a single
+    /// wait for the disk is what makes a large batch cheap.
     pub fn record_all(
         &self,
         lock: &RecordLock,
@@ -332,8 +334,8 @@ impl Workspace<'_> {
         }
     }
 
-    /// Where an event belongs in the record: at a new step, or at the one that recorded it already, which may be one of those
-    /// that are on their way into it, where `arriving` finds it, or one that is `stored`.
+    /// Returns the step for an event: a new one, or the one that already recorded it. `arriving` looks among the steps of the
+    /// batch that is being recorded, `stored` in the store.
     fn place_for<'s>(
         &self,
         known: Option<&Session>,
@@ -362,7 +364,7 @@ impl Workspace<'_> {
                     None => return Ok(StepSlot::New(id)),
                 },
             };
-            // The very same moment is the very same report: a note that is taken in once more after a crash.
+            // The same time means the same report: a note that is read again after a crash.
             let is_same = report.learned.imported || report.learned.once || at == report.at;
             if is_same || !calls::is_another(open, report) {
                 return Ok(taken);
@@ -371,7 +373,7 @@ impl Workspace<'_> {
         unreachable!("every name is taken at most once")
     }
 
-    /// The step the workspace stands at, and its state, as far as there are such.
+    /// Returns the head of the workspace and its state; the state is `None` if it was purged, both if nothing is recorded.
     fn head_state(&self) -> Result<(Option<StepId>, Option<State>), EngineError> {
         let Some(id) = self.head_id()? else { return Ok((None, None)) };
         let state = match self.store().step(id)? {
@@ -381,7 +383,7 @@ impl Workspace<'_> {
         Ok((Some(id), state))
     }
 
-    /// Writes which calls are running, for a step of the person that finds files or git changed since the head.
+    /// Writes which calls are running, for a step of the user that finds files or git changed since the head.
     pub(crate) fn store_authors(
         &self,
         batch: &dyn ObjectBatch,
@@ -403,7 +405,7 @@ impl Workspace<'_> {
         stored.map(Some).map_err(step_writer::unstorable)
     }
 
-    /// Who may be changing something right now.
+    /// Returns the calls that may be changing files at `now`.
     pub(crate) fn at_work_now(&self, now: Timestamp) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
         for session in self.store().working_sessions(self.record.id)? {
@@ -414,8 +416,8 @@ impl Workspace<'_> {
         Ok(calls::gathered(calls))
     }
 
-    /// The other step of the call that starts or ends with `report` where the session does not have it open: the start of one
-    /// that ends after it was abandoned, or the end of one whose start arrives after it.
+    /// Returns the other step of the call that `report` starts or ends, where the session does not have the call open: the
+    /// start of a call that ends after it was abandoned, or the end of a call whose start arrives late.
     fn counterpart(
         &self,
         session: &Session,
@@ -434,8 +436,8 @@ impl Workspace<'_> {
         Ok(self.store().step(id)?.map(|_| id))
     }
 
-    /// Who was at work between the last scan and this one. `ending` is the step that is recorded now, and the start of the call
-    /// it ends if that is not open any more.
+    /// Returns the calls that were running between the last scan and this one. `step` is the step that is recorded now,
+    /// `start` the start of the call it ends if that call is not open any more.
     fn authors(
         &self,
         session: &Session,
@@ -448,7 +450,7 @@ impl Workspace<'_> {
                 calls.extend(calls::at_work(&other, report.at));
             }
         }
-        // What changed before a call began is not its doing; earlier calls of the same session may have.
+        // A call did not make the changes from before it began; earlier calls of the same session may have.
         let mut own = session.clone();
         own.info.open.retain(|open| Some(&open.call) != report.learned.waiting.as_ref());
         calls.extend(calls::at_work(&own, report.at));
@@ -459,15 +461,15 @@ impl Workspace<'_> {
 
 enum StepSlot {
     New(StepId),
-    /// What is known of the step that is there, and which of the arriving ones it is.
+    /// The event is already recorded: what is known of its step, and the step's index in the batch if it is part of it.
     Taken(RecordedStep, Option<usize>),
 }
 
-/// Tries again when others committed at the same time.
+/// Retries `attempt` while other processes commit at the same time.
 fn until_committed<T>(mut attempt: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
     for _ in 0..ATTEMPTS {
         match attempt() {
-            // What exists was recorded by somebody on another machine, who knows nothing of our locks.
+            // `Exists`: a process on another machine, which does not share our locks, recorded it.
             Err(EngineError::Store(
                 StoreError::Collected | StoreError::Moved { .. } | StoreError::Exists { .. },
             )) => {}
@@ -484,7 +486,7 @@ fn set_session(session: Session, is_new: bool) -> Mutation {
     }
 }
 
-/// What is known of a step; its number, if it has one.
+/// Returns what is known of a step before it is committed; its number is 0 until then.
 fn so_far(step: &Step) -> RecordedStep {
     RecordedStep {
         id: step.id,

@@ -1,8 +1,8 @@
-//! Reruns: a session done again from a point, with something changed, as a branch that nobody has to take.
+//! Reruns: a session repeated from a point with something changed, whose result becomes a branch that can be ignored.
 //!
-//! A rerun works in a directory of its own, which is a workspace of its own with a session of its own. What it means here is
-//! written down in this workspace's log: a step for every turn of its fate, and at the end a branch that holds the files it
-//! came to. The newest of those steps is what is known about it.
+//! A rerun works in a directory of its own, which is a separate workspace with its own session. This workspace's log records
+//! its progress: a step for every change of its status and, at the end, a branch with the files of its result. The newest of
+//! those steps holds what is known about the rerun.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -20,24 +20,24 @@ use stepback_store::port::{Query, StoredCheckpoint};
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
 
-/// How far a rerun got.
+/// The status of a rerun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RerunStatus {
-    /// It is about to begin.
+    /// It has not started yet.
     Pending,
-    /// It runs.
+    /// It is running.
     Running,
-    /// The agent came to its end, or to where it was to end.
+    /// The agent finished, or reached the step at which it was to stop.
     Completed,
-    /// Something was changed, and the rerun ended at the first model call that differs from the recording for it.
+    /// Something was changed, and the rerun ended at the first model call that differs from the recording because of it.
     Diverged,
-    /// It did not.
+    /// It ended with an error.
     Failed,
 }
 
 impl RerunStatus {
-    /// The stable name.
+    /// Returns the stable name of the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -49,54 +49,54 @@ impl RerunStatus {
     }
 }
 
-/// What is known about a rerun.
+/// A rerun, as the newest of its steps describes it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Rerun {
-    /// The branch that its files are on once it is over.
+    /// The branch that holds its files once it has ended.
     pub branch: String,
-    /// The session that is done again.
+    /// The session that is repeated.
     pub of: SessionId,
-    /// From this step on.
+    /// The step from which it is repeated.
     pub from: StepId,
-    /// What is changed, as it was asked for.
+    /// The requested changes, as the user or agent wrote them.
     pub changes: Vec<String>,
-    /// How far it got.
+    /// Its last recorded status; [`Rerun::status()`] also notices that the process has ended.
     pub status: RerunStatus,
-    /// Why it failed, or where it parted from the recording.
+    /// Why it failed, or where it diverged from the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its own session.
+    /// The session of the rerun itself, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The process that runs it.
+    /// The id of the process that runs it.
     pub process: u32,
 }
 
 impl Rerun {
-    /// How far it got, by its stable name: one whose process is gone has failed.
+    /// Returns the stable name of its status. A pending or running rerun whose process has ended has failed.
     pub fn status(&self) -> &'static str {
         if self.is_abandoned() { RerunStatus::Failed.as_str() } else { self.status.as_str() }
     }
 
-    /// Whether it came to files of its own, which then are those of its branch.
+    /// Whether it has files of its own, which are then those of its branch.
     pub fn has_result(&self) -> bool {
         self.session.is_some() || matches!(self.status, RerunStatus::Completed | RerunStatus::Diverged)
     }
 
-    /// Whether it says that it runs although its process is gone.
+    /// Whether its recorded status is pending or running although its process has ended.
     pub fn is_abandoned(&self) -> bool {
         let at_work = matches!(self.status, RerunStatus::Pending | RerunStatus::Running);
         at_work && !crate::control::is_running(self.process)
     }
 }
 
-/// How long the steps of a rerun stay complete after its end, in microseconds: long enough to compare it with the original.
+/// How long the states of a rerun are kept after its last step, in microseconds: long enough to compare it with the original.
 const KEPT_FOR: i64 = 3_600_000_000;
 
 impl Engine<'_> {
-    /// Gives up the states in the scratch workspaces of reruns that are over; the next collection frees what only they needed.
-    /// What a rerun did stays on record, and its files are those of its branch. Those of the last hour stay unless `now` is set.
-    /// Returns how many workspaces were given up.
+    /// Purges the states in the scratch workspaces of reruns that have ended; the next collection frees what only they needed.
+    /// What a rerun did stays recorded, and its files are those of its branch. Reruns of the last hour are kept unless `now`
+    /// is set. Returns how many workspaces were purged.
     pub fn give_up_reruns(&self, now: bool) -> Result<usize, EngineError> {
         let mut given_up = 0;
         for record in self.store.workspaces()?.into_iter().filter(record::Workspace::is_rerun) {
@@ -104,7 +104,7 @@ impl Engine<'_> {
             let newest = self.store.steps(record.id, &Query { limit: Some(1), ..Query::default() })?;
             let last = newest.first().map_or(record.created_at, |stored| stored.checkpoint.step.at);
             let age = self.env.now().as_micros().saturating_sub(last.as_micros());
-            // One that runs, or whose directory was kept, is still in use.
+            // A rerun that is running, or whose directory was kept, is still in use.
             if root.exists() || !(now || age > KEPT_FOR) {
                 continue;
             }
@@ -123,7 +123,7 @@ impl Engine<'_> {
                 Mutation::AppendOp(operation),
             ];
             self.store.commit(None, &mutations)?;
-            // Only what is hidden can be given up; but what the rerun did can still be read and compared.
+            // Only hidden steps can be purged; shown again, what the rerun did can still be read and compared.
             self.store.commit(None, &[Mutation::SetHidden { steps, by: None }])?;
             given_up += 1;
         }
@@ -132,7 +132,7 @@ impl Engine<'_> {
 }
 
 impl Workspace<'_> {
-    /// Writes down what is known about a rerun now.
+    /// Records what is known about a rerun now.
     pub fn note_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
         let word = rerun.status.as_str();
         let (step, batch) =
@@ -142,7 +142,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// What is known about the reruns of this workspace, the newest first.
+    /// Returns the reruns of this workspace, newest first.
     pub fn reruns(&self) -> Result<Vec<Rerun>, EngineError> {
         let query =
             Query { session: Some(self.session.id), kinds: vec![StepKind::StateChange], ..Query::default() };
@@ -159,7 +159,7 @@ impl Workspace<'_> {
         Ok(known)
     }
 
-    /// A name for a branch that is not taken: `rerun-1`, `rerun-2`, …
+    /// Returns a branch name that is not in use: `rerun-1`, `rerun-2`, …
     pub fn free_rerun_name(&self) -> Result<String, EngineError> {
         let reruns = self.reruns()?;
         for number in 1.. {
@@ -172,7 +172,7 @@ impl Workspace<'_> {
         unreachable!("there are more numbers than branches")
     }
 
-    /// Makes the branch of a rerun: one step with the files that `state`, a state of another workspace of this store, has.
+    /// Creates the branch of a rerun: one step with the files of `state`, which is a state of another workspace of this store.
     pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StoredCheckpoint, EngineError> {
         self.check_new_branch(&rerun.branch)?;
         let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;

@@ -1,4 +1,4 @@
-//! From a point to the step it names. One resolver for every surface.
+//! Resolves a point to the step it names. All user interfaces share this resolver.
 
 use jiff::tz::TimeZone;
 use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
@@ -14,8 +14,8 @@ use crate::workspace::{Workspace, describe};
 const SHOWN: usize = 5;
 
 impl Workspace<'_> {
-    /// The step that `text` names, seen from `now`. `zone` is asked for the time zone only when the point is a moment:
-    /// finding it out takes longer than resolving any other point.
+    /// Returns the step that `text` names, relative to `now`. `zone` is called only if the point is a time: finding out the
+    /// time zone takes longer than resolving any other point.
     pub fn resolve(
         &self,
         text: &str,
@@ -40,14 +40,14 @@ impl Workspace<'_> {
         resolver.back(found, point.back)
     }
 
-    /// The steps from `from` back to the beginning, along the line they grew on.
+    /// Returns `from` and its ancestors back to the first checkpoint, newest first.
     pub fn ancestry(&self, from: &StoredCheckpoint) -> Result<Vec<StoredCheckpoint>, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         Ok(line(&all, from))
     }
 }
 
-/// `from` and its ancestors, newest first.
+/// Returns `from` and its ancestors, newest first.
 fn line(all: &[StoredCheckpoint], from: &StoredCheckpoint) -> Vec<StoredCheckpoint> {
     let by_id: std::collections::HashMap<_, _> =
         all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
@@ -80,7 +80,7 @@ impl<'s> Resolver<'s> {
         PointError::new(self.text, 0..self.text.len(), what)
     }
 
-    /// Steps that `query` asks for, in the session the point is limited to. A store that cannot answer knows of none.
+    /// Returns the steps that match `query`, in the session the point is limited to; none if the store fails.
     fn steps(&self, query: Query) -> Vec<StoredCheckpoint> {
         let query = Query { session: self.session.as_ref().map(|session| session.id), ..query };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap_or_default()
@@ -110,7 +110,7 @@ impl<'s> Resolver<'s> {
             Anchor::Text { name, is_time } => self.text(name, *is_time),
             Anchor::Error(nth) => {
                 let mut found = self.steps(Query { failed: Some(true), ..Query::default() });
-                // What could not be recorded is no error of the agent.
+                // A gap in the recording is not an error of the agent.
                 found.retain(|stored| stored.checkpoint.step.kind != StepKind::Gap);
                 self.nth(found, *nth, "error is recorded", Vec::new())
             }
@@ -127,7 +127,7 @@ impl<'s> Resolver<'s> {
                     limit: Some(1),
                     ..Query::default()
                 };
-                // Without a session, the newest one that got so far is meant.
+                // Without a session, the newest one that reached this iteration is meant.
                 let newest = match &self.session {
                     Some(_) => None,
                     None => self.steps(Query { oldest_first: false, ..query.clone() }).pop(),
@@ -204,7 +204,7 @@ impl<'s> Resolver<'s> {
         self.visible().filter(named).cloned().collect()
     }
 
-    /// Checkpoints, or else other steps, whose id starts with `prefix`.
+    /// Returns the checkpoints whose id starts with `prefix`, or other steps if there are none.
     fn with_prefix(&self, prefix: &str) -> Vec<StoredCheckpoint> {
         let prefix = prefix.to_ascii_lowercase();
         let named = |stored: &StoredCheckpoint| stored.checkpoint.step.id.to_string().starts_with(&prefix);
@@ -233,7 +233,7 @@ impl<'s> Resolver<'s> {
         }
     }
 
-    /// Bare text: an exact label, an id or its beginning, a branch, or a moment, in this order.
+    /// Resolves bare text: an exact label, an id or its prefix, a branch, or a time, in this order.
     fn text(&self, name: &str, is_time: bool) -> Result<StoredCheckpoint, PointError> {
         let labelled = self.labelled(name);
         if !labelled.is_empty() {
@@ -255,7 +255,7 @@ impl<'s> Resolver<'s> {
         Err(PointError::unknown_text(self.text, what).suggest(self.close_names()))
     }
 
-    /// The state at a moment: the newest step at or before it.
+    /// Resolves a time: the newest checkpoint at or before it.
     fn at(&self, text: &str) -> Result<StoredCheckpoint, PointError> {
         let moment = time_expr::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
@@ -304,7 +304,7 @@ impl<'s> Resolver<'s> {
         tags.into_iter().take(SHOWN).map(|tag| format!("tag:{tag}")).collect()
     }
 
-    /// Tools whose calls are recorded.
+    /// Returns suggestions: tools whose calls are recorded.
     fn tools(&self) -> Vec<String> {
         let calls =
             self.steps(Query { kinds: vec![StepKind::ToolStart], limit: Some(1000), ..Query::default() });
@@ -315,7 +315,7 @@ impl<'s> Resolver<'s> {
         tools.into_iter().take(SHOWN).map(|tool| format!("tool:{tool}:last")).collect()
     }
 
-    /// Names that exist, the likeliest first.
+    /// Returns suggestions: existing labels, the most similar first, and the newest checkpoint.
     fn close_names(&self) -> Vec<String> {
         let wanted = self.text.to_lowercase();
         let mut names: Vec<(usize, String)> = self
@@ -332,8 +332,8 @@ impl<'s> Resolver<'s> {
         shown
     }
 
-    /// Goes back `count` states along the line that led to a step. Steps that are not on it do not count, nor do those that only
-    /// save what was there before a move, nor those that changed nothing: a rewind to a point stands for that point.
+    /// Goes back `count` states along the line of steps that led to `from`. Not counted are steps that only save the present
+    /// before a move, and steps that changed nothing: a rewind to a point stands for that point.
     fn back(&self, from: StoredCheckpoint, count: u64) -> Result<StoredCheckpoint, EngineError> {
         if count == 0 {
             return Ok(from);
@@ -350,7 +350,7 @@ impl<'s> Resolver<'s> {
             }
             match counted.last().copied() {
                 Some(newer) if self.is_same_state(newer, stored) => {
-                    // Of several with the same state, the one is meant that came to it, or that a person made.
+                    // Of several checkpoints with the same state, count the first one that reached it, or the manual ones.
                     let is_named =
                         |stored: &StoredCheckpoint| stored.checkpoint.trigger == Some(Trigger::Manual);
                     if is_named(newer) && is_named(stored) {
@@ -362,7 +362,7 @@ impl<'s> Resolver<'s> {
                 }
                 _ => counted.push(stored),
             }
-            // One further, because the last may yet be replaced by one with the same state.
+            // One more than needed, because the last may still be replaced by one with the same state.
             if counted.len() > wanted.saturating_add(1) {
                 break;
             }
@@ -374,7 +374,7 @@ impl<'s> Resolver<'s> {
         })
     }
 
-    /// Whether a step and one before it have the same state. What a rewind went to is known by its files: it may have left git
+    /// Whether a step and an earlier one have the same state. For a rewind only the files are compared: it may have left git
     /// as it was.
     fn is_same_state(&self, newer: &StoredCheckpoint, older: &StoredCheckpoint) -> bool {
         if newer.checkpoint.step.kind != StepKind::Rewind {
@@ -385,7 +385,7 @@ impl<'s> Resolver<'s> {
     }
 }
 
-/// What to say about a step number that is not in use.
+/// Returns the error message for a step number that does not exist.
 pub(crate) fn no_step(number: u64, newest: u64) -> String {
     format!("there is no step {number} (the last is {newest})")
 }

@@ -1,4 +1,4 @@
-//! The plan that makes the present a past state, wherever that is possible and safe.
+//! Plans how to restore a past state, wherever that is possible and safe.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::tree::{Content, Node, SkipReason};
 
-/// A plan that makes the present the target, wherever that is possible and safe.
+/// Returns a plan that restores the target of `changes` (`after`), wherever that is possible and safe.
 pub(crate) fn direct(changes: Vec<Change>) -> Plan {
     let mut plan = Plan::default();
     // Directories that hold something not stored must not be removed or replaced.
@@ -21,7 +21,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
             }
         }
     }
-    // Inside a directory that is or was not covered, nothing is known of the other side.
+    // If a directory is or was not covered, nothing is known about its content on that side.
     let uncovered: BTreeSet<RelPath> = (changes.iter())
         .filter(|change| {
             let skipped = |node: &Option<Node>| matches!(node, Some(Node::Skipped { .. }));
@@ -48,7 +48,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
         }
         let leave = |skipped: SkipReason, what: &str| {
             let reason = format!("{what} ({})", skipped.describe());
-            // Pipes and sockets come and go with the processes that make them.
+            // Pipes and sockets are created and removed by the processes that use them.
             let is_expected = skipped.is_by_rule() || (now.is_none() && skipped != SkipReason::Unstable);
             match is_expected {
                 true => LeftAlone::uncovered(path.clone(), reason),
@@ -56,7 +56,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
             }
         };
         match (&now, &then) {
-            // The marker of a git directory: the directory itself is a matter of its own.
+            // The marker of a git directory: the directory itself is restored separately.
             (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
             | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
             (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
@@ -74,7 +74,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
             {
                 plan.left_alone.push(LeftAlone::uncovered(path, "it holds files that are not covered"));
             }
-            // Git objects that came later do no harm and may be needed.
+            // Later git objects do no harm and may be needed.
             (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
             (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
             _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
@@ -83,7 +83,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
     plan
 }
 
-/// The changes that match, with the directories that must come back for them.
+/// Returns the changes that match, and those that restore the directories they need.
 pub(crate) fn limited(changes: Vec<Change>, matches: &dyn Fn(&Change) -> bool) -> Vec<Change> {
     let mut needed = std::collections::HashSet::new();
     for change in changes.iter().filter(|change| change.after.is_some() && matches(change)) {
@@ -106,7 +106,7 @@ fn is_in_git(path: &RelPath) -> bool {
     path.components().any(|name| name == b".git")
 }
 
-/// Links about to be restored that lead out of the workspace.
+/// Returns a warning for every link about to be restored that leads out of the workspace.
 pub(crate) fn links_leading_out(plan: &Plan) -> Vec<String> {
     let leads_out = |path: &RelPath, target: &[u8]| {
         let mut depth = path.depth() as i64 - 1;

@@ -1,4 +1,5 @@
-//! Taking back a change that is not the last one: a three-way merge of the state before it, the state after it, and now.
+//! Takes back a change that is not the last one: a three-way merge of the state before it, the state after it, and the
+//! present.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +12,7 @@ use stepback_model::tree::{Content, Node, Tree};
 
 use crate::merge::{self, Merged};
 
-/// A tree that remembers what it has loaded, for many lookups.
+/// A tree that caches the subtrees it has loaded, for many lookups.
 pub(crate) struct Lookup<'a> {
     source: &'a dyn ObjectSource,
     root: Option<Hash>,
@@ -23,7 +24,7 @@ impl<'a> Lookup<'a> {
         Self { source, root, loaded: HashMap::new() }
     }
 
-    /// The node at `path`.
+    /// Returns the node at `path`; `None` if there is none.
     pub fn get(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
         let Some(root) = self.root else { return Ok(None) };
         let mut node = Node::Dir { mode: 0o755, tree: root };
@@ -41,15 +42,15 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Plans changes against a present that grows with every change planned before.
+/// Plans to take back changes one after the other, each against the present as the plan so far would leave it.
 pub(crate) struct Reverter<'a> {
     source: &'a dyn ObjectSource,
     sink: &'a dyn ObjectSink,
     present: Lookup<'a>,
-    /// What each path will be, where that differs from the present, and how it came about.
+    /// What each planned path will be, and how that was reached; other paths stay as they are.
     planned: BTreeMap<RelPath, (Option<Node>, How)>,
     left_alone: Vec<LeftAlone>,
-    /// Directories that came with a change that is taken back; they go again if nothing is left in them.
+    /// Directories created by a change that is taken back; they are removed if nothing is left in them.
     emptied: BTreeSet<RelPath>,
 }
 
@@ -73,20 +74,20 @@ impl<'a> Reverter<'a> {
         }
     }
 
-    /// Takes back `change`: what it left (`after`) becomes what was there before, merged with what came later.
+    /// Takes back `change`: its result (`after`) becomes what was there before, merged with later changes.
     pub fn take_back(&mut self, change: &Change) -> Result<(), ObjectError> {
         match &change.from {
             None => self.one(&change.path, &change.after, &change.before),
             Some(from) => {
-                // A rename: the new name goes, the old one comes back.
+                // A rename: the new name is removed, the old one restored.
                 self.one(&change.path, &change.after, &None)?;
                 self.one(from, &None, &change.before)
             }
         }
     }
 
-    /// Like [`Self::take_back`], for a list that does not name directories that came with what they hold. `before` is what was
-    /// there before the change.
+    /// Like [`Self::take_back`], for a list of changes that omits directories created together with their content. `before` is
+    /// the state before the change.
     pub fn take_back_visible(&mut self, change: &Change, before: &mut Lookup<'_>) -> Result<(), ObjectError> {
         self.take_back(change)?;
         let mut above = change.path.split_last().map(|(parent, _)| parent);
@@ -100,7 +101,7 @@ impl<'a> Reverter<'a> {
         Ok(())
     }
 
-    /// Plans to remove the directories that nothing is left in, the deepest first.
+    /// Plans to remove the created directories in which nothing is left, deepest first.
     fn remove_emptied(&mut self) -> Result<(), ObjectError> {
         for dir in std::mem::take(&mut self.emptied).into_iter().rev() {
             let listing = match (self.now(&dir)?, self.present.get(&dir)?) {
@@ -172,7 +173,7 @@ impl<'a> Reverter<'a> {
                 if left == ours {
                     return Ok(Some(Node::File { mode, size: *their_size, content: *theirs }));
                 }
-                // Only content that is one blob is small enough to be merged line by line.
+                // Only content stored as a single blob is small enough to be merged line by line.
                 let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) =
                     (left, ours, theirs)
                 else {
@@ -200,7 +201,7 @@ impl<'a> Reverter<'a> {
         }
     }
 
-    /// The plan, with directories that must exist for it.
+    /// Returns the plan, including the missing directories that it needs; their modes come from `directories`.
     pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<Plan, ObjectError> {
         self.remove_emptied()?;
         let wanted: Vec<RelPath> = self
@@ -235,7 +236,7 @@ impl<'a> Reverter<'a> {
     }
 }
 
-/// Whether two nodes are the same for a plan: what a directory holds are nodes of their own.
+/// Whether two nodes are the same for a plan. The content of a directory does not count: its entries are nodes of their own.
 pub(crate) fn same(a: &Option<Node>, b: &Option<Node>) -> bool {
     match (a, b) {
         (Some(Node::Dir { mode: x, .. }), Some(Node::Dir { mode: y, .. })) => x == y,

@@ -1,7 +1,7 @@
-//! Rewinding: plan, show, save the present, journal, apply, verify, report.
+//! Rewinds a workspace to an earlier point: plan, show, save the present, journal, apply, verify, report.
 //!
-//! [`Workspace::prepare_rewind`] looks and plans and changes nothing; [`Workspace::apply`] does what the plan says. Between the
-//! two a person may read the plan for as long as they like: applying checks every path against the plan again.
+//! [`Workspace::prepare_rewind`] scans and plans and changes nothing; [`Workspace::apply`] carries out the plan. The user may
+//! take any amount of time between the two: applying checks every path against the plan again.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
@@ -25,103 +25,103 @@ use crate::revert::Lookup;
 use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
 
-/// What to go back to.
+/// What to rewind, and to what.
 #[derive(Clone, Debug, Default)]
 pub struct RewindRequest {
-    /// The point; without one, `changes`, `last` or `all` say what to take back.
+    /// The point to go back to; without one, `changes`, `last` or `all` say what to take back.
     pub target: Option<StoredCheckpoint>,
-    /// Only these paths (globs; a directory stands for what it holds).
+    /// Only these paths (globs; a directory stands for everything below it). Empty means all paths.
     pub paths: Vec<String>,
     /// Only these changes, numbered as [`Workspace::numbered_changes`] lists them.
     pub changes: Vec<usize>,
-    /// The last so many changes of agents, or of `session`; of anyone with `everything`.
+    /// This many of the last changes of agents, or of `session`; with `everything`, of any author.
     pub last: Option<usize>,
-    /// All changes of agents, or of `session`; of anyone with `everything`.
+    /// All changes of agents, or of `session`; with `everything`, of any author.
     pub all: bool,
-    /// Git directories too.
+    /// Whether git directories go back too.
     pub git: bool,
-    /// The whole workspace, and not only what agents changed.
+    /// Restore the whole workspace, not only what agents changed.
     pub everything: bool,
-    /// Only what this session changed.
+    /// Only the changes of this session.
     pub session: Option<SessionId>,
-    /// Only these hunks of the one change that is chosen, counted from 1.
+    /// Only these hunks of the single chosen change, counted from 1.
     pub hunks: Vec<usize>,
-    /// Who reads the plan.
+    /// Who reads the plan; decides how authors are named in it.
     pub audience: Audience,
-    /// The conversation goes back to the point as well: the state that is reached has that of the point.
+    /// Whether the conversation goes back too: the new state then has the conversation of the point.
     pub conversation: bool,
 }
 
 /// A rewind that is planned and not yet applied.
 pub struct PreparedRewind {
-    /// What will happen.
+    /// The changes to make, and the paths left alone.
     pub plan: Plan,
-    /// What a person should know before agreeing.
+    /// What the user should know before confirming.
     pub warnings: Vec<String>,
-    /// What it is, in words: `rewind to #3 "before refactoring"`.
+    /// A one-line description: `rewind to #3 "before refactoring"`.
     pub summary: String,
-    /// What stays because the user or another session changed it.
+    /// Changes that stay because the user or another session made them.
     pub kept: Vec<KeptChange>,
     /// Paths that the same request with `everything` would change and this plan does not, or only in part.
     pub everything_changes: Vec<RelPath>,
-    /// Why the plan changes no file, if it does not.
+    /// Why the plan changes no file; `None` if it changes any.
     pub unchanged_because: Option<String>,
     /// Whether git directories take part.
     pub git: bool,
-    /// The session that asks for it, if an agent does so by itself.
+    /// The session that requested the rewind, if an agent did so on its own.
     pub by: Option<SessionId>,
-    /// The step whose line goes on; `None` for the step that saves the present.
+    /// The step that becomes the parent of the new one; `None` for the step that saves the present.
     pub(crate) onto: Option<StepId>,
     pub(crate) present: PresentState,
-    /// What git directories shall be, when they take part.
+    /// The state to restore git directories to, when they take part.
     pub(crate) git_target: Option<GitState>,
-    /// What the step that is reached says about itself.
+    /// The detail to store with the new step.
     pub(crate) detail: Option<Hash>,
-    /// The branch that is left and the one that is entered.
+    /// The branch that is left and the one that is entered; `None` if the branch stays the same.
     pub(crate) branches: Option<(String, String)>,
-    /// The step whose conversation the reached state has; `None` if the conversation stays as it is.
+    /// The step whose conversation the new state gets; `None` if the conversation stays as it is.
     pub(crate) conversation_from: Option<StepId>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) epoch: u64,
-    /// Changes of databases that a process has open; [`PreparedRewind::force`] makes them part of the plan.
+    /// Changes to databases that a process has open; [`PreparedRewind::force`] adds them to the plan.
     pub(crate) held: Vec<HeldChange>,
     /// Whether databases are replaced although a process has them open.
     pub(crate) forced: bool,
 }
 
 impl PreparedRewind {
-    /// Lets others use the workspace while a person thinks.
+    /// Drops the lock so that other processes can use the workspace while the user reads the plan.
     pub fn release(&mut self) {
         self.lock = None;
     }
 
-    /// The branch that the workspace will stand on, if that is another one.
+    /// The branch that the workspace will be on, if it is not the present one.
     pub fn enters(&self) -> Option<&str> {
         self.branches.as_ref().map(|(_, entered)| entered.as_str())
     }
 }
 
-/// What a rewind did.
+/// The result of a rewind.
 #[derive(Debug)]
 pub struct RewindReport {
-    /// The operation, for undoing it.
+    /// The operation, with which the rewind can be undone.
     pub operation: Operation,
-    /// Number of the step that holds what was there before.
+    /// The number of the step that holds the state before the rewind.
     pub before: u64,
-    /// Number of the step that holds what is there now.
+    /// The number of the step that holds the state after it.
     pub after: u64,
-    /// What became of each planned change.
+    /// The outcome of each planned change.
     pub outcomes: Vec<(PlannedChange, Outcome)>,
-    /// What the plan left alone from the start.
+    /// The paths that the plan left alone from the start.
     pub left_alone: Vec<LeftAlone>,
-    /// What stayed because the user or another session changed it.
+    /// Changes that stayed because the user or another session made them.
     pub kept: Vec<KeptChange>,
-    /// What happened to the board of an agent, if that went with the files.
+    /// What changed on the board of an agent, if it went back with the files.
     pub board: Option<Joined>,
 }
 
 impl Workspace<'_> {
-    /// Plans a rewind.
+    /// Plans a rewind and changes nothing. Takes the workspace lock, which the returned plan holds.
     pub fn prepare_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         self.check_open_files(self.plan_rewind(request)?)
     }
@@ -171,7 +171,8 @@ impl Workspace<'_> {
         } else if request.git {
             git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
             let git = diff::git(&source, &present.state, &wanted)?;
-            // A repository that came later is not ours to remove, and half of one is worse than either.
+            // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it
+            // or removing it.
             let came_later: Vec<RelPath> = (git.iter())
                 .filter(|change| change.after.is_none() && is_git_dir(&change.path))
                 .map(|change| change.path.clone())
@@ -208,7 +209,7 @@ impl Workspace<'_> {
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
         let summary = format!("rewind{what} to {}{with_git}", describe(target));
-        // The line goes on from the checkpoint whose files the target has.
+        // The new step continues from the checkpoint whose files the target has.
         let (onto, detail) = match filter.is_empty() {
             true => {
                 let detail = self.store_target(target, about.as_ref())?;
@@ -243,7 +244,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// The present of the whole workspace, with its objects visible so that plans can be made on them.
+    /// Scans the whole workspace and commits the objects, so that plans can refer to them.
     pub(crate) fn committed_present(&self) -> Result<PresentState, EngineError> {
         for _ in 0..50 {
             let mut present = self.present()?;
@@ -259,7 +260,8 @@ impl Workspace<'_> {
         Err(stepback_store::StoreError::Locked.into())
     }
 
-    /// The state at the head with only `paths` looked at anew; `None` when one of them is or was a directory.
+    /// Returns the state at the head with only `paths` scanned again; `None` if a full scan is needed, for example because one
+    /// of them is or was a directory.
     pub(crate) fn present_at(
         &self,
         paths: &[RelPath],
@@ -280,7 +282,7 @@ impl Workspace<'_> {
             if was_dir(then) || was_dir(now.clone()) {
                 return Ok(None);
             }
-            // Only a scan knows the rules, and what they exclude must not be deleted or replaced.
+            // Only a full scan knows the ignore rules, and excluded files must not be deleted or replaced.
             if matches!(now, Some(Node::Skipped { .. })) {
                 return Ok(None);
             }
@@ -290,7 +292,7 @@ impl Workspace<'_> {
                 Single::Nothing => edits.push((path.clone(), None)),
                 Single::Node(node) => edits.push((path.clone(), Some(node))),
             }
-            // Anything on the way that is not the directory it was at the head needs the whole picture.
+            // If a directory above the path is not what it was at the head, a full scan is needed.
             let mut above = path.split_last().map(|(parent, _)| parent);
             while let Some(dir) = above.filter(|dir| !dir.is_root()) {
                 let is_dir = matches!(looker.look(&dir)?, Single::Dir(_));
@@ -310,7 +312,7 @@ impl Workspace<'_> {
         Ok(Some(PresentState { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
     }
 
-    /// Says where HEAD of a repository differs between the present and the target.
+    /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
     pub fn head_moves(&self, present: &State, wanted: &State) -> Result<Vec<String>, EngineError> {
         if present.git == wanted.git {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
-//! Going back to a point by taking back what agents did since, and nothing else.
+//! Rewinds to a point by taking back what agents changed since, and nothing else.
 //!
-//! A rewind to a step of a session is about what that session changed since. A rewind to a step of the user is about what
-//! any agent changed since, or, if no agent was at work since, about the user's own changes. What the user or another session
-//! changed meanwhile stays and is listed with its author: it is merged, or the path is left alone. Only where all changes
-//! since are the rewind's own is the past state restored as a whole.
+//! A rewind to a step of a session takes back what that session changed since. A rewind to a step of the user takes back what
+//! any agent changed since or, if no agent was at work since, the user's own changes. What the user or another session changed
+//! meanwhile stays and is listed with its author: it is merged, or the path is left alone. Only if every change since is in
+//! scope is the past state restored as a whole.
 
 use std::collections::HashSet;
 
@@ -26,16 +26,16 @@ use crate::revert::Lookup;
 use crate::rewind::{PreparedRewind, RewindRequest};
 use crate::workspace::{PresentState, StoreSource, Workspace, describe};
 
-/// What a rewind to a point is about.
+/// The changes that a rewind to a point takes back.
 pub(crate) struct Scope {
     /// All changes since the point, oldest first.
     changes: Vec<NumberedChange>,
-    /// The sessions whose changes go.
+    /// The sessions whose changes are taken back.
     sessions: HashSet<SessionId>,
-    /// Who moved git since, if not one of these sessions.
+    /// Who moved git since the point, if it was not one of these sessions.
     pub foreign_git: Option<ChangeAuthor>,
-    /// Whether the point is on the present line. From one on a line that was left, `changes` lists what came since the two
-    /// lines parted, and the past state can only be restored around what others changed.
+    /// Whether the point is an ancestor of the head. If not, `changes` lists what came after the last common checkpoint, and
+    /// the past state can only be restored around what others changed.
     pub is_on_line: bool,
 }
 
@@ -44,7 +44,7 @@ impl Scope {
         !numbered.taken_back && numbered.who.session().is_some_and(|session| self.sessions.contains(&session))
     }
 
-    /// The sessions whose changes go.
+    /// The sessions whose changes are taken back.
     pub fn sessions(&self) -> &HashSet<SessionId> {
         &self.sessions
     }
@@ -56,7 +56,7 @@ impl Scope {
 }
 
 impl Workspace<'_> {
-    /// What a rewind to `target` is about; `None` if it is about the whole workspace.
+    /// Returns what a rewind to `target` takes back; `None` if it restores the whole workspace.
     pub(crate) fn scope(
         &self,
         request: &RewindRequest,
@@ -95,8 +95,9 @@ impl Workspace<'_> {
         Ok(Some(Scope { changes, sessions, foreign_git, is_on_line }))
     }
 
-    /// The checkpoints from the one whose files `target` has up to the head, oldest first, and true; for a point on a line
-    /// that was left, those since the lines parted, and false. `None` if states in between were freed.
+    /// Returns the checkpoints from the one whose files `target` has up to the head, oldest first, and true. If that
+    /// checkpoint is not an ancestor of the head: those from the last common checkpoint on, and false. `None` if the two have
+    /// no common checkpoint or states in between were freed.
     fn line_since(
         &self,
         target: &StoredCheckpoint,
@@ -117,8 +118,8 @@ impl Workspace<'_> {
         Ok(Some((line, is_on_line)))
     }
 
-    /// Takes out of `plan` (which restores a point on a line that was left) what others than the sessions of `scope` changed
-    /// since the lines parted, and lists it.
+    /// Removes from `plan`, which restores a point that is not an ancestor of the head, the paths that others than the
+    /// sessions of `scope` changed since the last common checkpoint. Returns the changes kept and the paths removed.
     pub(crate) fn keep_foreign(
         &self,
         plan: &mut Plan,
@@ -138,7 +139,7 @@ impl Workspace<'_> {
             .flatten()
             .collect();
         let known: HashSet<&RelPath> = foreign.iter().copied().collect();
-        // A directory goes only with all that it holds, and nothing is put below a path that stays as it is.
+        // A directory is removed only with everything in it, and nothing is restored below a path that stays as it is.
         let stays = |change: &PlannedChange| {
             let mut above = Some(change.path.clone());
             while let Some(path) = above {
@@ -171,7 +172,7 @@ impl Workspace<'_> {
         Ok((kept, dropped))
     }
 
-    /// Who moved git while none of `sessions` was at work; the first one, if several did.
+    /// Returns who moved git while none of `sessions` was at work; the first one if there are several.
     fn git_moved_by_others(
         &self,
         line: &[StoredCheckpoint],
@@ -199,8 +200,8 @@ impl Workspace<'_> {
         }
     }
 
-    /// Plans to take back what `scope` is about. `whole` is the plan that goes back to `target` as a whole. The present and the
-    /// lock are filled in by the caller.
+    /// Plans to take back the changes in `scope`. `whole` is the plan that restores `target` as a whole. The caller fills in
+    /// the present and the lock.
     pub(crate) fn prepare_scoped(
         &self,
         request: &RewindRequest,
@@ -217,7 +218,7 @@ impl Workspace<'_> {
             .filter(|numbered| !numbered.taken_back && matches(&numbered.change.path))
             .partition(|numbered| scope.has(numbered));
         let mut plan = self.plan_to_take_back(&chosen, present, &[])?;
-        // Where only some paths go back, the sessions stay where they are.
+        // If only some paths go back, the sessions stay where they are.
         let reached = Some(target).filter(|_| filter.is_empty());
         let detail = self.store_marks(&chosen, &plan, reached, &scope.sessions)?;
         self.name_conflicts(&mut plan, &scope.changes, &chosen, audience)?;
@@ -263,7 +264,7 @@ impl Workspace<'_> {
         Ok(PreparedRewind { kept, everything_changes, unchanged_because, ..prepared })
     }
 
-    /// Git directories that stay as they are because `mover` moved them.
+    /// Returns the git directories, which stay as they are because `mover` moved them.
     pub(crate) fn moved_git(
         &self,
         present: &PresentState,
@@ -275,7 +276,7 @@ impl Workspace<'_> {
         Ok(git_dirs(self, present)?.into_iter().map(stays).collect())
     }
 
-    /// What a set of sessions is called: one by its name, several `agents`.
+    /// Returns the name of a set of sessions for messages: that of a single session, otherwise `agents`.
     pub(crate) fn whose(&self, sessions: &HashSet<SessionId>) -> Result<String, EngineError> {
         let known = self.agent_sessions()?;
         let mut named: Vec<&Session> =
@@ -287,7 +288,7 @@ impl Workspace<'_> {
     }
 }
 
-/// The paths that `whole` changes and `plan` does not, or not to the same content.
+/// Returns the paths that `whole` changes and `plan` does not, or not to the same content.
 fn differing(whole: &Plan, plan: &Plan) -> Vec<RelPath> {
     let is_same = |change: &&PlannedChange| {
         let found = plan.changes.binary_search_by(|other| other.path.cmp_by_components(&change.path));
@@ -296,7 +297,7 @@ fn differing(whole: &Plan, plan: &Plan) -> Vec<RelPath> {
     whole.changes.iter().filter(|change| !is_same(change)).map(|change| change.path.clone()).collect()
 }
 
-/// The git directories that are there.
+/// Returns the git directories of the present state.
 fn git_dirs(workspace: &Workspace<'_>, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
     let Some(git) = present.state.git else { return Ok(Vec::new()) };
     let git = GitState::load(&StoreSource(workspace.store()), git)?;

@@ -1,8 +1,8 @@
-//! Looking for words in everything that was recorded.
+//! Full-text search in everything that was recorded.
 //!
-//! What is known of a step is spread over its row, its detail, the conversation and the files it changed. Here it becomes
-//! texts, for those steps that the store has not been told about; then the store is asked. Secrets were taken out of all of
-//! it before it was stored.
+//! The text of a step is spread over its row, its detail, the conversation and the files it changed. This module gathers it
+//! for the steps that the store has not indexed yet, and then queries the store's index. Secrets were removed from all of it
+//! before it was stored.
 
 mod texts;
 
@@ -16,32 +16,32 @@ use crate::error::EngineError;
 use crate::read_cache::LastRead;
 use crate::workspace::{Engine, StoreSource};
 
-/// How many steps the store is told about before a search that should be prompt.
+/// How many steps are indexed before a search that should return quickly.
 const PROMPTLY: u64 = 400;
-/// How many steps the store is told about at once, at most: sorting the words of many costs less for each.
+/// The maximum number of steps in one batch: sorting the words of many costs less per step.
 const AT_ONCE: usize = 4000;
-/// How many bytes of texts are in memory for that, about.
+/// Roughly how many bytes of text one batch holds in memory.
 const MOST_BYTES: usize = 8 << 20;
 
 impl Engine<'_> {
-    /// Finds steps by their words. Tells the store about new steps first.
+    /// Finds steps by their words. Indexes all new steps first.
     pub fn search(&self, search: &Search) -> Result<Found, EngineError> {
         self.bring_index_up_to_date()?;
         Ok(self.store.search(search)?)
     }
 
-    /// Finds steps by their words, without telling the store about more than a few steps first. Says whether it knows all.
+    /// Finds steps by their words, but indexes only a few new steps first. Also returns whether the index is complete.
     pub fn search_promptly(&self, search: &Search) -> Result<(Found, bool), EngineError> {
         let (_, complete) = self.bring_index_forward(PROMPTLY)?;
         Ok((self.store.search(search)?, complete))
     }
 
-    /// Tells the store about steps that were recorded, annotated or given up since the last search, and says how many.
+    /// Indexes the steps that were recorded, annotated or purged since the last search, and returns how many.
     pub fn bring_index_up_to_date(&self) -> Result<u64, EngineError> {
         Ok(self.bring_index_forward(u64::MAX)?.0)
     }
 
-    /// Like [`Self::bring_index_up_to_date`] for about `most` steps; says whether these were all.
+    /// Like [`Self::bring_index_up_to_date`] for about `most` steps; also returns whether the index is complete.
     pub fn bring_index_forward(&self, most: u64) -> Result<(u64, bool), EngineError> {
         let source = StoreSource(self.store);
         let mut gatherer =
@@ -55,7 +55,7 @@ impl Engine<'_> {
             let at_once = AT_ONCE.min(usize::try_from(most - told).unwrap_or(AT_ONCE));
             let steps = self.store.unindexed(at_once)?;
             let ids: Vec<_> = steps.iter().map(|stored| stored.checkpoint.step.id).collect();
-            // A step that stays unknown after the store was told about it would be told forever.
+            // If the store returns the same steps again after indexing them, this would never end.
             if steps.is_empty() || ids == last {
                 return Ok((told, true));
             }
@@ -65,7 +65,7 @@ impl Engine<'_> {
                 let texts = gatherer.texts(&stored);
                 bytes += texts.values().map(String::len).sum::<usize>();
                 documents.push(Document { texts, stored });
-                // The others come next time.
+                // The rest goes into the next batch.
                 if bytes > MOST_BYTES {
                     break;
                 }

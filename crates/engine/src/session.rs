@@ -1,4 +1,4 @@
-//! The sessions of a workspace, found by id, by the agent's own id, or by the beginning of either.
+//! The sessions of a workspace: finding them by id, by the agent's own id, or by a prefix of either, and their status.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,17 +12,17 @@ use stepback_store::port::Query;
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
 
-/// After so long without a word, a session is not called active any more. In microseconds.
+/// A session without an event for this long counts as idle. In microseconds.
 const QUIET: i64 = 3_600_000_000;
 
 /// How many candidates an error lists.
 const SHOWN: usize = 5;
 
-/// How a session is doing. In this order of words.
+/// Every value that [`status`] returns, in the order in which error messages list them.
 pub const STATUSES: [&str; 5] = ["active", "idle", "stopped", "ended", "prepared"];
 
-/// How a session is doing: `stopped` at a breakpoint, `ended`, `prepared` if it is a fork that was never started, `idle` if
-/// nothing was heard of it for an hour, or `active`.
+/// Returns the status of a session: `stopped` at a breakpoint, `ended`, `prepared` if it is a fork that was never started,
+/// `idle` if it had no event for an hour, or `active`.
 pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
     match session.info.ended_at {
         _ if is_stopped => "stopped",
@@ -33,12 +33,12 @@ pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static s
     }
 }
 
-/// When a session last did something.
+/// Returns the time of the last event of a session.
 pub fn seen(session: &Session) -> Timestamp {
     session.info.seen_at.unwrap_or(session.started_at)
 }
 
-/// Whether a session is a fork that is ready to be started and never was.
+/// Whether a session is a fork that was prepared but never started.
 pub fn is_prepared(session: &Session) -> bool {
     let info = &session.info;
     info.forked_from.is_some()
@@ -48,12 +48,12 @@ pub fn is_prepared(session: &Session) -> bool {
         && info.open.is_empty()
 }
 
-/// Whether a session may still be running: it was recorded as it ran, and its end was not.
+/// Whether a session may still be running: it was recorded live, and no end was recorded.
 pub fn is_running(session: &Session) -> bool {
     session.info.ended_at.is_none() && !session.info.imported && !is_prepared(session)
 }
 
-/// Why nothing can be delivered to a session, as the end of a sentence about it; `None` if it may be running.
+/// Returns why nothing can be delivered to a session, as the end of a sentence about it; `None` if it may be running.
 pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
     match session.info.ended_at {
         Some(at) => Some(format!("ended {}", at.ago(now))),
@@ -64,14 +64,14 @@ pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
 }
 
 impl Workspace<'_> {
-    /// Sessions of agents that may be running, the one that did something last first.
+    /// Returns the agent sessions that may be running, most recently active first.
     pub fn running_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.agent_sessions()?;
         sessions.retain(is_running);
         Ok(sessions)
     }
 
-    /// Refuses a session that nothing can be delivered to, and says which are running.
+    /// Fails if nothing can be delivered to the session; the error lists the running ones.
     pub fn expect_running(&self, session: &Session, now: Timestamp) -> Result<(), EngineError> {
         let Some(why) = why_not_running(session, now) else { return Ok(()) };
         Err(EngineError::NotRunning(format!(
@@ -82,7 +82,7 @@ impl Workspace<'_> {
         )))
     }
 
-    /// Which agents are running here, as a sentence without its full stop.
+    /// Returns which agents are running here, as a sentence without its full stop.
     pub fn list_running(&self) -> Result<String, EngineError> {
         let names: Vec<String> = (self.running_sessions()?.iter())
             .map(|session| format!("{} {}", session.agent, session.id.short()))
@@ -94,7 +94,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
+    /// Returns the agent sessions, most recently active first. The session that records gaps is not one of them.
     pub fn agent_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.store().sessions(self.record.id)?;
         sessions.retain(|session| {
@@ -104,13 +104,13 @@ impl Workspace<'_> {
         Ok(sessions)
     }
 
-    /// The number of the newest step.
+    /// Returns the number of the newest step; 0 if there is none.
     pub fn newest_number(&self) -> Result<u64, EngineError> {
         let newest = self.store().steps(self.record.id, &Query { limit: Some(1), ..Query::default() })?;
         Ok(newest.first().map_or(0, |stored| stored.checkpoint.step.number))
     }
 
-    /// The one session whose id, or whose id in the agent's own words, begins with `text`.
+    /// Returns the only session whose id, or whose id given by the agent, starts with `text`.
     pub fn find_session(&self, text: &str) -> Result<Session, EngineError> {
         one_named(self.store().sessions(self.record.id)?, text, "this workspace")
     }
@@ -119,12 +119,12 @@ impl Workspace<'_> {
 impl Engine<'_> {
     /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
     pub fn find_session_anywhere(&self, text: &str) -> Result<Session, EngineError> {
-        // A rerun may have the agent's own id of the session it repeats.
+        // Projects first: a rerun may have the same agent's id as the session it repeats.
         let of = "this store";
         one_named(self.project_sessions()?, text, of).or_else(|_| one_named(self.all_sessions()?, text, of))
     }
 
-    /// The sessions of every workspace in the store.
+    /// Returns the sessions of every workspace in the store.
     pub fn all_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = Vec::new();
         for workspace in self.store.workspaces()? {
@@ -133,14 +133,14 @@ impl Engine<'_> {
         Ok(sessions)
     }
 
-    /// The workspaces in the store that are a project: all but the scratch directories of reruns. Oldest first.
+    /// Returns the project workspaces of the store, oldest first: all but the scratch directories of reruns.
     pub fn project_workspaces(&self) -> Result<Vec<record::Workspace>, EngineError> {
         let mut workspaces = self.store.workspaces()?;
         workspaces.retain(|workspace| !workspace.is_rerun());
         Ok(workspaces)
     }
 
-    /// The sessions of every project in the store, without those of reruns.
+    /// Returns the sessions of every project in the store, without those of reruns.
     pub fn project_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = Vec::new();
         for workspace in self.project_workspaces()? {
@@ -149,7 +149,7 @@ impl Engine<'_> {
         Ok(sessions)
     }
 
-    /// Every workspace in the store, to look at: what was begun in one and not finished stays as it is.
+    /// Returns every workspace in the store, for reading: interrupted operations are not recovered.
     pub fn every_workspace(&self) -> Result<Vec<Workspace<'_>>, EngineError> {
         let root = |workspace: record::Workspace| PathBuf::from(OsString::from_vec(workspace.root));
         let mut all = Vec::new();
@@ -168,7 +168,7 @@ impl Engine<'_> {
     }
 }
 
-/// The one of these sessions that `text` is the beginning of an id of.
+/// Returns the only one of these sessions with an id that starts with `text`.
 fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, EngineError> {
     if text.is_empty() {
         return Err(EngineError::Point("the id of a session is missing".into()));
@@ -179,7 +179,7 @@ fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, En
             || session.info.external.as_ref().is_some_and(|id| id.to_ascii_lowercase().starts_with(&wanted))
     };
     let mut found: Vec<Session> = sessions.into_iter().filter(named).collect();
-    // A whole id names its session, however many others start with it.
+    // A complete id wins, however many other ids start with it.
     let exact = |session: &Session| {
         session.info.external.as_deref() == Some(text) || session.id.to_string() == wanted
     };

@@ -1,9 +1,9 @@
-//! Which agent session was at work at a step, and the conversation it had then.
+//! Which agent session was at work at a step, and the conversation it had at that step.
 //!
 //! A state holds what is true after its step: files, and the conversation, memory, task list and reasoning of the session at
-//! work. A step that an agent reported has its own session. A step of the person (a checkpoint, a rewind, a switch) belongs to no
-//! agent, so it takes over what the session had that was heard last. A session that was only prepared, as the continuation of
-//! an earlier conversation, has no step yet and is not at work.
+//! work. A step that an agent reported has its own session. A step of the user (a checkpoint, a rewind, a switch) belongs to
+//! no agent, so it takes over the slots of the session that was active last. A session that was only prepared, as the
+//! continuation of an earlier conversation, has no step yet and is not at work.
 
 use std::collections::HashMap;
 
@@ -17,16 +17,16 @@ use stepback_store::port::{Query, StoredCheckpoint};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// How many steps are read at first to find the last one of an agent.
+/// How many steps the first query reads to find the last one of an agent.
 const FIRST_STEPS: u64 = 32;
 
 impl Workspace<'_> {
-    /// The agent session that was heard last before the step numbered `before`, or now.
+    /// Returns the agent session that was active last before the step numbered `before`, or now.
     pub fn session_at_work(&self, before: Option<u64>) -> Result<Option<Session>, EngineError> {
         Ok(self.last_agent_step(before)?.map(|(session, _)| session))
     }
 
-    /// The last step of an agent before the one numbered `before`, or now, and its session.
+    /// Returns the last step of an agent before the one numbered `before`, or now, and its session.
     fn last_agent_step(
         &self,
         before: Option<u64>,
@@ -49,7 +49,7 @@ impl Workspace<'_> {
         Ok(None)
     }
 
-    /// Notes which conversation a branch has that is left: that of the session at work.
+    /// Returns the mutation that stores which conversation a branch has when it is left: that of the session at work.
     pub(crate) fn note_conversation(&self, branch: &str) -> Result<Option<Mutation>, EngineError> {
         let name = self.conversation_ref(branch);
         let expected = self.store().reference(&name)?;
@@ -57,7 +57,7 @@ impl Workspace<'_> {
         Ok(last.map(|value| Mutation::SetRef { name, expected, value }))
     }
 
-    /// The step whose conversation a branch has: the one that was noted when it was left, or its newest checkpoint.
+    /// Returns the step whose conversation a branch has: the one stored when it was left, or its newest checkpoint.
     pub(crate) fn conversation_of_branch(
         &self,
         branch: &str,
@@ -73,7 +73,7 @@ impl Workspace<'_> {
         format!("conversation/{}/{branch}", self.record.id)
     }
 
-    /// Gives a state that is about to be recorded for the person what the session at work has besides files.
+    /// Fills in the slots of the session at work (everything but files) in a state that is about to be recorded for the user.
     pub(crate) fn fill_session_slots(&self, state: &mut State) -> Result<(), EngineError> {
         if let Some(session) = self.session_at_work(None)? {
             state.conversation = session.info.tip;
@@ -85,7 +85,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// The session whose conversation the state of a step has; `None` if no agent had been recorded then.
+    /// Returns the session whose conversation the state of a step has; `None` if no agent had been recorded by then.
     pub fn session_of_conversation(&self, at: &StoredCheckpoint) -> Result<Option<Session>, EngineError> {
         let source = self.conversation_source(at)?;
         let own = self.store().session(source.checkpoint.step.session)?;
@@ -95,7 +95,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// The last message of the conversation that `session` had at a step, whatever session the step belongs to.
+    /// Returns the last message of the conversation that `session` had at a step, regardless of the step's own session.
     pub fn conversation_at(
         &self,
         session: &Session,
@@ -123,11 +123,11 @@ impl Workspace<'_> {
         }
     }
 
-    /// The step that a step of the person has its conversation from: a rewind that takes the conversation back has that of its
-    /// target, and a switch that of the branch.
+    /// Returns the step that a step of the user has its conversation from: a rewind that takes the conversation back has that
+    /// of its target, and a switch that of the branch.
     fn conversation_source(&self, at: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
         let mut source = at.clone();
-        // Each refers to an earlier step.
+        // This ends because each step refers to an earlier one.
         loop {
             let step = &source.checkpoint.step;
             let from = match step.kind {

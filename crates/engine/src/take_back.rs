@@ -1,8 +1,8 @@
-//! Taking back single changes: some by their numbers, the last so many, or all.
+//! Takes back single changes: some by number, a count of the last ones, or all.
 //!
-//! Named by its number, any change goes. Otherwise only changes of agents count, or those of one session: what the user or
-//! another session changed stays and is listed with its author, unless everything was asked for. A workspace in which no agent
-//! has worked holds only the user's own changes, so those are meant there.
+//! Any change can be taken back by its number. Otherwise only changes of agents count, or those of one session: what the user
+//! or another session changed stays and is listed with its author, unless the request says `everything`. In a workspace in
+//! which no agent has worked, all changes are the user's own, so those are taken back.
 
 use std::collections::HashSet;
 
@@ -23,10 +23,10 @@ use crate::revert::{Lookup, Reverter};
 use crate::rewind::{PreparedRewind, RewindRequest};
 use crate::workspace::{PresentState, StoreSource, Workspace, describe};
 
-/// Whose changes a request without numbers is about.
+/// The authors whose changes a request without numbers takes back.
 enum Whose {
     Everyone,
-    /// The user's own, because no agent has worked here.
+    /// Only the user: no agent has worked here.
     OnlyUser,
     Agents,
     Session(SessionId),
@@ -41,7 +41,7 @@ impl Whose {
         }
     }
 
-    /// Whether a change that `session` may have made could be one of them.
+    /// Whether a change that `session` may have made could be in scope.
     fn concerns(&self, session: SessionId) -> bool {
         match self {
             Self::Session(wanted) => *wanted == session,
@@ -50,14 +50,14 @@ impl Whose {
     }
 }
 
-/// The changes that go, and those among them that stay, both oldest first.
+/// The changes to take back, and those by other authors that stay, both oldest first.
 struct Selection<'n> {
     chosen: Vec<&'n NumberedChange>,
     others: Vec<&'n NumberedChange>,
 }
 
 impl Workspace<'_> {
-    /// Plans to take back single changes.
+    /// Plans to take back single changes and changes nothing.
     pub(crate) fn prepare_changes(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
@@ -74,7 +74,7 @@ impl Workspace<'_> {
             numbers => self.select_numbered(request, numbers, &listed)?,
         };
         let mut plan = self.plan_to_take_back(&chosen, &present, &request.hunks)?;
-        // A part of a change that goes leaves the change on the list.
+        // A change that is taken back only in part stays on the list.
         let marked = if request.hunks.is_empty() { chosen.as_slice() } else { &[] };
         let detail = self.store_marks(marked, &plan, None, &HashSet::new())?;
         self.name_conflicts(&mut plan, &listed, &chosen, request.audience)?;
@@ -129,14 +129,14 @@ impl Workspace<'_> {
         })
     }
 
-    /// The last so many changes of `whose`, or all of them, and what others changed meanwhile.
+    /// Selects the last `request.last` changes of `whose`, or all of them, and what others changed meanwhile.
     fn select<'n>(
         &self,
         request: &RewindRequest,
         whose: &Whose,
         listed: &'n [NumberedChange],
     ) -> Selection<'n> {
-        // A list that was begun anew holds what came after, unless a point says from where.
+        // After the list was cleared, it holds only later changes, unless the request names a point to start from.
         let cleared = match request.target {
             Some(_) => 0,
             None => self.session.info.cleared.unwrap_or(0),
@@ -162,7 +162,7 @@ impl Workspace<'_> {
         Selection { chosen, others }
     }
 
-    /// The changes with these numbers, whoever made them.
+    /// Selects the changes with these numbers, regardless of their author.
     fn select_numbered<'n>(
         &self,
         request: &RewindRequest,
@@ -198,7 +198,7 @@ impl Workspace<'_> {
         Ok(Selection { chosen, others: Vec::new() })
     }
 
-    /// Why taking back `chosen` changes no file.
+    /// Returns why taking back `chosen` changes no file.
     fn why_unchanged(
         &self,
         request: &RewindRequest,
@@ -232,7 +232,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// The plan that takes back `chosen`, the newest first, merged with what came later.
+    /// Returns the plan that takes back `chosen`, newest first, merged with later changes.
     pub(crate) fn plan_to_take_back(
         &self,
         chosen: &[&NumberedChange],
@@ -267,7 +267,7 @@ impl Workspace<'_> {
         Ok(plan)
     }
 
-    /// Remembers which changes go, so that they are not listed as changes any more.
+    /// Stores which changes are taken back, so that they are no longer listed.
     pub(crate) fn store_marks(
         &self,
         chosen: &[&NumberedChange],
@@ -293,9 +293,9 @@ impl Workspace<'_> {
         self.store_detail(&value).map(Some)
     }
 
-    /// Remembers which step a rewind goes to and whose steps it takes back, which the line alone cannot tell: a step without
-    /// files of its own is not on it, and other sessions stay where they are. `about` has the sessions, and whether nobody else
-    /// changed anything; without it, everybody is meant.
+    /// Stores which step a rewind goes to and whose steps it takes back. The ancestry alone does not show that: a step without
+    /// files of its own is not in it, and other sessions stay where they are. `about` holds the sessions, and whether only
+    /// they changed anything; without it, all sessions are meant.
     pub(crate) fn store_target(
         &self,
         target: &StoredCheckpoint,
@@ -317,7 +317,7 @@ impl Workspace<'_> {
         Ok(hash)
     }
 
-    /// A prepared rewind without its present, which the caller has.
+    /// Returns a prepared rewind; the caller fills in the present state and the lock.
     pub(crate) fn prepared(
         &self,
         plan: Plan,
@@ -350,7 +350,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Sessions as they are written down.
+/// Returns the session ids as text, sorted, as they are stored.
 fn sorted(sessions: &HashSet<SessionId>) -> Vec<String> {
     let mut sessions: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
     sessions.sort();

@@ -1,7 +1,7 @@
-//! A recorded session as something one can go through: forward, back, to the next error, to a number.
+//! A recorded session as a list to navigate: forward, back, to the next error, to a number.
 //!
-//! Nothing here reads a store or a clock. Whoever shows a session (a terminal, a browser, an answer to a program) brings its
-//! steps and asks the [`Cursor`] where to go; so all of them go to the same places.
+//! Nothing here reads a store or a clock. The caller that shows a session (a terminal, a browser, an API response) passes its
+//! steps and asks the [`Cursor`] where to go, so all of them navigate in the same way.
 
 mod model_call;
 #[cfg(test)]
@@ -18,41 +18,41 @@ use stepback_store::port::StoredCheckpoint;
 
 pub use model_call::{Spent, add_up, all_tokens, answer_of};
 
-/// Whether a step is one where something went wrong. What could not be recorded is no error of the agent.
+/// Whether a step failed. A gap in the recording is not an error of the agent.
 pub fn is_error(step: &Step) -> bool {
     step.kind != StepKind::Gap && (step.facts.failed || step.kind == StepKind::Error)
 }
 
-/// Steps in order, and a place among them. It stands on a step whenever there is one.
+/// Steps in order, and a position among them. If there are any steps, the position is always that of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     steps: Vec<StoredCheckpoint>,
     at: usize,
 }
 
-/// What a list of steps is about, at a glance.
+/// A summary of a list of steps.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Summary {
     /// How many steps there are.
     pub steps: u64,
-    /// The number of the first and of the last one.
+    /// The numbers of the first and the last step; `None` if there are no steps.
     pub numbers: Option<(u64, u64)>,
-    /// When the first and the last one were made.
+    /// The times of the first and the last step; `None` if there are no steps.
     pub times: Option<(Timestamp, Timestamp)>,
     /// The time between them, in microseconds.
     pub duration_us: u64,
-    /// The highest model turn.
+    /// The number of the highest model turn.
     pub iterations: u64,
-    /// How many went wrong.
+    /// How many steps failed.
     pub errors: u64,
-    /// How many there are of each kind.
+    /// How many steps there are of each kind.
     pub kinds: BTreeMap<StepKind, u64>,
     /// How often each tool was called.
     pub tools: BTreeMap<String, u64>,
 }
 
 impl Cursor {
-    /// Stands on the first of these steps, whatever order they come in.
+    /// Creates a cursor at the first of these steps, which may come in any order.
     pub fn new(mut steps: Vec<StoredCheckpoint>) -> Self {
         steps.sort_by_key(|stored| stored.checkpoint.step.number);
         Self { steps, at: 0 }
@@ -68,7 +68,7 @@ impl Cursor {
         self.steps.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -78,22 +78,22 @@ impl Cursor {
         self.at
     }
 
-    /// The step it stands on.
+    /// The present step; `None` if there are no steps.
     pub fn current(&self) -> Option<&StoredCheckpoint> {
         self.steps.get(self.at)
     }
 
-    /// Whether it stands on the last step, or there is none.
+    /// Whether the present step is the last one, or there are no steps.
     pub fn is_at_end(&self) -> bool {
         self.at + 1 >= self.steps.len()
     }
 
-    /// Goes one step on. At the end it stays, and says `None`.
+    /// Goes to the next step. At the end it stays and returns `None`.
     pub fn forward(&mut self) -> Option<&StoredCheckpoint> {
         self.go(self.at.checked_add(1))
     }
 
-    /// Goes one step back. At the beginning it stays, and says `None`.
+    /// Goes to the previous step. At the beginning it stays and returns `None`.
     pub fn backward(&mut self) -> Option<&StoredCheckpoint> {
         self.go(self.at.checked_sub(1))
     }
@@ -108,19 +108,19 @@ impl Cursor {
         self.go(self.steps.len().checked_sub(1))
     }
 
-    /// Goes to the step with this number, or to the first one after it. Beyond the last it stays, and says `None`.
+    /// Goes to the step with this number, or to the first one after it. Beyond the last it stays and returns `None`.
     pub fn jump(&mut self, number: u64) -> Option<&StoredCheckpoint> {
         self.go(Some(self.steps.partition_point(|stored| stored.checkpoint.step.number < number)))
     }
 
-    /// Goes to the next step that `wanted` says yes to. If there is none it stays, and says `None`.
+    /// Goes to the next step that `wanted` accepts. If there is none it stays and returns `None`.
     pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
         let after = self.steps.iter().enumerate().skip(self.at + 1);
         let found = after.into_iter().find(|(_, stored)| wanted(&stored.checkpoint.step));
         self.go(found.map(|(at, _)| at))
     }
 
-    /// Goes back to the nearest step that `wanted` says yes to. If there is none it stays, and says `None`.
+    /// Goes back to the nearest step that `wanted` accepts. If there is none it stays and returns `None`.
     pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
         let before = self.steps.iter().take(self.at);
         let found = before.into_iter().rposition(|stored| wanted(&stored.checkpoint.step));
@@ -137,12 +137,12 @@ impl Cursor {
         self.previous_where(|step| step.kind == kind)
     }
 
-    /// Goes to the next step where something went wrong.
+    /// Goes to the next step that failed.
     pub fn next_error(&mut self) -> Option<&StoredCheckpoint> {
         self.next_where(is_error)
     }
 
-    /// Goes back to the nearest step where something went wrong.
+    /// Goes back to the nearest step that failed.
     pub fn previous_error(&mut self) -> Option<&StoredCheckpoint> {
         self.previous_where(is_error)
     }
@@ -153,7 +153,7 @@ impl Cursor {
         self.steps.get(to)
     }
 
-    /// The steps whose numbers are in a range.
+    /// Returns the steps whose numbers are in a range.
     pub fn range(&self, numbers: RangeInclusive<u64>) -> &[StoredCheckpoint] {
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
         let first = self.steps.partition_point(|stored| number(stored) < *numbers.start());
@@ -161,32 +161,32 @@ impl Cursor {
         self.steps.get(first..end).unwrap_or_default()
     }
 
-    /// The steps of a kind.
+    /// Returns the steps of a kind.
     pub fn of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
         self.steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind)
     }
 
-    /// The steps where something went wrong.
+    /// Returns the steps that failed.
     pub fn errors(&self) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
         self.steps.iter().filter(|stored| is_error(&stored.checkpoint.step))
     }
 
-    /// From the first step to the last.
+    /// The time from the first step to the last.
     pub fn duration(&self) -> Duration {
         self.steps.last().map_or(Duration::ZERO, |last| self.since_start(last))
     }
 
-    /// From the first step to this one.
+    /// The time from the first step to this one.
     pub fn since_start(&self, stored: &StoredCheckpoint) -> Duration {
         self.steps.first().map_or(Duration::ZERO, |first| between(first, stored))
     }
 
-    /// How long after the present step the next one came.
+    /// The time from the present step to the next; `None` if it is the last.
     pub fn gap(&self) -> Option<Duration> {
         Some(between(self.current()?, self.steps.get(self.at + 1)?))
     }
 
-    /// What the steps are about.
+    /// Returns a summary of the steps.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary {
             steps: self.steps.len() as u64,
@@ -211,7 +211,7 @@ impl Cursor {
     }
 }
 
-/// The time between two steps; none if clocks say that the later one came first.
+/// Returns the time between two steps; zero if the clock says that the second came first.
 fn between(first: &StoredCheckpoint, second: &StoredCheckpoint) -> Duration {
     let [first, second] = [first, second].map(|stored| stored.checkpoint.step.at.as_micros());
     Duration::from_micros(u64::try_from(second.saturating_sub(first)).unwrap_or(0))

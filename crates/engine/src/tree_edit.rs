@@ -1,4 +1,4 @@
-//! Editing trees: the tree that results from setting some paths, sharing everything else.
+//! Edits trees: builds the tree that results from setting some paths, and shares everything else.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::path::RelPath;
 use stepback_model::tree::{Node, Tree};
 
-/// What becomes of one path.
+/// A path and its new node; `None` removes it.
 pub type Edit = (RelPath, Option<Node>);
 
-/// Edits below one directory, by name.
+/// The edits of one path and of the paths below it, by name.
 #[derive(Default)]
 struct Edits {
-    /// The directory itself is set to this (only its mode matters when there are edits below).
+    /// What the directory itself is set to; if there are edits below, only the mode matters.
     set: Option<Option<Node>>,
     below: BTreeMap<Vec<u8>, Edits>,
 }
 
-/// Applies `edits` to `root` and writes the changed trees. A directory that is set keeps what it holds, if it was a
-/// directory before; the listing inside a set directory node is ignored, its contents are edits of their own.
+/// Applies `edits` to `root` and writes the changed trees. A directory that is set keeps its content if it was a directory
+/// before; the tree in the new node is ignored, since its entries are edits of their own.
 pub fn edit(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
@@ -50,7 +50,7 @@ fn write(
     for (name, edits) in edits.below {
         let current = tree.get(&name).cloned();
         let node = match (&edits.set, &current) {
-            // A file, a link, or nothing at all: whatever was below is gone with its directory.
+            // A file, a link, or nothing: the content of the former directory is removed with it.
             (Some(node), _) if !node.as_ref().is_some_and(Node::is_dir) => node.clone(),
             (Some(Some(Node::Dir { mode, .. })), _) => {
                 let mode = *mode;
@@ -61,7 +61,7 @@ fn write(
                 let (mode, old) = (*mode, *tree);
                 Some(Node::Dir { mode, tree: write(source, sink, Some(old), edits)? })
             }
-            // Edits below something that is not a directory: their directory was not restored, so neither were they.
+            // Edits below a path that is not a directory: the directory was not restored, so neither are they.
             _ => current.clone(),
         };
         tree.set(&name, node);

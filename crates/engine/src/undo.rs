@@ -1,4 +1,4 @@
-//! Undo and redo of whatever stepback did.
+//! Undo and redo of operations: everything that stepback itself did to files, checkpoints, branches and the list of changes.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
@@ -20,20 +20,20 @@ use crate::revert::{Lookup, Reverter, same};
 use crate::rewind::{PreparedRewind, RewindReport};
 use crate::workspace::{PresentState, StoreSource, Workspace, describe};
 
-/// What undoing or redoing will do.
+/// A planned undo or redo.
 pub enum Reversal {
-    /// Files change: a plan to look at first.
+    /// Files change: a plan to confirm first.
     Files {
-        /// The plan.
+        /// The plan to apply.
         prepared: Box<PreparedRewind>,
-        /// The operation it takes back or brings back.
+        /// The operation that is undone or redone.
         operation: Operation,
     },
     /// Only the log changes.
     Log {
-        /// The operation it takes back or brings back.
+        /// The operation that is undone or redone.
         operation: Operation,
-        /// What it does, in words.
+        /// A one-line description.
         summary: String,
     },
 }
@@ -41,20 +41,20 @@ pub enum Reversal {
 /// The direction of a reversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Take back.
+    /// Undo an operation.
     Undo,
-    /// Bring back.
+    /// Redo an operation that was undone.
     Redo,
 }
 
 impl Workspace<'_> {
-    /// Operations, newest first.
+    /// Returns the operations of the workspace, newest first.
     pub fn operations(&self) -> Result<Vec<Operation>, EngineError> {
         Ok(self.store().operations(self.record.id)?)
     }
 
-    /// The operation with this number (`12`, `#12`), or the only one whose id starts with the text. As in points, digits alone
-    /// are a number: an id needs a letter, or `id:` before it.
+    /// Finds the operation with this number (`12`, `#12`), or the only one whose id starts with the text. As in points, digits
+    /// alone are a number: an id needs a letter, or the prefix `id:`.
     pub fn find_operation(&self, text: &str) -> Result<OpId, EngineError> {
         let operations = self.operations()?;
         let unknown = |what: String| EngineError::Point(what);
@@ -97,7 +97,7 @@ impl Workspace<'_> {
         let summary = format!("undo: {}", operation.summary);
         match operation.action.moved().cloned() {
             Some(moved) => {
-                // If it was redone since, the redo is what stands between now and then.
+                // If the operation was redone since, the redo is the move that has to be reversed.
                 let moved = latest_move(&operations, operation.id).cloned().unwrap_or(moved);
                 self.reverse(moved, summary)
                     .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
@@ -130,7 +130,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Does what was planned. Returns a report when files changed.
+    /// Carries out the planned reversal. Returns a report if files changed.
     pub fn reverse_now(
         &self,
         reversal: Reversal,
@@ -149,7 +149,7 @@ impl Workspace<'_> {
                 Ok(Some(RewindReport { board, ..report }))
             }
             Reversal::Log { operation, summary } => {
-                // A prune at the same time must not free what is about to be shown again.
+                // A concurrent prune must not free the checkpoints that are about to be shown again.
                 let _lock = self.lock_exclusive()?;
                 self.check_log_reversal(&operation, direction)?;
                 let id = operation.id;
@@ -167,7 +167,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Refuses to show checkpoints again whose files are gone.
+    /// Fails if checkpoints whose files were freed would be shown again.
     fn check_log_reversal(&self, operation: &Operation, direction: Direction) -> Result<(), EngineError> {
         let steps = match (&operation.action, direction) {
             (Action::CheckpointDelete { steps } | Action::Prune { steps }, Direction::Undo) => {
@@ -189,7 +189,8 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    /// Plans to take back a move: what it changed and nobody changed since goes back, later edits are merged or kept.
+    /// Plans to take back a move: paths that it changed and that were not changed since go back; later edits are merged or
+    /// kept.
     fn reverse(&self, moved: StateTransition, summary: String) -> Result<PreparedRewind, EngineError> {
         let lock = self.lock_exclusive()?;
         if let Some((left, entered)) = &moved.branches {
@@ -199,7 +200,7 @@ impl Workspace<'_> {
                     "that was a switch to branch {entered}, and the workspace stands on {present} by now: switch to {entered} first"
                 )));
             }
-            // What came to that branch since would be on no branch any more.
+            // Otherwise the checkpoints made on that branch since would be on no branch.
             if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.checkpoint.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
                     "that was a switch from branch {left}, which has gone on to {} since: \"stepback branch switch {left}\" goes there",
@@ -213,7 +214,7 @@ impl Workspace<'_> {
         let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
         let source = StoreSource(self.store());
         let mut effect = diff::trees(&source, wanted.files, left.files)?;
-        // Whether a git directory is there is a matter of the git slot.
+        // The git slot of the state, not the tree, says whether a git directory exists.
         let marks_git =
             |node: &Option<Node>| matches!(node, Some(Node::Skipped { reason: SkipReason::GitDir }));
         effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
@@ -224,7 +225,7 @@ impl Workspace<'_> {
             reverter.take_back(change)?;
         }
         let mut plan = reverter.finish(&mut Lookup::new(&source, wanted.files))?;
-        // What the move did not change, and is not as it was then, came later.
+        // Paths that the move did not change and that differ from the earlier state were changed later.
         self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &|_| true)?;
         let finished = batch.finish()?;
         self.store().commit(Some(finished), &[])?;
@@ -239,7 +240,7 @@ impl Workspace<'_> {
             true => "the files already are as they were before it".to_string(),
             false => "what it changed is left alone for the reasons listed".to_string(),
         });
-        // Where the move was made on another branch, its line is not this one.
+        // If the move was made on another branch, its steps are not ancestors of this head.
         let line = self.ancestry(&self.head()?)?;
         let is_here = line.iter().any(|stored| stored.checkpoint.step.id == moved.after);
         self.check_open_files(PreparedRewind {
@@ -256,7 +257,7 @@ impl Workspace<'_> {
             git_target,
             detail: None,
             branches: moved.branches.clone().map(|(from, to)| (to, from)),
-            // What went back together comes back together.
+            // If the conversation went back with the files, it also comes back with them.
             conversation_from: moved.conversation_from.map(|_| moved.before),
             lock: Some(lock),
             epoch: self.store().gc_generation()?,
@@ -265,7 +266,7 @@ impl Workspace<'_> {
         })
     }
 
-    /// The present, looked at only where needed if that is little.
+    /// Returns the present state. Scans only the changed paths if they are few.
     fn present_for(
         &self,
         effect: &[stepback_model::change::Change],
@@ -282,7 +283,8 @@ impl Workspace<'_> {
         self.committed_present()
     }
 
-    /// Git directories go back whole or not at all: a moved branch with an old index would be worse than neither.
+    /// Adds the changes of git directories to the plan. Each directory goes back whole or not at all: a moved branch with an
+    /// old index would be worse than either.
     fn reverse_git(
         &self,
         wanted: &stepback_model::state::State,
@@ -350,8 +352,8 @@ impl Workspace<'_> {
     }
 }
 
-/// Plans to remove the git directory `root`, which a rewind had brought back. All of it is saved with the present, and half
-/// of it would be of no use to anybody; if something in it is not saved, it stays whole.
+/// Plans to remove the git directory `root`, which a rewind had brought back. All of it is saved with the present, and a part
+/// of it would be useless; if any file in it is not saved, the whole directory stays.
 fn remove_repository(
     source: &StoreSource<'_>,
     root: &RelPath,
@@ -378,14 +380,14 @@ fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {
     before.as_ref().or(after.as_ref()).is_some_and(Node::is_dir)
 }
 
-/// Whether an operation can be taken back: it took effect, still does, and is no undo or redo itself.
+/// Whether an operation can be undone: it took effect, was not undone, and is not an undo or redo itself.
 pub(crate) fn in_force(op: &Operation) -> bool {
     !op.undone
         && op.status == OpStatus::Done
         && !matches!(op.action, Action::Undo { .. } | Action::Redo { .. })
 }
 
-/// The newest undo that holds.
+/// Returns the newest undo that was not redone.
 pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
     let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
     operations
@@ -393,7 +395,7 @@ pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
         .find(|op| op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op)))
 }
 
-/// The newest redo of an operation, which is what an undo of it must take back.
+/// Returns the move of the newest redo of an operation, which an undo of it must reverse.
 pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTransition> {
     operations.iter().find_map(|op| match &op.action {
         Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => moved.as_ref(),
@@ -401,7 +403,7 @@ pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTr
     })
 }
 
-/// The change of the log that takes an operation back or brings it back.
+/// Returns the changes to the log that undo or redo an operation that changed no files.
 fn log_reversal(
     workspace: &Workspace<'_>,
     operation: &Operation,
@@ -437,7 +439,7 @@ fn log_reversal(
         Action::CheckpointDelete { steps } | Action::Prune { steps } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
-        // These change files or are reversals themselves; they never come here.
+        // These change files or are reversals themselves, so they are not passed here.
         Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
             Mutation::SetOpUndone { op: operation.id, undone: undo }
         }

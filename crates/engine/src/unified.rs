@@ -1,4 +1,4 @@
-//! The changed lines of a text file as a unified diff, for who wants to look and not to patch.
+//! Shows the changed lines of a text file as a unified diff, for reading rather than for patching.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use stepback_model::tree::{Content, Node};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// Largest file whose lines are compared, in bytes.
+/// The largest file whose lines are compared, in bytes.
 const LARGEST: usize = 8 << 20;
-/// Most lines that are compared.
+/// The maximum number of lines that are compared.
 const MOST_LINES: usize = 200_000;
-/// So long may looking for the shortest difference take; after that a longer one will do.
+/// How long to search for the shortest diff; after that a longer one is used.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Lines around a change.
+/// The number of context lines around a change.
 const CONTEXT: usize = 3;
 
 impl Workspace<'_> {
-    /// The changed lines of a text file; `None` if it is none, or too large.
+    /// Returns the changed lines of a text file; `None` if it is not text or is too large.
     pub fn changed_lines(&self, change: &Change) -> Result<Option<String>, EngineError> {
         let side =
             |node: &Option<Node>| -> Result<Option<Vec<u8>>, EngineError> {
@@ -37,7 +37,7 @@ impl Workspace<'_> {
     }
 }
 
-/// What differs between two contents; `None` if they are no text or too long.
+/// Returns the unified diff of two contents; `None` if they are not text or too long.
 fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (text(before)?, text(after)?);
     let old: Vec<&str> = before.split_inclusive('\n').collect();

@@ -1,4 +1,4 @@
-//! An open workspace: its record, its session, its locks, and a look at its present.
+//! An open workspace: its record, its session, its locks, and scans of its present state.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -24,47 +24,47 @@ use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
 
-/// How long to wait for another process that is changing the same workspace.
+/// How long to wait for another process that is changing the same workspace, unless the store says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store and the outside world.
+/// A store, and the environment that workspaces are opened with.
 pub struct Engine<'a> {
-    /// Where everything is kept.
+    /// The store that holds objects and the log.
     pub store: &'a dyn Store,
-    /// Time and ids.
+    /// The source of the time and of new ids.
     pub env: &'a dyn Env,
-    /// How much of what git ignores is stored.
+    /// How much of the files that git ignores is stored.
     pub budget: Budget,
-    /// Most threads to use.
+    /// The maximum number of threads for a scan.
     pub threads: usize,
-    /// Counts work done, for a progress display.
+    /// A counter of work done, for a progress display.
     pub progress: Option<&'a AtomicU64>,
-    /// Somebody who may know what changed since the last look.
+    /// A file watcher that may know what changed since the last scan.
     pub watcher: Option<&'a dyn Hints>,
 }
 
-/// How a workspace is looked at.
+/// How a workspace is scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScanMode {
-    /// Every file. What is about to be written over is looked at like this.
+    /// Every file. Required before files are overwritten.
     Everything,
-    /// What a watcher names, if there is one; for recording what is there.
+    /// Only what the watcher reports, if there is one. For recording.
     Hinted,
 }
 
-/// A workspace that is open for work.
+/// An open workspace.
 pub struct Workspace<'a> {
-    /// The engine.
+    /// The engine that opened it.
     pub engine: &'a Engine<'a>,
-    /// Its root.
+    /// The canonical path of its root directory; for a remote workspace, a name instead of a path.
     pub root: PathBuf,
-    /// Its record.
+    /// Its record in the store.
     pub record: record::Workspace,
-    /// The session that steps made here belong to.
+    /// The user's session: steps that do not come from an agent belong to it.
     pub session: Session,
 }
 
-/// A lock on a workspace; given back when dropped.
+/// A lock on a workspace; released when dropped.
 #[derive(Debug)]
 pub struct WorkspaceLock {
     _files: Vec<File>,
@@ -72,13 +72,13 @@ pub struct WorkspaceLock {
 
 /// The present state of a workspace, stored but not yet part of the log.
 pub struct PresentState {
-    /// The state.
+    /// The files, git and session slots as they are now.
     pub state: State,
-    /// Its hash.
+    /// The hash of the state.
     pub hash: Hash,
-    /// Files that were read.
+    /// How many files were read.
     pub hashed: u64,
-    /// Paths that could not be covered.
+    /// Paths that could not be stored, with the reason.
     pub troubles: Vec<LeftAlone>,
     pub(crate) batch: Option<FinishedBatch>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -92,14 +92,14 @@ impl Engine<'_> {
             None => self.register(root)?,
         };
         if let Some(dir) = self.store.local_dir() {
-            // Only a hint for hooks; without it they ask the database.
+            // Only a hint for hooks; without it they query the database.
             let _ = crate::workspace_index::note(dir, root, workspace.record.id);
         }
         workspace.recover()?;
         Ok(workspace)
     }
 
-    /// Opens the workspace at `root` if stepback knows it.
+    /// Opens the workspace at `root`; fails if stepback has not recorded it.
     pub fn known_workspace(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
         let workspace = self
             .find_workspace(root)?
@@ -108,7 +108,7 @@ impl Engine<'_> {
         Ok(workspace)
     }
 
-    /// The vault of git files, if this store has or was given one.
+    /// The vault of git files; `None` if this store neither has one nor received one from a copy.
     pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
         let Some(dir) = self.store.local_dir() else { return Ok(None) };
         let path = dir.join(stepback_store::port::VAULT);
@@ -118,13 +118,13 @@ impl Engine<'_> {
         Ok(Some(Vault::open(&path)?))
     }
 
-    /// Waits until nothing is being freed; nothing will be until the lock is given back.
+    /// Waits until the collector is not running, and keeps it from running until the lock is dropped.
     pub(crate) fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
         let store = self.store.local_dir().unwrap_or(Path::new("the store"));
         Ok(WorkspaceLock { _files: self.lock_collector_out(store)?.into_iter().collect() })
     }
 
-    /// `about` is what an error names.
+    /// Like [`Self::keep_collector_out`]; `about` is the path that an error names.
     fn lock_collector_out(&self, about: &Path) -> Result<Option<File>, EngineError> {
         let Some(dir) = self.store.local_dir() else { return Ok(None) };
         let patience = self.store.patience().unwrap_or(PATIENCE);
@@ -139,7 +139,8 @@ impl Engine<'_> {
         Ok(Some(Workspace { engine: self, root: root.to_path_buf(), record, session }))
     }
 
-    /// Opens the workspace called `name` that is no directory here; registers it if it is new. Agents elsewhere report to it.
+    /// Opens the remote workspace `name`, which has no directory on this machine and which agents on other machines report to.
+    /// Registers it if it is new.
     pub fn remote_workspace(&self, name: &str) -> Result<Workspace<'_>, EngineError> {
         let root = [record::Workspace::REMOTE, name.as_bytes()].concat();
         let root = Path::new(OsStr::from_bytes(&root));
@@ -149,8 +150,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A workspace as it was when it was opened before, without asking the store. That its directory is another machine's or
-    /// nobody's is what makes that right: nothing of it is looked at.
+    /// Returns a remote workspace that was opened before, without a query to the store. This is correct only because a remote
+    /// workspace has no directory here that would have to be checked.
     pub fn remote_workspace_again(&self, record: record::Workspace, session: Session) -> Workspace<'_> {
         let root = Path::new(OsStr::from_bytes(&record.root)).to_path_buf();
         Workspace { engine: self, root, record, session }
@@ -170,37 +171,37 @@ impl Engine<'_> {
         let mutations = [Mutation::AddWorkspace(record.clone()), Mutation::AddSession(session.clone())];
         match self.store.commit(None, &mutations) {
             Ok(_) => Ok(Workspace { engine: self, root: root.to_path_buf(), record, session }),
-            // Another process may have been faster.
+            // Another process may have registered it first.
             Err(error) => self.find_workspace(root)?.ok_or(error.into()),
         }
     }
 }
 
 impl<'a> Workspace<'a> {
-    /// The store.
+    /// The store of the engine.
     pub fn store(&self) -> &'a dyn Store {
         self.engine.store
     }
 
-    /// Name of the reference that says where this workspace stands.
+    /// The name of the reference that holds the head of this workspace.
     pub fn head_name(&self) -> String {
         format!("head/{}", self.record.id)
     }
 
-    /// The step this workspace stands at.
+    /// The id of the head: the step that the workspace is at; `None` if nothing is recorded.
     pub fn head_id(&self) -> Result<Option<StepId>, EngineError> {
         Ok(self.store().reference(&self.head_name())?)
     }
 
-    /// The checkpoint this workspace stands at.
+    /// The head: the checkpoint that the workspace is at. Fails if nothing is recorded.
     pub fn head(&self) -> Result<StoredCheckpoint, EngineError> {
         let nothing = || EngineError::NothingRecorded { root: self.root.clone() };
         let id = self.head_id()?.ok_or_else(nothing)?;
         self.store().step(id)?.ok_or_else(nothing)
     }
 
-    /// The state after a step, unless it was given up. Files and git that a step did not look at are as they were at the
-    /// step it grew from.
+    /// Returns the state after a step; fails if it was purged. A step for which the workspace was not scanned has the files
+    /// and git of its nearest ancestor that has them.
     pub fn state_of(&self, stored: &StoredCheckpoint) -> Result<State, EngineError> {
         let purged = || EngineError::Purged { what: describe(stored) };
         if stored.purged {
@@ -224,7 +225,7 @@ impl<'a> Workspace<'a> {
         Ok(state)
     }
 
-    /// The directory for this workspace's caches and locks; `None` for a store without one.
+    /// The directory for this workspace's caches and locks; `None` if the store has no local directory.
     pub(crate) fn local_dir(&self) -> Result<Option<PathBuf>, EngineError> {
         let Some(dir) = self.store().local_dir() else { return Ok(None) };
         let dir = dir.join("workspaces").join(self.record.id.to_string());
@@ -238,33 +239,33 @@ impl<'a> Workspace<'a> {
         Ok(Some(dir))
     }
 
-    /// The directory for this workspace's caches, locks and inbox; `None` for a store without one.
+    /// The directory for this workspace's caches, locks and inbox; `None` if the store has no local directory.
     pub fn cache_dir(&self) -> Result<Option<PathBuf>, EngineError> {
         self.local_dir()
     }
 
-    /// Where git files are brought back from. A store without a vault of its own may still have one here that came with a copy
-    /// of another store.
+    /// The vault to restore git files from. A store that does not use a vault may still have one that came with a copy of
+    /// another store.
     pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
         self.engine.vault()
     }
 
-    /// Where git files are kept; `None` if their content goes into the store like any other.
+    /// The vault to store git files in; `None` if their content goes into the store like that of any other file.
     fn vault_to_fill(&self) -> Result<Option<Vault>, EngineError> {
         if self.store().has_vault() { self.vault() } else { Ok(None) }
     }
 
-    /// How long to wait for other processes.
+    /// How long to wait for locks of other processes.
     pub(crate) fn patience(&self) -> Duration {
         self.store().patience().unwrap_or(PATIENCE)
     }
 
-    /// Waits until nobody changes the workspace; others may look at it at the same time.
+    /// Waits until no other process changes the workspace; other processes may still read it.
     pub fn lock_shared(&self) -> Result<WorkspaceLock, EngineError> {
         self.lock(File::try_lock_shared)
     }
 
-    /// Waits until nobody looks at or changes the workspace, and keeps everybody else out.
+    /// Waits until no other process reads or changes the workspace, and locks all others out.
     pub fn lock_exclusive(&self) -> Result<WorkspaceLock, EngineError> {
         self.refuse_remote()?;
         self.lock(File::try_lock)
@@ -275,14 +276,14 @@ impl<'a> Workspace<'a> {
         try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     ) -> Result<WorkspaceLock, EngineError> {
         let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock { _files: Vec::new() }) };
-        // Whoever relies on objects seen in the store keeps the collector out.
+        // The caller relies on objects it has seen in the store, so the collector must not free them.
         let mut files = Vec::new();
         files.extend(self.engine.lock_collector_out(&self.root)?);
         files.push(wait_for(&dir.join("lock"), try_lock, &self.root, self.patience())?);
         Ok(WorkspaceLock { _files: files })
     }
 
-    /// Nothing may look for, or write, files of a workspace that is none: its root would be taken for a path.
+    /// Fails for a remote workspace: it has no files to read or write, and its root would be taken for a path.
     fn refuse_remote(&self) -> Result<(), EngineError> {
         match self.record.remote_name() {
             Some(_) => Err(EngineError::NoDirectory { root: self.root.clone() }),
@@ -290,12 +291,12 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
+    /// Scans the whole workspace and stores new objects. The caller must hold a lock.
     pub fn present(&self) -> Result<PresentState, EngineError> {
         self.present_with(ScanMode::Everything, &mut |_, state| self.fill_session_slots(state))
     }
 
-    /// Like [`Self::present`], but looks as `look` says; `fill` may write more objects and set other slots of the state.
+    /// Like [`Self::present`], but scans as `look` says; `fill` may write more objects and set other slots of the state.
     pub(crate) fn present_with(
         &self,
         look: ScanMode,
@@ -329,7 +330,7 @@ impl<'a> Workspace<'a> {
         Ok(PresentState { state, hash, hashed, troubles, batch, snapshot: Some(snapshot) })
     }
 
-    /// Looks at the whole workspace and makes what was stored visible, without a step. For showing, not for keeping.
+    /// Scans the whole workspace and commits the new objects, without a step: for display, not for recording.
     pub fn look(&self) -> Result<PresentState, EngineError> {
         let _lock = self.lock_shared()?;
         let mut present = self.present()?;
@@ -340,13 +341,13 @@ impl<'a> Workspace<'a> {
 }
 
 impl PresentState {
-    /// Stands in where the real one is filled in later.
+    /// A placeholder where the real state is filled in later.
     pub(crate) fn nothing() -> Self {
         let (state, hash) = (State::default(), Hash::from_bytes([0; 32]));
         Self { state, hash, hashed: 0, troubles: Vec::new(), batch: None, snapshot: None }
     }
 
-    /// Updates the stat cache. Only after what was stored has been committed.
+    /// Updates the stat cache. Call it only after the stored objects are committed.
     pub(crate) fn remember(&mut self) {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.remember();
@@ -354,7 +355,7 @@ impl PresentState {
     }
 }
 
-/// How a checkpoint is called in messages.
+/// Returns the name of a checkpoint for messages: its number, and its label if it has one.
 pub fn describe(stored: &StoredCheckpoint) -> String {
     let step = &stored.checkpoint.step;
     match &stored.checkpoint.annotation.label {
@@ -363,7 +364,7 @@ pub fn describe(stored: &StoredCheckpoint) -> String {
     }
 }
 
-/// The reading half of a store, as a sized value.
+/// The reading side of a store, as a sized value.
 pub(crate) struct StoreSource<'a>(pub &'a dyn Store);
 
 impl stepback_model::object::ObjectSource for StoreSource<'_> {
@@ -397,7 +398,7 @@ pub(crate) fn wait_for(
     }
 }
 
-/// Whether `path` is a directory that exists.
+/// Whether `path` is an existing directory.
 pub(crate) fn is_dir(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }

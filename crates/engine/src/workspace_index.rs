@@ -1,8 +1,8 @@
-//! Which directories are workspaces, known without opening the database.
+//! Finds the workspace of a directory without opening the database.
 //!
-//! A hook has a few milliseconds to find out where it is. For every workspace there is a small file in the store, named after
-//! the hash of its root, that holds its id. It is a hint: lost, it is written again by the next command that opens the
-//! workspace; wrong, it names a workspace that does not exist, and the database is asked.
+//! A hook has only a few milliseconds to find its workspace. For every workspace the store holds a small file, named after the
+//! hash of the workspace's root, that contains its id. The file is a hint: if it is lost, the next command that opens the
+//! workspace writes it again; if it is wrong, it names a workspace that does not exist, and the database is queried.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::WorkspaceId;
 
-/// The nearest workspace at or above `dir`: its root, and the directory for its caches and locks.
+/// Returns the nearest workspace at or above `dir`: its root, and the directory for its caches and locks.
 pub fn find(store: &Path, dir: &Path) -> Option<(PathBuf, PathBuf)> {
     dir.ancestors().find_map(|root| {
         let id = fs::read_to_string(marker(store, root)).ok()?;
@@ -22,7 +22,7 @@ pub fn find(store: &Path, dir: &Path) -> Option<(PathBuf, PathBuf)> {
     })
 }
 
-/// Notes that `root` is a workspace.
+/// Writes the file that marks `root` as a workspace.
 pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()> {
     let marker = marker(store, root);
     if marker.exists() {

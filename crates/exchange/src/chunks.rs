@@ -1,27 +1,27 @@
-//! How an answer arrived, piece by piece, in few bytes.
+//! How an answer arrived, chunk by chunk, in a compact form.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One piece of an answer.
+/// One chunk of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    /// When it came, in microseconds after the request.
+    /// When it arrived, in microseconds after the request.
     pub after: u64,
-    /// How many bytes it had.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// The pieces of an answer, in order. As text: for each, the microseconds since the one before, `+`, and its bytes.
+/// The chunks of an answer, in order. As text: for each, the microseconds since the one before, `+`, and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunks(pub Vec<Chunk>);
 
 impl Chunks {
-    /// Adds a piece.
+    /// Adds a chunk.
     pub fn push(&mut self, after: u64, bytes: u64) {
         self.0.push(Chunk { after, bytes });
     }
 
-    /// Reads the text form; `None` if it is none.
+    /// Parses the text form; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut after = 0u64;
         let mut chunks = Vec::new();

@@ -1,5 +1,5 @@
-//! The JSON documents that an answer consists of: one, an array of them, or one in each event of a stream. What is cut off
-//! or broken is read as far as it goes.
+//! The JSON documents of an answer: a single one, an array of them, or one in each event of a stream. Truncated or broken
+//! answers are read as far as possible.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::sse;
 
-/// How documents follow each other.
+/// How the documents are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// There is only one.
+    /// A single document.
     Whole,
-    /// As elements of an array.
+    /// Elements of an array.
     Array,
-    /// As the data of events.
+    /// The data of events.
     Events,
 }
 
@@ -22,21 +22,21 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) value: Value,
-    /// Where it is in the answer. An event's document has the whole event here.
+    /// Its byte range in the answer. For an event, the range of the whole event.
     pub(crate) span: Range<usize>,
 }
 
-/// All of an answer's documents.
+/// All documents of an answer.
 #[derive(Debug)]
 pub(crate) struct Documents {
     pub(crate) form: Form,
     pub(crate) list: Vec<Document>,
-    /// Whether the answer said by itself that it is over: by `[DONE]`, or by being a document that has its end.
+    /// Whether the answer itself says that it is complete: by `[DONE]`, or by being a complete document.
     pub(crate) done: bool,
 }
 
 impl Documents {
-    /// Takes an answer's body apart.
+    /// Parses the body of an answer.
     pub(crate) fn of(body: &str) -> Self {
         let start = body.len() - body.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).len();
         match body.as_bytes().get(start) {
@@ -46,7 +46,7 @@ impl Documents {
         }
     }
 
-    /// The documents without their places.
+    /// Returns the documents without their ranges.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         self.list.iter().map(|document| &document.value)
     }
@@ -91,7 +91,7 @@ fn events(body: &str) -> Documents {
         take(&event.data, start..event.end);
         start = event.end;
     }
-    // Some servers leave out the blank line after the last event, and clients take it all the same.
+    // Some servers leave out the blank line after the last event, and clients accept that.
     let rest = &body[start..];
     if memchr::memmem::find(rest.as_bytes(), b"data").is_some() {
         for event in sse::events(&format!("{rest}\n\n")) {
@@ -101,9 +101,9 @@ fn events(body: &str) -> Documents {
     Documents { form: Form::Events, list, done }
 }
 
-/// The document that a cut text began, with everything that was open closed where the text ends.
+/// Completes a truncated document by closing everything that is open at the end of the text.
 fn mend(text: &str) -> Option<Value> {
-    /// A text is often cut in the middle of a name or a number; then the last few places where it could have ended are tried.
+    /// A text is often cut in the middle of a name or a number; then the last few possible ends are tried.
     const TRIES: usize = 4;
     let bytes = text.as_bytes();
     let mut open = Vec::new();

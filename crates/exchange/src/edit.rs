@@ -1,5 +1,5 @@
-//! Changing what a request or an answer says, and nothing else of it: for a rerun with one thing changed, and to take
-//! secrets out of answers that arrive in pieces.
+//! Changes what a request or an answer says, and nothing else in it: for a rerun with one change, and to remove secrets
+//! from answers that arrive in chunks.
 
 mod answer;
 mod request;
@@ -8,25 +8,26 @@ use serde_json::Value;
 
 use crate::{Response, Wire};
 
-/// Which text of an answer is meant.
+/// A text of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
-    /// Text or thought number n.
+    /// The text or thought with this index.
     Text(usize),
-    /// The input of a call, by its id (or its place, where there are no ids) and its tool.
+    /// The input of a call, by its id (or its index, if there are no ids) and its tool.
     Input {
-        /// The call's id.
+        /// The id of the call.
         id: Option<&'a str>,
-        /// The tool.
+        /// The name of the tool.
         name: &'a str,
     },
 }
 
-/// Lets `change` look at every text and every call's input of an answer, whole, however it was cut into pieces; what it
-/// returns stands in its place. Returns the changed answer, with chunk sizes that fit; `None` if nothing was changed.
+/// Calls `change` with every text and every call's input of an answer, complete, however it was split into chunks, and
+/// replaces it by what `change` returns. Returns the changed answer, with matching chunk sizes; `None` if nothing was
+/// changed.
 ///
-/// A text is seen once even where the wire says it several times; all of them change. Input is seen as the text of its
-/// document. Signatures over a thought are left as they are.
+/// A text is passed once even if the wire repeats it; all repetitions change. Input is passed as the text of its
+/// document. Signatures over a thought are left unchanged.
 pub fn answer(
     wire: Wire,
     response: &Response,
@@ -35,9 +36,9 @@ pub fn answer(
     answer::change(wire, response, change)
 }
 
-/// Lets `change` look at every other string of an answer, with the name of its field: messages of errors, names, ids. What it
-/// returns stands in its place. An answer that holds no document at all is seen as one text without a name. `None` if nothing
-/// was changed.
+/// Calls `change` with every other string of an answer, with the name of its field: error messages, names, ids. Replaces
+/// it by what `change` returns. An answer without any document is passed as one text without a name. Returns `None` if
+/// nothing was changed.
 pub fn elsewhere(
     wire: Option<Wire>,
     response: &Response,
@@ -46,24 +47,24 @@ pub fn elsewhere(
     answer::change_elsewhere(wire, response, change)
 }
 
-/// Replaces the result of the call `id` in a request's body by `text`. Says whether there was one.
+/// Replaces the result of the call `id` in a request's body by `text`. Returns whether there was one.
 pub fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
     request::set_result(wire, body, id, text)
 }
 
-/// Replaces a text that a user said, the first whose text contains or equals `old`. Says whether there was one.
+/// Replaces the first user message whose text contains or equals `old`. Returns whether there was one.
 ///
-/// A text that equals `old` goes before one that only contains it; of the latter, the rest stays as it is.
+/// A text that equals `old` takes precedence over one that only contains it; of the latter, the rest is unchanged.
 pub fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
     request::set_prompt(wire, body, old, new)
 }
 
-/// Replaces the instructions.
+/// Replaces the system instructions.
 pub fn set_system(wire: Wire, body: &mut Value, text: &str) {
     request::set_system(wire, body, text);
 }
 
-/// Replaces the model; where the path names it, the path changes.
+/// Replaces the model, in the path if the path names it.
 pub fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: &str) {
     request::set_model(wire, path, body, model);
 }

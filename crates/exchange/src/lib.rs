@@ -1,8 +1,8 @@
-//! What passes between an agent and a model: one request, one answer, as bytes and as what they mean.
+//! Exchanges between an agent and a model: one request and one answer, as bytes and as their meaning.
 //!
-//! Four wires are known: Anthropic Messages, OpenAI Chat Completions and Responses, and Gemini's generateContent. Nothing
-//! here does I/O; the proxy carries the bytes, the recorder stores them, a rerun looks for the answer to a request it has
-//! seen before.
+//! Four wires (API formats) are supported: Anthropic Messages, OpenAI Chat Completions and Responses, and Gemini's
+//! generateContent. Nothing here does I/O: the proxy transfers the bytes, the recorder stores them, and a rerun looks up
+//! the answer to a request that was recorded before.
 
 pub mod chunks;
 mod documents;
@@ -19,36 +19,36 @@ use serde_json::Value;
 pub use chunks::Chunks;
 pub use wire::Wire;
 
-/// What an agent asked.
+/// A request from an agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The wire, if it is one we know.
+    /// The wire; `None` if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wire: Option<Wire>,
     /// The HTTP method.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Headers that say something about the request, lower case. Those that authorise it are never here.
+    /// Headers about the request, in lower case. Credentials are never included.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub headers: Vec<(String, String)>,
-    /// The body: the document it holds, or its text if it is none.
+    /// The body: its JSON document, or its text if it is not JSON.
     pub body: Value,
-    /// How many bytes it had.
+    /// The size of the body in bytes.
     pub bytes: u64,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// Headers, lower case; those about the connection and about authorisation are left out.
+    /// Headers, in lower case, without those about the connection and without credentials.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub headers: Vec<(String, String)>,
-    /// The body as it came, after decompression. What is no text is kept as far as it can be shown.
+    /// The body as it arrived, after decompression. Bytes that are not text are kept as far as they can be shown.
     pub body: String,
-    /// How it arrived: for each piece, when and how many bytes of `body`.
+    /// How it arrived: for each chunk, when and how many bytes of `body`.
     pub chunks: Chunks,
     /// How it ended.
     pub ended: Ended,
@@ -57,16 +57,16 @@ pub struct Response {
     pub first_byte: Option<u64>,
     /// From the request's arrival to the end, in microseconds.
     pub took: u64,
-    /// So many bytes at the end were passed on and not recorded, because there were too many.
+    /// How many bytes at the end were passed on but not recorded, because the limit was reached.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub left_out: u64,
 }
 
 impl Response {
-    /// The header by which the proxy says that an answer comes from a recording: no model was asked.
+    /// The header with which the proxy marks an answer from a recording: no model was asked.
     pub const REPLAYED: &'static str = "x-stepback-replayed";
 
-    /// Whether it came from a recording, so that it cost nothing.
+    /// Whether it came from a recording and so cost nothing.
     pub fn is_replayed(&self) -> bool {
         self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(Self::REPLAYED))
     }
@@ -82,21 +82,21 @@ fn is_zero(number: &u64) -> bool {
 pub enum Ended {
     /// It was complete.
     Complete,
-    /// The agent went away before its end.
+    /// The agent disconnected before its end.
     Cancelled,
     /// The connection to the model broke before its end.
     CutOff(String),
-    /// No answer came at all: the model could not be reached, or did not answer in time.
+    /// No answer arrived: the model could not be reached, or timed out.
     Failed(String),
 }
 
 /// One request and its answer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exchange {
-    /// What tells it from others of the session.
+    /// The id of the exchange, unique in the session.
     pub id: String,
-    /// What was asked.
+    /// The request from the agent.
     pub request: Request,
-    /// What came back.
+    /// The answer from the model.
     pub response: Response,
 }

@@ -1,9 +1,9 @@
-//! Finding the recorded answer to a request: by what it asks, after everything that legitimately differs between two runs
-//! was taken out, and not by its place in the order.
+//! Finds the recorded answer to a request: by what it asks, after removing everything that legitimately differs between
+//! two runs, and not by its position in the order.
 //!
-//! A request is its conversation, its model, whether it wants a stream, and the rest: instructions, tools, settings. The first
-//! three must be equal. The rest may differ, because agents put the state of the machine into their instructions; but an
-//! exchange whose rest is equal too is taken first.
+//! A request consists of its conversation, its model, whether it wants a stream, and the rest: instructions, tools,
+//! settings. The first three must be equal. The rest may differ, because agents put the state of the machine into their
+//! instructions; but an exchange whose rest is equal too is preferred.
 
 mod background;
 mod differences;
@@ -18,72 +18,72 @@ use crate::{Exchange, Request, Wire};
 use normalize::RequestFingerprint;
 use text_normalizer::Directories;
 
-/// What differs between two runs because they are two runs.
+/// The directories that differ between two runs.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Directories of the recorded run, each with what stands for it: the workspace, the home, the temporary directory.
+    /// Directories of the recorded run, each with its placeholder: the workspace, the home, the temporary directory.
     pub recorded: Vec<(PathBuf, &'static str)>,
-    /// The same of the present run.
+    /// The same for the present run.
     pub present: Vec<(PathBuf, &'static str)>,
 }
 
-/// Takes out of what was said what differs between any two runs: directories, ids, times.
+/// Removes from texts what differs between any two runs: directories, ids, times.
 #[derive(Debug)]
 pub struct TextNormalizer(Directories);
 
 impl TextNormalizer {
-    /// For runs in these directories, which all mean the same.
+    /// Creates a normalizer for runs in these directories, which are all treated as the same.
     pub fn new<'a>(directories: impl Iterator<Item = &'a Path>) -> Self {
         let places: Vec<(PathBuf, &'static str)> =
             directories.map(|path| (path.to_path_buf(), "{directory}")).collect();
         Self(Directories::new(places.iter()))
     }
 
-    /// A value with all its texts in their normal form.
+    /// Returns a value with all its texts normalized.
     pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
         normalize::normal(value, &mut |text| text_normalizer::plain(text, &self.0))
     }
 }
 
-/// One difference between the request and the recorded one it is nearest to.
+/// A difference between the request and the nearest recorded one.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Difference {
-    /// Where, as a JSON path: `messages[4].content[0].text`.
+    /// The position, as a JSON path: `messages[4].content[0].text`.
     pub path: String,
-    /// What was recorded; `None` if there was nothing.
+    /// The recorded text; `None` if there was nothing.
     pub recorded: Option<String>,
-    /// What is asked now; `None` if there is nothing.
+    /// The present text; `None` if there is nothing.
     pub present: Option<String>,
 }
 
-/// What a recording has to say to a request.
+/// The result of looking up a request in a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Found {
-    /// This exchange answers it.
+    /// The index of the exchange that answers it.
     Same(usize),
-    /// It is a background request (a title, a router, a quota check), and this recorded one, if any, comes nearest.
+    /// It is a background request (a title, a router, a quota check); holds the nearest recorded one, if any.
     Background(Option<usize>),
-    /// It was never asked like this. The nearest exchange, and where the two part.
+    /// No recorded request is equal. Holds the nearest exchange, and where the two diverge.
     Different {
-        /// The nearest one, if there is any of the same wire.
+        /// The index of the nearest one; `None` if there is none of the same wire.
         nearest: Option<usize>,
         /// The first differences, the earliest in the conversation first.
         differences: Vec<Difference>,
     },
 }
 
-/// Recorded exchanges of one session, ready to be looked through.
+/// The recorded exchanges of one session, ready for lookups.
 #[derive(Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
     known: Vec<Known>,
     recorded: Directories,
     present: Directories,
-    /// Hashes of what was already put into its normal form. An agent sends the whole conversation with every request.
+    /// A cache of hashes of what was already normalized. An agent sends the whole conversation with every request.
     seen: HashMap<u64, u64>,
 }
 
-/// A recorded exchange as far as finding it needs.
+/// What a lookup needs of a recorded exchange.
 #[derive(Debug)]
 struct Known {
     outline: RequestFingerprint,
@@ -92,7 +92,7 @@ struct Known {
 }
 
 impl Recording {
-    /// Takes exchanges in, in the order they happened.
+    /// Creates a recording from exchanges, in the order they happened.
     pub fn new(exchanges: Vec<Exchange>, places: Places) -> Self {
         let recorded = Directories::new(places.recorded.iter());
         // Recorded answers name directories of the recorded run, and the agent sends them back.
@@ -118,25 +118,25 @@ impl Recording {
         Self { exchanges, known, recorded, present, seen: HashMap::new() }
     }
 
-    /// The exchanges.
+    /// Returns the exchanges.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.exchanges
     }
 
-    /// How many exchanges were given as the answer to a request at least once.
+    /// Returns how many exchanges were used as an answer at least once.
     pub fn given(&self) -> usize {
         self.known.iter().filter(|known| known.given).count()
     }
 
-    /// Says that an exchange was given, although it is not the answer: the next time, one that comes as near goes before it.
+    /// Marks an exchange as used, although it is not an exact match: the next time, an equally near one is preferred.
     pub fn give(&mut self, at: usize) {
         if let Some(known) = self.known.get_mut(at) {
             known.given = true;
         }
     }
 
-    /// Looks for the answer to a request. Of several that fit, the first that was not given yet is taken; when all were, the
-    /// last one again (an agent that retries asks the same thing twice).
+    /// Looks up the answer to a request. Of several matches, the first unused one is returned; if all were used, the last
+    /// one again (an agent that retries sends the same request twice).
     pub fn find(&mut self, request: &Request) -> Found {
         let asked = RequestFingerprint::of(request, &self.present, &mut self.seen);
         let same = |known: &Known| known.outline.asks_the_same(&asked);
@@ -164,13 +164,14 @@ impl Recording {
         Found::Different { nearest, differences }
     }
 
-    /// The first that fits and was not given, otherwise the last that fits.
+    /// Returns the first match that was not used, otherwise the last match.
     fn first(&self, fits: impl Fn(&Known) -> bool) -> Option<usize> {
         let new = self.known.iter().position(|known| !known.given && fits(known));
         new.or_else(|| self.known.iter().rposition(fits))
     }
 
-    /// The one whose conversation goes the same way longest; of equals the first that was not given, then the first.
+    /// Returns the one with the longest common beginning of the conversation; of equals the first unused one, then the
+    /// first.
     fn nearest(&self, asked: &RequestFingerprint, among: impl Fn(&Known) -> bool) -> Option<usize> {
         let fitting = self
             .known

@@ -1,5 +1,5 @@
-//! What an answer costs: a dated table of list prices that a person can add to or correct. A model that is not in it has no
-//! price; none is ever guessed.
+//! The cost of an answer, from a dated table of list prices that the user can extend or correct. A model that is not in
+//! the table has no price; prices are never guessed.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::semantics::Usage;
 
-/// List prices in dollars per million tokens, as the providers publish them: no batches, no discounts. `long` is what a
-/// request costs whose input is above so many tokens.
+/// List prices in dollars per million tokens, as the providers publish them: no batches, no discounts. `long` is the
+/// price of a request whose input exceeds a number of tokens.
 const TABLE: &str = include_str!("prices/table.json");
 
-/// What a token costs, in millionths of a millionth of a dollar: exact for every price that anybody has published.
+/// The price of a token, in millionths of a millionth of a dollar: exact for every published price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rate {
     input: u64,
@@ -23,7 +23,7 @@ struct Rate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Price {
     usual: Rate,
-    /// Above so many tokens of input, another rate.
+    /// Another rate that applies above a number of input tokens.
     long: Option<(u64, Rate)>,
 }
 
@@ -34,14 +34,14 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The table that comes with the program.
+    /// Returns the table that comes with the program.
     pub fn built_in() -> Self {
         let table = serde_json::from_str(TABLE).unwrap_or_default();
-        // A test reads the table, so there is nothing to say here.
+        // A test reads the table, so an error cannot happen here.
         Self::default().with(&table).unwrap_or_default()
     }
 
-    /// The same with a person's own prices, which win: for each model an object with `input` and `output`, and as far as they
+    /// Adds the user's own prices, which take precedence: for each model an object with `input` and `output`, and if they
     /// differ from `input`, `cache_read` and `cache_write`, all in dollars per million tokens.
     pub fn with(mut self, own: &Value) -> Result<Self, String> {
         let models = own.as_object().ok_or("prices: not an object with a model in each field")?;
@@ -52,7 +52,7 @@ impl Prices {
         Ok(self)
     }
 
-    /// The cost in millionths of a dollar; `None` for a model without a price.
+    /// Returns the cost in millionths of a dollar; `None` for a model without a price.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<u64> {
         let price = self.price(model)?;
         let Usage { input, output, cache_read, cache_write, .. } = *usage;
@@ -68,13 +68,13 @@ impl Prices {
         Some(u64::try_from((sum + SCALE / 2) / SCALE).unwrap_or(u64::MAX))
     }
 
-    /// The day the built-in table was made.
+    /// Returns the date of the built-in table.
     pub fn date() -> &'static str {
         "2026-11-15"
     }
 
-    /// The price of exactly this model, or of the one that it is a dated or numbered version of. Nothing else is taken for the
-    /// same: `gpt-5-mini` is no `gpt-5`.
+    /// Returns the price of exactly this model, or of the one that it is a dated or numbered version of. Nothing else is
+    /// treated as the same: `gpt-5-mini` is not `gpt-5`.
     fn price(&self, model: &str) -> Option<&Price> {
         let model = bare(model);
         self.by_model.get(model).or_else(|| self.by_model.get(unversioned(model)?))
@@ -87,7 +87,7 @@ fn bare(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// The name without the version that providers put behind it: `-20250929`, `-2025-08-07`, `-001`, `-latest`.
+/// Returns the name without the version that providers append: `-20250929`, `-2025-08-07`, `-001`, `-latest`.
 fn unversioned(model: &str) -> Option<&str> {
     if let Some(name) = model.strip_suffix("-latest") {
         return Some(name);
@@ -132,12 +132,12 @@ fn rate(fields: &Map<String, Value>) -> Result<Rate, String> {
 }
 
 fn amount(fields: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
-    /// A token that costs more than a dollar is a mistake.
+    /// The highest valid price: a token that costs more than a dollar is a mistake.
     const MOST: f64 = 1_000_000.0;
     let Some(value) = fields.get(name) else { return Ok(None) };
     let dollars = value.as_f64().filter(|dollars| (0.0..=MOST).contains(dollars));
     let dollars = dollars.ok_or_else(|| format!("\"{name}\" is {value}, not dollars per million tokens"))?;
-    // Between nothing and the most, this always fits.
+    // Always fits, because the value is between 0 and the maximum.
     Ok(Some((dollars * 1_000_000.0).round() as u64))
 }
 

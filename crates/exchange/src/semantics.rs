@@ -1,4 +1,4 @@
-//! What a request asks and what an answer says, the same for every wire.
+//! The meaning of requests and answers, in the same form for every wire.
 
 mod chat;
 mod gemini;
@@ -17,9 +17,9 @@ pub(crate) use reading::{Kind, Place, Reading, Shape};
 /// What a request asks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RequestSummary {
-    /// The model.
+    /// The name of the model.
     pub model: Option<String>,
-    /// The instructions.
+    /// The system instructions.
     pub system: String,
     /// The conversation, oldest first.
     pub messages: Vec<ContentPart>,
@@ -29,74 +29,74 @@ pub struct RequestSummary {
     pub stream: bool,
 }
 
-/// One piece of a conversation.
+/// One part of a conversation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ContentPart {
-    /// A person, or the agent in a person's name.
+    /// Text of the user, or of the agent on the user's behalf.
     User(String),
     /// Instructions in the middle of a conversation.
     System(String),
-    /// The model.
+    /// Text of the model.
     Model(String),
-    /// The model, thinking aloud.
+    /// A thought of the model.
     Thought(String),
-    /// The model calls a tool.
+    /// A tool call of the model.
     Call(Call),
-    /// What the tool gave back.
+    /// The result of a tool call.
     Result {
-        /// Of which call.
+        /// The id of the call.
         id: Option<String>,
-        /// What it said.
+        /// The output of the tool.
         text: String,
-        /// Whether it went wrong.
+        /// Whether the call failed.
         failed: bool,
     },
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call {
-    /// Its id, if it has one.
+    /// The id of the call, if it has one.
     pub id: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Its input; text if it is no document.
+    /// The input; a text if it is not JSON.
     pub input: Value,
 }
 
-/// Tokens, as far as the answer tells. `input` counts those that were not read from a cache.
+/// Token counts, as far as the answer reports them. `input` counts tokens that were not read from a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
-    /// Read, at the full price.
+    /// Input tokens at the full price.
     pub input: u64,
-    /// Written, thoughts included.
+    /// Output tokens, including thoughts.
     pub output: u64,
-    /// Read from a cache.
+    /// Input tokens read from a cache.
     pub cache_read: u64,
-    /// Written to a cache.
+    /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// Of the output, thoughts.
+    /// The output tokens that were thoughts.
     pub reasoning: u64,
 }
 
 /// What an answer says.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Answered {
-    /// The model that answered, if it says so.
+    /// The model that answered, if the answer names it.
     pub model: Option<String>,
     /// Text, thoughts and calls, in order.
     pub said: Vec<ContentPart>,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: Option<String>,
-    /// Tokens.
+    /// Token counts, if the answer has them.
     pub usage: Option<Usage>,
-    /// What went wrong, in the model's words.
+    /// The error message of the model.
     pub error: Option<String>,
-    /// Whether the answer came to its own end (the wire says so), not just to the end of the connection.
+    /// Whether the wire itself says that the answer is complete, not just the end of the connection.
     pub complete: bool,
 }
 
-/// What a request asks.
+/// Returns what a request asks.
 pub fn asked(wire: Wire, request: &Request) -> RequestSummary {
     match wire {
         Wire::Messages => messages::asked(&request.body),
@@ -106,12 +106,13 @@ pub fn asked(wire: Wire, request: &Request) -> RequestSummary {
     }
 }
 
-/// What an answer says. Broken answers are read as far as they go. An error that the model reports is an end of its own.
+/// Returns what an answer says. Broken answers are read as far as possible. An error that the model reports is a complete
+/// answer.
 pub fn answered(wire: Wire, response: &Response) -> Answered {
     let documents = Documents::of(&response.body);
     let mut answered = read(wire, &documents).answered(&documents);
     if documents.form == Form::Whole {
-        // Without its end, a document may say anything yet.
+        // An incomplete document could still say anything.
         answered.complete &= documents.done;
     }
     if answered.error.is_none() && response.status >= 400 {
@@ -125,7 +126,7 @@ pub fn answered(wire: Wire, response: &Response) -> Answered {
     answered
 }
 
-/// Finds the texts and calls of an answer, and the rest of what it says.
+/// Finds the texts and calls of an answer, and everything else it says.
 pub(crate) fn read(wire: Wire, documents: &Documents) -> Reading {
     match wire {
         Wire::Messages => messages::read(documents),
@@ -135,8 +136,9 @@ pub(crate) fn read(wire: Wire, documents: &Documents) -> Reading {
     }
 }
 
-/// Whether a piece of a streamed answer holds the end of what the model says, after which an agent may act. An error is an
-/// end too. A piece that only looks like it (a text about `message_stop`) counts as well: that costs a little time and no more.
+/// Whether a chunk of a streamed answer contains the end of the model's output, after which an agent may act. An error is
+/// an end too. A chunk that only looks like it (a text about `message_stop`) counts as well: that costs a little time and
+/// nothing else.
 pub fn is_last(wire: Wire, piece: &[u8]) -> bool {
     let has = |marker: &[u8]| memmem::find(piece, marker).is_some();
     match wire {
@@ -149,15 +151,15 @@ pub fn is_last(wire: Wire, piece: &[u8]) -> bool {
     }
 }
 
-/// Whether the end of an answer may come right behind these whole events, and an agent may act on them already: some begin
-/// with a call as soon as it is whole.
+/// Whether the end of an answer may directly follow these complete events, and an agent may already act on them: some
+/// agents start a call as soon as it is complete.
 pub fn may_be_followed_by_the_end(wire: Wire, events: &[u8]) -> bool {
     let has = |marker: &[u8]| memmem::find(events, marker).is_some();
     match wire {
         Wire::Messages => has(b"content_block_stop") || has(b"message_delta"),
         Wire::Responses => has(b"response.output_item.done"),
         Wire::Chat => is_last(wire, events),
-        // Every piece of a text may have a reason to stop; a text is not waited for.
+        // Every chunk of text may have a finish reason, so text is not held back.
         Wire::Gemini => is_last(wire, events) && has(b"functionCall"),
     }
 }
@@ -171,7 +173,7 @@ fn ends_response(piece: &[u8]) -> bool {
     })
 }
 
-/// Whether some field's value is `"error"`.
+/// Whether the value of any field is `"error"`.
 fn names_error(piece: &[u8]) -> bool {
     memmem::find_iter(piece, b"\"error\"")
         .any(|at| piece[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':'))
@@ -189,7 +191,7 @@ fn holds(piece: &[u8], field: &[u8], begins: &[u8]) -> bool {
     })
 }
 
-/// What an error document says, in the model's words.
+/// Returns the message of an error document.
 fn error_of(value: &Value) -> Option<String> {
     let error = match &value["error"] {
         Value::Null if value["type"] == "error" => value,
@@ -207,7 +209,8 @@ fn error_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A call's input as it was sent in a text: the document, or the text if it is none. No text at all is no input.
+/// Parses a call's input that was sent as text: the document, or the text if it is not JSON. An empty text means no
+/// input.
 fn input_of(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
@@ -215,7 +218,7 @@ fn input_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The text of what may be a text or a list of parts. A part that is no text is named in brackets.
+/// Returns the text of a text or a list of parts. A part that is not text is named in brackets.
 fn text_of(content: &Value) -> String {
     match content {
         Value::Null => String::new(),

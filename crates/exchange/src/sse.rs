@@ -1,20 +1,20 @@
-//! Server-sent events, read from text that may arrive in any pieces.
+//! Server-sent events, parsed from text that may arrive in any chunks.
 
 use memchr::memchr2;
 
 /// One event of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Event {
-    /// Its name, if it has one.
+    /// The name of the event, if it has one.
     pub name: Option<String>,
-    /// Its data, lines joined.
+    /// The data of the event, lines joined.
     pub data: String,
     /// Where in the stream it ends, in bytes: after its blank line.
     pub end: usize,
 }
 
-/// All whole events of a stream. What follows the last blank line is not over yet, and so no event. An event without data
-/// is none either, as the standard has it.
+/// Returns all complete events of a stream. The text after the last blank line is incomplete and not an event. Neither is
+/// an event without data, as the standard says.
 pub fn events(text: &str) -> Vec<Event> {
     let mut events = Vec::new();
     let (mut name, mut data) = (None, None::<String>);
@@ -43,16 +43,16 @@ pub fn events(text: &str) -> Vec<Event> {
     events
 }
 
-/// A line without its end.
+/// A line without its line ending.
 pub(crate) struct Line<'a> {
     pub(crate) text: &'a str,
     /// Where the next line begins.
     pub(crate) end: usize,
 }
 
-/// The finished lines of a stream, which may end in LF, CR LF or CR.
+/// Returns the complete lines of a stream, which may end in LF, CR LF or CR.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    // A byte order mark at the very beginning belongs to no line.
+    // A byte order mark at the very beginning is not part of a line.
     let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     std::iter::from_fn(move || {
         let rest = &text[at..];

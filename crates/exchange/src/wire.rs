@@ -1,8 +1,8 @@
-//! Which of the known wires a request speaks.
+//! The wires (API formats of model providers), and which one a request uses.
 
 use serde::{Deserialize, Serialize};
 
-/// A way to ask a model.
+/// The API format of a model provider.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
@@ -17,10 +17,10 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// All wires.
     pub const ALL: [Self; 4] = [Self::Messages, Self::Chat, Self::Responses, Self::Gemini];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Messages => "messages",
@@ -30,7 +30,7 @@ impl Wire {
         }
     }
 
-    /// The wire that a request speaks; `None` for anything that asks no model.
+    /// Returns the wire that a request uses; `None` for any request that asks no model.
     pub fn of(method: &str, path: &str) -> Option<Self> {
         if method != "POST" {
             return None;

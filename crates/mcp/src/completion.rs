@@ -1,4 +1,4 @@
-//! What a blank of a prompt or an address could be filled with.
+//! Completion: suggests values for an argument of a prompt or a placeholder of a resource template.
 
 use serde_json::{Map, Value};
 use stepback_store::port::Query;
@@ -7,10 +7,10 @@ use crate::rpc::Refusal;
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Labels that are looked at.
+/// The most checkpoints that are read for suggestions.
 const LABELS: u64 = 500;
 
-/// Whether this refers to something that has blanks.
+/// Checks that the reference names something that has arguments to complete.
 pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
     match reference.get("type").and_then(Value::as_str) {
         Some("ref/prompt" | "ref/resource") => Ok(()),
@@ -20,7 +20,7 @@ pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-/// What `argument` could be, given how it begins.
+/// Returns values for `argument` that start with `begins`.
 pub fn of(ground: &ToolContext<'_>, argument: &str, begins: &str) -> Result<Vec<String>, ToolError> {
     let mut values = match argument {
         "session" => ground.workspace.agent_sessions()?.iter().map(|session| session.id.short()).collect(),

@@ -1,11 +1,11 @@
-//! MCP over HTTP: one message in each request, at one address, with nothing remembered in between.
+//! MCP over HTTP: one message per request, at one endpoint, without state between requests.
 //!
-//! The answer is one JSON document, or a stream of events where somebody wants to hear how the work goes on. In revisions in
-//! which requests stand for themselves, headers repeat what the body says, for whoever stands between and cannot read it; if
-//! they say something else, the request is refused. Who may ask at all is decided before anything comes here.
+//! The response is one JSON document, or a stream of events if the client asked for progress. In revisions where each
+//! request is self-contained, headers repeat what the body says, for proxies that cannot read the body; a request whose
+//! headers and body disagree is refused. Authentication happens before a request reaches this module.
 //!
-//! Who wants to be told of changes opens a stream for it, which only revisions without sessions allow: before them, what is
-//! told belongs to a session, and here there are none.
+//! A client that wants to be notified of changes opens a stream for it. Only revisions without sessions allow this: in
+//! earlier ones, notifications belong to a session, and this server has no sessions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,39 +28,39 @@ use crate::rpc::{
 };
 use crate::service::{Asked, Service, client_of};
 
-/// The header that says in which revision a request is.
+/// The header that states the protocol revision of a request.
 pub const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// Finds out what is offered at an address: its query says which workspace is meant.
+/// Finds the service for a request URI: its query says which workspace is meant.
 pub trait ServiceLocator: Send + Sync + 'static {
-    /// What is offered.
+    /// Returns the service for `address`.
     fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal>;
 
-    /// Whether the server is about to end, so that streams must.
+    /// Whether the server is shutting down, so that streams must end.
     fn is_closing(&self) -> bool {
         false
     }
 }
 
-/// Most streams that tell of changes.
+/// The most streams of change notifications open at once.
 const STREAMS: usize = 64;
-/// Messages of a stream that wait to be read.
+/// The most unread messages of a stream.
 const UNREAD: usize = 16;
-/// How long to wait for somebody who has that many.
+/// How long to wait for a client with that many unread messages before its stream is closed.
 const UNREAD_FOR: Duration = Duration::from_secs(30);
-/// After so long without news, somebody hears that there are none.
+/// How long a stream stays silent before a keep-alive message is sent.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Answers at `/mcp`.
+/// Returns the router that serves `/mcp`.
 pub fn router(offers: Arc<dyn ServiceLocator>) -> Router {
     let room = Arc::new(Semaphore::new(STREAMS));
     let answer = move |uri: Uri, headers: HeaderMap, body: Bytes| {
         let (offers, room) = (Arc::clone(&offers), Arc::clone(&room));
         async move { answer(&offers, room, &uri, &headers, &body).await }
     };
-    // There is no stream that nobody asked for, and no session to end: those methods are not allowed.
+    // The server opens no streams unasked and has no sessions to end: GET and DELETE are not allowed.
     Router::new().route("/mcp", post(answer))
 }
 
@@ -124,7 +124,7 @@ fn ended() -> Refusal {
     Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly")
 }
 
-/// Tells how the work goes on, and the answer at last.
+/// Streams progress notifications, then the response.
 fn streamed(
     service: Arc<dyn Service>,
     id: Value,
@@ -135,7 +135,7 @@ fn streamed(
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let last = sender.clone();
     let work = tokio::task::spawn_blocking(move || {
-        // Who does not listen any more has given the request up; what it does to the record is done.
+        // A client that closed the stream has cancelled the request; what it already wrote to the record stays.
         let out = |message: Value| drop(sender.send(event(&message)));
         let pushes = era == ProtocolEra::Modern;
         let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &out };
@@ -148,7 +148,7 @@ fn streamed(
     events(stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }))
 }
 
-/// Tells of changes for as long as somebody listens.
+/// Streams change notifications until the client disconnects.
 async fn listening(
     offers: Arc<dyn ServiceLocator>,
     service: Arc<dyn Service>,
@@ -163,7 +163,7 @@ async fn listening(
         Subscription::open(&*opening, &asked, &id)
     });
     let mut subscription = opened.await.unwrap_or_else(|_| Err(ended()))?;
-    // Who does not read is told less often, and nothing piles up for them.
+    // A client that reads slowly is notified less often; messages do not pile up for it.
     let (sender, receiver) = mpsc::channel::<Bytes>(UNREAD);
     tokio::spawn(async move {
         let _place = place;
@@ -194,7 +194,7 @@ async fn listening(
                 said = Instant::now();
             }
             for event in last {
-                // Who does not read for so long is not there any more, and the place is somebody else's.
+                // A client that has not read for this long is taken to be gone; its slot is freed for another one.
                 match tokio::time::timeout(UNREAD_FOR, sender.send(event)).await {
                     Ok(Ok(())) => {}
                     _ => return,
@@ -219,7 +219,7 @@ fn event(message: &Value) -> Bytes {
     Bytes::from(format!("event: message\ndata: {message}\n\n"))
 }
 
-/// A stream of what is sent.
+/// The response that streams these events.
 fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let events = events.map(Ok::<_, std::convert::Infallible>);
     let headers = [
@@ -235,7 +235,7 @@ fn document(status: StatusCode, message: &Value) -> Response {
     (status, headers, message.to_string()).into_response()
 }
 
-/// The status that goes with a refusal.
+/// The HTTP status for a refusal.
 fn status(era: ProtocolEra, refusal: &Refusal) -> StatusCode {
     match refusal.code {
         HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
@@ -244,7 +244,7 @@ fn status(era: ProtocolEra, refusal: &Refusal) -> StatusCode {
     }
 }
 
-/// How a request is to be understood, if its headers agree with it.
+/// The protocol era of a request, if its headers agree with its body.
 fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<ProtocolEra, Refusal> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let outside = header(VERSION);
@@ -254,7 +254,7 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Prot
         return match outside {
             None => Ok(ProtocolEra::Legacy),
             Some(version) if LEGACY.contains(&version) => Ok(ProtocolEra::Legacy),
-            // A client that introduces itself does not know yet what is spoken here.
+            // A client that sends `initialize` does not know yet which revisions this server supports.
             Some(_) if method == "initialize" => Ok(ProtocolEra::Legacy),
             Some(version) => Err(revision::unsupported(version)),
         };
@@ -292,7 +292,7 @@ fn mismatch(name: &str, why: &str) -> Refusal {
     Refusal::new(HEADER_MISMATCH, format!("the header {name} does not fit the body: {why}"))
 }
 
-/// What a header says: as it is, or what is inside of `=?base64?…?=`. `None` if that cannot be read.
+/// The value of a header: as it is, or decoded from `=?base64?…?=`. `None` if that cannot be decoded.
 fn plain(text: &str) -> Option<String> {
     match text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) {
         Some(coded) => String::from_utf8(base64(coded)?).ok(),
@@ -300,7 +300,7 @@ fn plain(text: &str) -> Option<String> {
     }
 }
 
-/// Bytes from Base64 with padding.
+/// Decodes Base64 with padding.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::service::nothing;
 
-    /// Something that is another one whenever somebody looks.
+    /// A resource whose mark differs on every read.
     #[derive(Default)]
     struct Restless(AtomicU64);
 
@@ -377,7 +377,7 @@ mod tests {
             let service: Arc<dyn Service> = Arc::new(Restless::default());
             let stream = listening(Arc::new(Open), service, json!(1), params, place).await;
             let stream = stream.unwrap_or_else(|refusal| panic!("{refusal:?}"));
-            // All of its messages wait to be read by then, but it may still be read.
+            // By then its queue of unread messages is full, but the client may still read.
             tokio::time::sleep(LOOK * 2 * UNREAD as u32).await;
             assert_eq!(room.available_permits(), 0);
             tokio::time::sleep(UNREAD_FOR).await;

@@ -1,8 +1,9 @@
-//! MCP: what stepback offers to agents themselves, over standard input and output or over HTTP.
+//! MCP server: what stepback offers to agents, over standard input and output or over HTTP.
 //!
-//! [`protocol`] is the protocol in two of its revisions, over whatever a [`service::Service`] offers; [`stdio`] and [`http`]
-//! carry it. [`toolset`] is what stepback offers: tools ([`tools`]) for time travel and for the board of an agent's thoughts,
-//! resources and prompts. Answers are small unless somebody asks for more: an agent reads all of them.
+//! [`protocol`] implements two generations of the protocol over any [`service::Service`]; [`stdio`] and [`http`] are the
+//! transports. [`toolset`] is stepback's own service: tools ([`tools`]) for time travel and for the board of an agent's
+//! reasoning, resources and prompts. Responses are small unless the client asks for more, because an agent reads all of
+//! them.
 //!
 //! Nothing here reads the environment or looks for a store; a [`toolset::Host`] opens the workspace.
 

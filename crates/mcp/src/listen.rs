@@ -1,8 +1,8 @@
-//! Telling of changes: who wants to hear of which resources, and what was seen of them last.
+//! Change notifications: which client subscribed to which resources, and the last known mark of each.
 //!
-//! Up to 2025-11-25 a client subscribes to one address after the other, for its connection. From 2026-07-28 on it opens
-//! subscriptions, each with all the addresses it is about, and every message says which one it belongs to. Nothing is kept of
-//! a resource but a mark, which is another one once it has changed; when something was recorded, marks are looked at again.
+//! Up to 2025-11-25 a client subscribes to one URI at a time, for its connection. From 2026-07-28 on it opens
+//! subscriptions, each with all of its URIs, and every message names its subscription. The only state kept for a resource
+//! is a mark, which differs once the resource has changed; marks are compared again whenever something was recorded.
 
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,31 +16,31 @@ use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, Params, Refusal, notification};
 use crate::service::{Asked, Service};
 
-/// How long one look for something new waits.
+/// How long one wait for something new lasts.
 pub const LOOK: Duration = Duration::from_millis(250);
-/// How long to wait when the store does not answer.
+/// How long to wait before a retry when the store does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Most addresses that one subscription is about.
+/// The most URIs of one subscription.
 const MOST: usize = 100;
-/// Most subscriptions of one connection.
+/// The most subscriptions of one connection.
 const SUBSCRIPTIONS: usize = 100;
-/// Where a message says which subscription it belongs to.
+/// The `_meta` key under which a message names its subscription.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// What somebody wants to hear about.
+/// A set of resources that a client wants to be notified about.
 #[derive(Debug)]
 pub struct Subscription {
-    /// The request that opened it; none for what a connection subscribed to one by one.
+    /// The id of the request that opened it; `None` for URIs that a connection subscribed to one by one.
     id: Option<Value>,
     params: Params,
     client: Option<String>,
     marks: BTreeMap<String, String>,
-    /// Something could not be looked at the last time.
+    /// Whether some mark could not be read the last time.
     unseen: bool,
 }
 
 impl Subscription {
-    /// What a request to listen asks for, as far as somebody can be told.
+    /// Opens the subscription that a request asks for, with the resources that can be watched.
     pub fn open(service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<Self, Refusal> {
         revision::check(asked.params)?;
         let Some(Value::Object(wanted)) = asked.params.get("notifications") else {
@@ -65,7 +65,7 @@ impl Subscription {
         Ok(Self { id: Some(id.clone()), params, client, marks, unseen: false })
     }
 
-    /// The first message: what will be told.
+    /// The first message: which resources the client will be notified about.
     pub fn acknowledged(&self) -> Value {
         let mut told = json!({});
         if !self.marks.is_empty() {
@@ -75,18 +75,18 @@ impl Subscription {
         notification("notifications/subscriptions/acknowledged", params)
     }
 
-    /// The last message: nothing will be told any more.
+    /// The last message: the subscription has ended.
     pub fn ended(&self, service: &dyn Service) -> Option<Value> {
         let id = self.id.as_ref()?;
         Some(rpc::answer(id, Ok(protocol::complete_result(service, self.stamped(json!({}))))))
     }
 
-    /// Whether something could not be looked at, and has to be looked at again even if nothing else is recorded.
+    /// Whether some mark could not be read, and has to be read again even if nothing else is recorded.
     pub fn is_behind(&self) -> bool {
         self.unseen
     }
 
-    /// Messages about what changed since it was looked at last. What cannot be looked at now is looked at later.
+    /// Messages about what changed since marks were last compared. A mark that cannot be read now is read again later.
     pub fn news(&mut self, service: &dyn Service) -> Vec<Value> {
         let era = if self.id.is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy };
         let client = self.client.as_deref();
@@ -117,7 +117,7 @@ impl Subscription {
     }
 }
 
-/// Everybody who listens on one connection.
+/// All subscriptions of one connection.
 #[derive(Debug, Default)]
 pub struct Listeners {
     state: Mutex<State>,
@@ -127,18 +127,18 @@ pub struct Listeners {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Subscription>,
-    /// Somebody came since marks were looked at last.
+    /// A subscription was added since marks were last compared.
     fresh: bool,
     over: bool,
 }
 
 impl Listeners {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A mark that was not looked at is looked at again, whoever panicked.
+        // After a panic elsewhere the state is still usable: a mark that was not compared is compared again.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Subscribes the connection to an address.
+    /// Subscribes the connection to a URI.
     pub fn subscribe(&self, service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
         let address = address(asked)?;
         let Some(mark) = service.mark(asked, address)? else {
@@ -161,7 +161,7 @@ impl Listeners {
         Ok(json!({}))
     }
 
-    /// Takes that back.
+    /// Ends the subscription of the connection to a URI.
     pub fn unsubscribe(&self, asked: &Asked<'_>) -> Result<Value, Refusal> {
         let address = address(asked)?;
         let mut state = self.state();
@@ -172,7 +172,7 @@ impl Listeners {
         Ok(json!({}))
     }
 
-    /// Opens a subscription of its own; what it is about goes out at once.
+    /// Opens a subscription; its acknowledgement is sent at once.
     pub fn open(&self, service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<(), Refusal> {
         let subscription = Subscription::open(service, asked, id)?;
         let mut state = self.state();
@@ -190,7 +190,7 @@ impl Listeners {
         self.changed.notify_all();
     }
 
-    /// Ends the subscription that a request opened; false if there is none.
+    /// Ends the subscription that a request opened; returns false if there is none.
     pub fn cancel(&self, id: &Value) -> bool {
         let mut state = self.state();
         let before = state.all.len();
@@ -198,7 +198,7 @@ impl Listeners {
         state.all.len() < before
     }
 
-    /// Tells what changes, until it is over.
+    /// Sends notifications of changes until [`Self::stop`] is called.
     pub fn tell(&self, service: &dyn Service, send: impl Fn(&Value)) {
         let mut seen = None;
         loop {
@@ -215,7 +215,7 @@ impl Listeners {
             };
             let mut state = self.state();
             if seen.replace(now) != Some(now) || std::mem::take(&mut state.fresh) {
-                // Whatever is wrong with one resource, the connection is not to end for it.
+                // An error in one resource must not end the connection.
                 let look = AssertUnwindSafe(|| {
                     state.all.iter_mut().flat_map(|known| known.news(service)).for_each(|news| send(&news));
                 });
@@ -225,13 +225,13 @@ impl Listeners {
         }
     }
 
-    /// Nobody is told anything from now on.
+    /// Stops all notifications.
     pub fn stop(&self) {
         self.state().over = true;
         self.changed.notify_all();
     }
 
-    /// The last messages of all that is still open.
+    /// The last messages of all subscriptions that are still open.
     pub fn ended(&self, service: &dyn Service) -> Vec<Value> {
         self.state().all.drain(..).filter_map(|known| known.ended(service)).collect()
     }
@@ -298,7 +298,7 @@ mod tests {
             let before = service.looks.load(Ordering::SeqCst);
             until(&|| service.looks.load(Ordering::SeqCst) > before + 2);
             assert!(told.lock().unwrap().is_empty(), "nobody knows what to tell");
-            // Nothing else is recorded.
+            // Nothing else is recorded after this.
             service.fails.store(false, Ordering::SeqCst);
             until(&|| !told.lock().unwrap().is_empty());
             listeners.stop();

@@ -1,15 +1,15 @@
-//! Lists in pages: a cursor says where the next one begins, and belongs to one question.
+//! Lists in pages: a cursor says where the next page begins, and is valid for one query only.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The end of one page.
+/// The cursor of a page that ends at `place`, for the query `about`.
 pub fn cursor(place: &str, about: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     (about, place).hash(&mut hasher);
     format!("{place}.{:x}", hasher.finish())
 }
 
-/// Where the next page begins. `None` for a cursor that belongs to another question, or to none.
+/// The place where the next page begins. `None` for a cursor that is malformed or belongs to another query.
 pub fn place<'c>(text: &'c str, about: &impl Hash) -> Option<&'c str> {
     let (place, _) = text.rsplit_once('.')?;
     (cursor(place, about) == text).then_some(place)

@@ -1,6 +1,6 @@
-//! Moves of the workspace that were planned and shown, and may be agreed to.
+//! Plans to move the workspace that were shown to an agent and can be confirmed by id.
 //!
-//! What is kept is the question, never a lock: applying asks it again and compares the answers.
+//! A plan keeps the question, never a lock: applying it plans again and compares the results.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,40 +8,40 @@ use std::sync::{Mutex, PoisonError};
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{OpId, SessionId, WorkspaceId};
 
-/// Most plans that are kept; the oldest is forgotten first.
+/// The most plans that are kept; the oldest is dropped first.
 const MOST: usize = 50;
 
-/// What was asked.
+/// What the agent asked to do.
 #[derive(Clone, Debug)]
 pub enum Question {
-    /// To go back.
+    /// Rewind.
     Rewind {
-        /// To where, or what to take back.
+        /// The target of the rewind, or the changes to take back.
         request: Box<RewindRequest>,
-        /// Whether the board goes back too.
+        /// Whether the board is rewound too.
         reasoning: bool,
     },
-    /// To stand on another branch.
+    /// Switch to another branch.
     Switch {
-        /// Its name.
+        /// The name of the branch.
         branch: String,
-        /// Whether the board becomes what it was there.
+        /// Whether the board is replaced by the board of that branch.
         reasoning: bool,
     },
-    /// To take back this operation.
+    /// Undo this operation.
     Undo(OpId),
-    /// To do again what was undone last.
+    /// Redo the operation that was undone last.
     Redo,
 }
 
 /// A plan that was shown.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// What it is called.
+    /// The id with which the agent confirms it.
     pub id: String,
-    /// Where.
+    /// The workspace it would move.
     pub workspace: WorkspaceId,
-    /// For whom.
+    /// The session it was made for.
     pub session: SessionId,
     /// What was asked.
     pub question: Question,
@@ -52,7 +52,7 @@ pub struct Shown {
 pub struct Plans(Mutex<VecDeque<Shown>>);
 
 impl Plans {
-    /// Keeps a plan.
+    /// Adds a plan.
     pub fn keep(&self, shown: Shown) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other| other.id != shown.id);
@@ -62,13 +62,13 @@ impl Plans {
         }
     }
 
-    /// The plan with this id.
+    /// Returns the plan with this id.
     pub fn get(&self, id: &str) -> Option<Shown> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|shown| shown.id == id).cloned()
     }
 
-    /// Forgets a plan.
+    /// Drops a plan.
     pub fn forget(&self, id: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|shown| shown.id != id);
     }

@@ -1,4 +1,4 @@
-//! Prompts: work that a person can ask an agent for by name, with what it needs to know in it.
+//! Prompts: tasks that a user can give to an agent by name, filled in with the context they need.
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -12,12 +12,12 @@ use crate::tool_error::ToolError;
 use crate::tools::{brief_line, short};
 use crate::toolset::ToolContext;
 
-/// Steps around what went wrong that are told.
+/// How many steps around a failure are included.
 const AROUND: u64 = 12;
-/// Bytes of each text of a step.
+/// The most bytes of each text of a step.
 const DETAIL: usize = 2000;
 
-/// The prompts: name, title, what it is for, its arguments.
+/// A prompt: name, title, description, and its arguments with their descriptions.
 type Prompt = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const PROMPTS: [Prompt; 3] = [
@@ -44,7 +44,7 @@ const PROMPTS: [Prompt; 3] = [
     ),
 ];
 
-/// All of them, as they are listed.
+/// All prompts, as they are listed.
 pub fn all() -> Vec<Value> {
     PROMPTS
         .iter()
@@ -58,7 +58,7 @@ pub fn all() -> Vec<Value> {
         .collect()
 }
 
-/// Whether there is such a prompt, and takes such arguments.
+/// Checks that the prompt exists and takes these arguments.
 pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
     let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
         let shown: String = name.chars().take(80).collect();
@@ -76,7 +76,7 @@ pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// A prompt, filled in.
+/// Returns a prompt, filled in.
 pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let filled = match name {
@@ -167,7 +167,7 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
     Ok(text)
 }
 
-/// The board, if there is something on it.
+/// The board as text; empty if there is nothing on it.
 fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
     let sections = ground.workspace.mind_at(&ground.session()?, moment)?.mind.board(false);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The methods of MCP, in both of its kinds, over whatever a service offers.
+//! The methods of MCP in both protocol eras, over any service.
 
 use serde_json::{Map, Value, json};
 
@@ -6,9 +6,9 @@ use crate::revision::{self, ProtocolEra, SERVER};
 use crate::rpc::{INTERNAL_ERROR, INVALID_PARAMS, Params, RESOURCE_NOT_FOUND, Refusal};
 use crate::service::{Asked, Service};
 
-/// How long lists that never change for a running server may be kept by who asked, in milliseconds.
+/// How long clients may cache lists that never change while the server runs, in milliseconds.
 const LASTING: u64 = 300_000;
-/// Most values of a completion, by the protocol.
+/// The most values of a completion, set by the protocol.
 const MOST_VALUES: usize = 100;
 
 /// Answers a request.
@@ -41,7 +41,7 @@ pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<
     }
 }
 
-/// The result of a request that stands for itself and has nothing more to say than `result`.
+/// The result of a self-contained request that has no fields besides those of `result`.
 pub fn complete_result(service: &dyn Service, result: Value) -> Value {
     match result {
         Value::Object(result) => standing_for_itself(service, "", result),
@@ -49,7 +49,7 @@ pub fn complete_result(service: &dyn Service, result: Value) -> Value {
     }
 }
 
-/// Adds what every answer says in revisions where requests stand for themselves.
+/// Adds the fields that every result has in revisions where requests are self-contained.
 fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<String, Value>) -> Value {
     result.entry("resultType").or_insert_with(|| "complete".into());
     let meta = result.entry("_meta").or_insert_with(|| json!({}));
@@ -58,7 +58,7 @@ fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<Stri
     }
     let keep = match method {
         "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => Some(LASTING),
-        // What an agent did last is of interest, not what it did five minutes ago.
+        // Clients want the latest steps of an agent, not those of five minutes ago.
         "resources/list" | "resources/read" => Some(0),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! What can be read by address: sessions, steps, past files, the board.
+//! Resources: sessions, steps, past files and the board, each readable by URI.
 
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -15,18 +15,18 @@ use crate::page;
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// How every address begins.
+/// The prefix of every URI.
 const SCHEME: &str = "stepback://";
-/// Sessions on a page.
+/// Sessions per page.
 const PAGE: usize = 25;
-/// Steps of a session that are told.
+/// The most steps of a session that are included.
 const STEPS: u64 = 50;
-/// Bytes of a text.
+/// The most bytes of a text.
 const LONGEST: usize = 256 << 10;
-/// Bytes of each text of a step.
+/// The most bytes of each text of a step.
 const DETAIL: usize = 16 << 10;
 
-/// Addresses with a blank to fill in.
+/// URI templates with a placeholder.
 pub fn templates() -> Vec<Value> {
     let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
         json!({
@@ -63,7 +63,7 @@ pub fn templates() -> Vec<Value> {
     ]
 }
 
-/// A page of what is there.
+/// One page of the resources.
 pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, ToolError> {
     const ABOUT: &str = "resources";
     let mut sessions = ground.workspace.agent_sessions()?;
@@ -97,7 +97,7 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
     Ok(listed)
 }
 
-/// What there is wherever one is.
+/// The resources that exist in every workspace.
 pub fn always() -> Value {
     json!({ "resources": fixed() })
 }
@@ -119,7 +119,7 @@ fn fixed() -> [Value; 3] {
     ]
 }
 
-/// What is at an address.
+/// The contents of a URI; `None` if there is nothing.
 pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
@@ -150,7 +150,7 @@ pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolEr
     Ok(found.map(|(kind, text)| json!([{ "uri": uri, "mimeType": kind, "text": text }])))
 }
 
-/// What stands for what is at an address: something else once that has changed. `None` for what nobody is told of: what is
+/// The mark of a resource, which differs once the resource has changed. `None` for a resource without notifications: the
 /// past does not change.
 pub fn mark(ground: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
@@ -206,7 +206,7 @@ fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError>
     Ok(page)
 }
 
-/// What a point that names nothing is, is no trouble: there is nothing at its address.
+/// Turns the error of a point that names nothing into `None`: there is no resource at that URI.
 fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -287,7 +287,7 @@ fn binary(length: usize) -> String {
     format!("[no text: {length} bytes; \"stepback restore\" writes it to a directory]")
 }
 
-/// A part of an address as it was before signs were replaced by `%` and two digits.
+/// Decodes the percent-encoding of a part of a URI.
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);

@@ -1,51 +1,51 @@
-//! Revisions of the protocol, and which of the two kinds a request belongs to.
+//! Revisions of the protocol, and which of the two eras a request belongs to.
 //!
-//! Up to 2025-11-25 a client introduces itself once (`initialize`) and everything after that is said in that connection. From
-//! 2026-07-28 on every request says by itself who asks and in which revision, and a server remembers nothing.
+//! Up to 2025-11-25 a client introduces itself once (`initialize`), and that holds for the rest of the connection. From
+//! 2026-07-28 on every request states its client and revision, and the server keeps no state.
 
 use serde_json::{Value, json};
 
 use crate::rpc::{Params, Refusal, UNSUPPORTED_VERSION};
 
-/// The revision in which every request stands for itself.
+/// The revision in which every request is self-contained.
 pub const MODERN: &str = "2026-07-28";
-/// Revisions with an introduction, the newest first.
+/// Revisions that begin with `initialize`, newest first.
 pub const LEGACY: [&str; 2] = ["2025-11-25", "2025-06-18"];
 
-/// Where a request says what it is about.
+/// The `_meta` key of the revision of a request.
 pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Who asks.
+/// The `_meta` key of the client's name and version.
 pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-/// What the one who asks can do.
+/// The `_meta` key of the client's capabilities.
 pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who answers.
+/// The `_meta` key of the server's name and version.
 pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// How a request is to be understood.
+/// Which generation of the protocol a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolEra {
-    /// By what was said at the beginning of the connection.
+    /// The `initialize` handshake of the connection says who the client is and which revision it uses.
     Legacy,
-    /// By itself.
+    /// Every request says so itself.
     Modern,
 }
 
-/// Every revision that is spoken here, the newest first.
+/// Every supported revision, newest first.
 pub fn all() -> Vec<&'static str> {
     std::iter::once(MODERN).chain(LEGACY).collect()
 }
 
-/// The revision that a connection goes on with when a client asks for `wanted`: that one, else the newest we know.
+/// The revision for a connection whose client asks for `wanted`: that one if supported, else the newest legacy one.
 pub fn agreed(wanted: &str) -> &'static str {
     LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0])
 }
 
-/// The revision that a request says it is in.
+/// The revision that a request states.
 pub fn stated(params: &Params) -> Option<&Value> {
     params.get("_meta")?.get(VERSION)
 }
 
-/// Checks what a request must say about itself; for one that stands for itself.
+/// Checks the `_meta` fields that a self-contained request must have.
 pub fn check(params: &Params) -> Result<(), Refusal> {
     let missing = |key: &str| Refusal::params(format!("params._meta must have \"{key}\""));
     let meta = match params.get("_meta") {
@@ -69,7 +69,7 @@ pub fn check(params: &Params) -> Result<(), Refusal> {
     }
 }
 
-/// Nobody here speaks `wanted`.
+/// The refusal for the unsupported revision `wanted`.
 pub fn unsupported(wanted: &str) -> Refusal {
     let wanted: String = wanted.chars().take(40).collect();
     Refusal::new(UNSUPPORTED_VERSION, format!("revision \"{wanted}\" of the protocol is not spoken here"))

@@ -2,80 +2,80 @@
 
 use serde_json::{Map, Value, json};
 
-/// The members of a request that are its arguments.
+/// The `params` of a request or notification.
 pub type Params = Map<String, Value>;
 
-/// A message from the other side.
+/// A message from the client.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Message {
-    /// Wants an answer.
+    /// Expects a response.
     Request {
-        /// What the answer is to be marked with: a text or a whole number.
+        /// The id that the response must repeat: a string or an integer.
         id: Value,
-        /// What is asked.
+        /// The method to call.
         method: String,
-        /// With what.
+        /// The arguments of the method.
         params: Params,
     },
-    /// Wants none.
+    /// Expects no response.
     Notification {
-        /// What is told.
+        /// The method that names the event.
         method: String,
-        /// With what.
+        /// The arguments of the event.
         params: Params,
     },
-    /// Answers something. We never ask, so it answers nothing of ours.
+    /// A response. This server sends no requests, so it is ignored.
     Answer,
 }
 
-/// Why a request is not answered with a result.
+/// The error response to a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refusal {
-    /// What went wrong, as a number that programs know.
+    /// The JSON-RPC error code.
     pub code: i64,
-    /// The same in words.
+    /// A description of the error.
     pub message: String,
-    /// What else there is to know.
+    /// Details for programs.
     pub data: Option<Value>,
 }
 
-/// It is no JSON.
+/// The message is not JSON.
 pub const PARSE_ERROR: i64 = -32700;
-/// It is no message.
+/// The JSON is not a valid message.
 pub const INVALID_REQUEST: i64 = -32600;
-/// Nobody knows the method.
+/// The method is unknown.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// The arguments do not fit.
+/// The arguments are invalid.
 pub const INVALID_PARAMS: i64 = -32602;
-/// It is our fault.
+/// The server failed.
 pub const INTERNAL_ERROR: i64 = -32603;
-/// What stood for a missing resource up to revision 2025-11-25.
+/// A resource was not found; used up to revision 2025-11-25.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
-/// The headers of a request say something else than its body.
+/// The headers of a request contradict its body.
 pub const HEADER_MISMATCH: i64 = -32020;
-/// A request needs something that the client did not say it can do.
+/// The request needs a capability that the client did not declare.
 pub const MISSING_CAPABILITY: i64 = -32021;
-/// A request in a revision that is not spoken here.
+/// The request states a revision that is not supported.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
 impl Refusal {
-    /// A refusal.
+    /// A refusal without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The arguments do not fit.
+    /// The refusal of invalid arguments.
     pub fn params(message: impl Into<String>) -> Self {
         Self::new(INVALID_PARAMS, message)
     }
 
-    /// Nobody knows `method`.
+    /// The refusal of the unknown method `method`.
     pub fn method(method: &str) -> Self {
         let shown: String = method.chars().take(80).collect();
         Self::new(METHOD_NOT_FOUND, format!("this server has no method \"{shown}\""))
     }
 
-    /// Adds what else there is to know.
+    /// Adds details for programs.
     #[must_use]
     pub fn with(mut self, data: Value) -> Self {
         self.data = Some(data);
@@ -83,7 +83,7 @@ impl Refusal {
     }
 }
 
-/// Takes a message apart. What is no message comes with the id it should be answered under, if it has one.
+/// Parses a message. The error carries the id under which to respond, if the input has one.
 pub fn parse(bytes: &[u8]) -> Result<Message, (Option<Value>, Refusal)> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| (None, Refusal::new(PARSE_ERROR, format!("this is no JSON: {error}"))))?;
@@ -120,7 +120,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, (Option<Value>, Refusal)> {
     }
 }
 
-/// The message that answers a request.
+/// The response to a request.
 pub fn answer(id: &Value, answer: Result<Value, Refusal>) -> Value {
     match answer {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -128,21 +128,21 @@ pub fn answer(id: &Value, answer: Result<Value, Refusal>) -> Value {
     }
 }
 
-/// The message that says that something was refused. Without an id nobody knows what.
+/// The error response. Without an id the client cannot tell which request it belongs to.
 pub fn refused(id: Option<&Value>, refusal: &Refusal) -> Value {
     let mut error = json!({ "code": refusal.code, "message": refusal.message });
     if let Some(data) = &refusal.data {
         error["data"] = data.clone();
     }
     let mut message = json!({ "jsonrpc": "2.0", "error": error });
-    // Revision 2025-11-25 and later leave an unknown id out, where JSON-RPC itself would have a null.
+    // Revision 2025-11-25 and later omit an unknown id, where JSON-RPC itself requires null.
     if let Some(id) = id {
         message["id"] = id.clone();
     }
     message
 }
 
-/// A message that wants no answer.
+/// A notification.
 pub fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }

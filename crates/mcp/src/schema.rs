@@ -1,16 +1,16 @@
-//! Schemas of arguments and results, as JSON Schema 2020-12 and as what arguments are checked against.
+//! Schemas of arguments and results: JSON Schema 2020-12 for clients, and the rules that arguments are checked against.
 //!
-//! One description serves both: what a client is told is what is checked. Only the few words used here are understood, and
-//! every one that is used is checked. What a name says already is not described: every client reads all of this.
+//! One description serves both, so clients see exactly what is checked. Only the few keywords used here are supported, and
+//! each of them is enforced. What a name already says is not described again, because every client reads all of this.
 
 use serde_json::{Map, Value, json};
 
-/// A text.
+/// A string.
 pub fn text(description: &str) -> Value {
     described(json!({ "type": "string" }), description)
 }
 
-/// The same schema, with what it is for, if that is said.
+/// Adds a description, unless it is empty.
 fn described(mut schema: Value, description: &str) -> Value {
     if !description.is_empty() {
         schema["description"] = json!(description);
@@ -18,12 +18,12 @@ fn described(mut schema: Value, description: &str) -> Value {
     schema
 }
 
-/// One of a few words.
+/// One of a few strings.
 pub fn word(description: &str, words: &[&str]) -> Value {
     described(json!({ "type": "string", "enum": words }), description)
 }
 
-/// A number between two others.
+/// A number in an inclusive range.
 pub fn number(description: &str, least: f64, most: f64) -> Value {
     described(json!({ "type": "number", "minimum": least, "maximum": most }), description)
 }
@@ -33,32 +33,32 @@ pub fn any_number(description: &str) -> Value {
     described(json!({ "type": "number" }), description)
 }
 
-/// A whole number between two others.
+/// An integer in an inclusive range.
 pub fn count(description: &str, least: u64, most: u64) -> Value {
     described(json!({ "type": "integer", "minimum": least, "maximum": most }), description)
 }
 
-/// A whole number without bounds.
+/// An integer without bounds.
 pub fn whole(description: &str) -> Value {
     described(json!({ "type": "integer" }), description)
 }
 
-/// Yes or no.
+/// A boolean.
 pub fn flag(description: &str) -> Value {
     described(json!({ "type": "boolean" }), description)
 }
 
-/// A list of texts.
+/// A list of strings.
 pub fn texts(description: &str) -> Value {
     list(description, json!({ "type": "string" }))
 }
 
-/// A list.
+/// A list of `of`.
 pub fn list(description: &str, of: Value) -> Value {
     described(json!({ "type": "array", "items": of }), description)
 }
 
-/// An object that has nothing but these members.
+/// An object with no members besides these.
 pub fn object(members: &[(&str, Value)], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
@@ -69,7 +69,7 @@ pub fn object(members: &[(&str, Value)], required: &[&str]) -> Value {
     schema
 }
 
-/// An object of which some members are known.
+/// An object that may have other members too.
 pub fn open_object(members: &[(&str, Value)], required: &[&str]) -> Value {
     let mut schema = object(members, required);
     if let Some(schema) = schema.as_object_mut() {
@@ -78,12 +78,12 @@ pub fn open_object(members: &[(&str, Value)], required: &[&str]) -> Value {
     schema
 }
 
-/// Anything.
+/// Any value.
 pub fn anything(description: &str) -> Value {
     described(json!({}), description)
 }
 
-/// Why a value does not fit a schema, in words; `None` if it does.
+/// Why a value does not match a schema, as text; `None` if it matches.
 pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
     at("", schema, value)
 }
@@ -167,7 +167,7 @@ fn a(kind: &str) -> &'static str {
     }
 }
 
-/// A value in a message: not all of what may be megabytes.
+/// A value for an error message, cut short because it may be megabytes long.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::Array(_) => "a list".to_owned(),

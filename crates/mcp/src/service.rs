@@ -1,7 +1,7 @@
-//! What a server offers, apart from how it is asked for.
+//! The interface between the protocol and what a server offers.
 //!
-//! The protocol ([`crate::protocol`]) is written against this trait, so that the tools of stepback and the fixtures that the
-//! official conformance suite wants to see are served by the same code.
+//! The protocol ([`crate::protocol`]) is written against this trait, so that stepback's tools and the fixtures of the
+//! official conformance suite are served by the same code.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use serde_json::{Map, Value, json};
 use crate::revision::{CLIENT, ProtocolEra};
 use crate::rpc::{Params, Refusal, notification};
 
-/// Who offers.
+/// How a server describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct About {
-    /// The name that programs know it by.
+    /// The name for programs.
     pub name: &'static str,
     /// The name for people.
     pub title: &'static str,
-    /// Its version.
+    /// The version of the server.
     pub version: &'static str,
-    /// What a model should know before it uses anything.
+    /// What a model should know before it uses the server.
     pub instructions: &'static str,
 }
 
 impl About {
-    /// As it is told.
+    /// The `serverInfo` document.
     pub fn document(&self) -> Value {
         json!({ "name": self.name, "title": self.title, "version": self.version })
     }
@@ -32,20 +32,20 @@ impl About {
 
 /// A request as a service sees it.
 pub struct Asked<'a> {
-    /// How it is to be understood.
+    /// The protocol era of the request.
     pub era: ProtocolEra,
-    /// All that it says.
+    /// All parameters of the request.
     pub params: &'a Params,
-    /// The program that asks, in its own words.
+    /// The name of the client program, as the client states it.
     pub client: Option<&'a str>,
-    /// Whether messages can be sent that answer nothing, so that somebody can be told of changes.
+    /// Whether the transport can send notifications, so that the client can subscribe to changes.
     pub pushes: bool,
-    /// Takes messages that go out before the answer.
+    /// Sends a message before the response.
     pub out: &'a (dyn Fn(Value) + Sync),
 }
 
 impl Asked<'_> {
-    /// Tells how far the work has come, if somebody wants to know.
+    /// Reports progress, if the request has a progress token.
     pub fn progress(&self, done: u64, total: u64, message: &str) {
         let token = self.params.get("_meta").and_then(|meta| meta.get("progressToken"));
         if let Some(token) = token.filter(|token| token.is_string() || token.is_number()) {
@@ -56,45 +56,45 @@ impl Asked<'_> {
     }
 }
 
-/// The name of the program that asks, where every request says it.
+/// The name of the client program, where requests carry it.
 pub fn client_of(params: &Params) -> Option<&str> {
     params.get("_meta")?.get(CLIENT)?.get("name")?.as_str()
 }
 
-/// What a server offers. Everything may wait for disks and locks, and is called on a thread where that is no harm.
+/// What a server offers. Every method may block on disks and locks, and is called on a thread that may block.
 pub trait Service: Send + Sync {
-    /// Who offers.
+    /// How the server describes itself.
     fn about(&self) -> About;
 
     /// The tools, always in the same order.
     fn tools(&self) -> Vec<Value>;
 
-    /// Whether a call of a tool may take minutes, so that others must not wait for it.
+    /// Whether a call of a tool may take minutes, so that other requests must not wait for it.
     fn is_slow(&self, tool: &str) -> bool;
 
-    /// Calls a tool. A refusal is for a tool that does not exist; what goes wrong in one is part of its result.
+    /// Calls a tool. Returns a refusal for an unknown tool; a failure inside a tool is part of its result.
     fn call(&self, asked: &Asked<'_>, tool: &str, arguments: Map<String, Value>) -> Result<Value, Refusal>;
 
     /// A page of resources: `resources`, and `nextCursor` if there are more.
     fn resources(&self, asked: &Asked<'_>, cursor: Option<&str>) -> Result<Value, Refusal>;
 
-    /// Addresses of resources with a blank to fill in.
+    /// URI templates of resources.
     fn templates(&self) -> Vec<Value>;
 
-    /// What is at an address: a list of contents. `None` if there is nothing.
+    /// The contents of a URI, as a list; `None` if there is nothing.
     fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
 
-    /// Whether somebody can be told of changes of resources.
+    /// Whether clients can subscribe to changes of resources.
     fn tells(&self) -> bool {
         false
     }
 
-    /// What stands for a resource as it is now: something else once it has changed. `None` if nobody is told of that.
+    /// The mark of a resource as it is now, which differs once it has changed. `None` if the resource has no notifications.
     fn mark(&self, _asked: &Asked<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
         Ok(None)
     }
 
-    /// Waits until something may have changed since `seen`, but no longer than `patience`, and gives what is seen now.
+    /// Waits at most `patience` until something may have changed since `seen`, and returns the present state.
     fn wait(&self, _seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
         std::thread::sleep(patience);
         Ok(0)
@@ -107,7 +107,7 @@ pub trait Service: Send + Sync {
     fn prompt(&self, asked: &Asked<'_>, name: &str, arguments: &Map<String, Value>)
     -> Result<Value, Refusal>;
 
-    /// What a blank of a prompt or an address could be filled with, given how it begins.
+    /// Values for an argument of a prompt or a placeholder of a URI template that start with what was typed.
     fn complete(
         &self,
         asked: &Asked<'_>,
@@ -117,7 +117,7 @@ pub trait Service: Send + Sync {
     ) -> Result<Vec<String>, Refusal>;
 }
 
-/// For tests: everything that a service offers but tools, of which there is nothing.
+/// For tests: implements every method except those for tools, with nothing to offer.
 #[cfg(test)]
 macro_rules! nothing_but_tools {
     () => {
@@ -161,7 +161,7 @@ macro_rules! nothing_but_tools {
     };
 }
 
-/// For tests: everything that a service offers, of which there is nothing.
+/// For tests: implements every method with nothing to offer.
 #[cfg(test)]
 macro_rules! nothing {
     () => {

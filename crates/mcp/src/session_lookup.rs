@@ -1,9 +1,10 @@
-//! Whose session a server speaks for.
+//! Finds the session that a server acts for.
 //!
-//! An agent starts the server, or names its address, and says nothing about which of its sessions this is. What there is to go
-//! by, in this order: what a person said with `--session`; the id that the agent gives to the processes it starts; the session
-//! that was found before, while it goes on; the one session that is at work here, among those of the agent that the program
-//! which asks belongs to. If several are, the call that is open right now may tell: whoever calls a tool of ours has one.
+//! An agent starts the server, or connects to it, without saying which of its sessions this is. The server decides in this
+//! order: the session that the user named with `--session`; the id that the agent sets in the environment of its child
+//! processes; the session that was found before, while it is running; the only active session in this workspace among those
+//! of the agent that the client program belongs to. If several are active, the call that is open right now may decide: the
+//! session that calls one of these tools has an open call.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,14 +16,14 @@ use stepback_model::time::Timestamp;
 
 use crate::tool_error::ToolError;
 
-/// What is known about whose server this is.
+/// What is known about which session this server acts for.
 #[derive(Clone, Debug, Default)]
 pub struct SessionHint {
-    /// The session a person named.
+    /// The session that the user named.
     pub session: Option<String>,
-    /// The session as the agent calls it, by the environment it gave us.
+    /// The agent's own id of the session, from the environment.
     pub agent_session: Option<String>,
-    /// Names of agents, with which the names of their programs begin.
+    /// Names of agents; the names of their client programs begin with them.
     pub agents: Vec<&'static str>,
 }
 
@@ -41,7 +42,7 @@ impl SessionCache {
 }
 
 impl SessionHint {
-    /// The session this server speaks for: that of an agent, or the person's own where no agent is at work.
+    /// The session this server acts for: that of an agent, or the user's own if no agent is active.
     pub fn find(
         &self,
         workspace: &Workspace<'_>,
@@ -80,7 +81,7 @@ fn going_on(workspace: &Workspace<'_>) -> Result<Vec<Session>, ToolError> {
     Ok(workspace.running_sessions()?)
 }
 
-/// Sessions of agents that are at work here.
+/// Sessions of agents that are active here.
 pub fn at_work(workspace: &Workspace<'_>, now: Timestamp) -> Result<Vec<Session>, ToolError> {
     let mut live = going_on(workspace)?;
     live.retain(|session| status(session, false, now) == "active");

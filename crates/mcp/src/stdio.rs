@@ -1,8 +1,8 @@
-//! MCP over standard input and output: one message on each line.
+//! MCP over standard input and output: one message per line.
 //!
-//! Requests are answered in the order they came, by one thread, so that who sends several at once gets what they would get one
-//! after the other. A tool that may take minutes has a thread of its own. Messages that need no work (`ping`, a cancellation)
-//! never wait. The end of the input is the end: what was asked before it is still answered.
+//! One thread answers requests in the order they arrive, so a client that sends several at once gets the same results as if
+//! it had sent them one after the other. A tool that may take minutes gets its own thread. Messages that need no work
+//! (`ping`, a cancellation) never wait. The server stops at the end of input, after it has answered all requests before it.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read, Write};
@@ -18,7 +18,7 @@ use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Message, Params, Refusal};
 use crate::service::{Asked, Service, client_of};
 
-/// Longest line that is read. A longer one is refused, and skipped.
+/// The longest line that is read, in bytes. A longer one is refused and skipped.
 pub const LONGEST: u64 = 16 << 20;
 
 struct Request {
@@ -29,14 +29,14 @@ struct Request {
     client: Option<String>,
 }
 
-/// What is known of the other side, and what is under way.
+/// The state of the connection.
 struct Line<W> {
     output: Mutex<W>,
-    /// Requests that nobody wants to be answered any more.
+    /// Requests that the client cancelled.
     cancelled: Mutex<HashSet<String>>,
     /// Requests that are not answered yet.
     open: Mutex<HashSet<String>>,
-    /// Who wants to hear of changes.
+    /// Subscriptions to changes.
     listeners: Listeners,
 }
 
@@ -81,7 +81,7 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
                             locked(&line.open).insert(request.id.to_string());
                             match slow {
                                 true => drop(threads.spawn(move || line.work(service, &request))),
-                                // The worker lives as long as the queue.
+                                // Cannot fail: the worker lives as long as the queue.
                                 false => drop(queue.send(request)),
                             }
                         }
@@ -98,7 +98,7 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
     served
 }
 
-/// Ends the telling of changes with the input, however that ends.
+/// Stops notifications when the input ends, also after an error.
 struct Stops<'l>(&'l Listeners);
 
 impl Drop for Stops<'_> {
@@ -108,7 +108,7 @@ impl Drop for Stops<'_> {
 }
 
 impl<W: Write + Send> Line<W> {
-    /// How a request is to be understood, if it may be asked now.
+    /// The protocol era of a request, if the request is allowed now.
     fn admit(
         &self,
         introduced: &mut Option<Option<String>>,
@@ -149,7 +149,7 @@ impl<W: Write + Send> Line<W> {
                 pushes: true,
                 out: &out,
             };
-            // A bug in one tool must not take the others with it.
+            // A bug in one tool must not end the server.
             let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(service, request, &asked)));
             let answer = answer.unwrap_or_else(|_| {
                 Some(Err(Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly")))
@@ -158,7 +158,7 @@ impl<W: Write + Send> Line<W> {
                 Some(answer) if !unwanted() => self.send(&rpc::answer(&request.id, answer)),
                 Some(_) => {}
                 None => {
-                    // It goes on, unless it was given up meanwhile, which nobody says while this is held.
+                    // It stays open, unless the client cancelled it meanwhile; holding this lock keeps a cancellation out.
                     let _open = locked(&self.open);
                     if !unwanted() {
                         return;
@@ -171,7 +171,7 @@ impl<W: Write + Send> Line<W> {
         locked(&self.cancelled).remove(&key);
     }
 
-    /// The answer to a request; none to one that is answered when the connection ends.
+    /// The response to a request; `None` for one that is answered when the connection ends.
     fn answer(
         &self,
         service: &dyn Service,
@@ -193,7 +193,7 @@ impl<W: Write + Send> Line<W> {
     }
 
     fn told(&self, method: &str, params: &Params) {
-        // What is answered already cannot be cancelled; to remember it would be to remember it for ever.
+        // A request that is already answered cannot be cancelled; its id would stay in the set for ever.
         if let ("notifications/cancelled", Some(id)) = (method, params.get("requestId")) {
             let key = id.to_string();
             let mut open = locked(&self.open);
@@ -207,18 +207,18 @@ impl<W: Write + Send> Line<W> {
 
     fn send(&self, message: &Value) {
         let mut output = locked(&self.output);
-        // Who does not listen any more ends the input too, and with it all of this.
+        // A client that stopped reading closes the input too, which ends the server.
         let _ = writeln!(output, "{message}").and_then(|()| output.flush());
     }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half done in any of them, whoever panicked.
+    // After a panic elsewhere the data is still consistent: no update takes more than one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the next line that holds something, without its end; of one that is too long, one byte more than is allowed. False
-/// at the end.
+/// Reads the next line that is not empty, without its line end. Of a line that is too long, reads one byte more than is
+/// allowed. Returns false at the end of input.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         line.clear();
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::service::nothing_but_tools;
 
-    /// Tools that wait, and one that is broken.
+    /// Tools that block, and one that panics.
     #[derive(Default)]
     struct Tools {
         begun: (Mutex<u32>, Condvar),
@@ -280,7 +280,7 @@ mod tests {
         json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } }).to_string()
     }
 
-    /// What was written so far.
+    /// The output written so far.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     impl Shared {
-        /// Ids of all answers, and whether each is an error. A line that is being written is left out.
+        /// The ids of all responses, and whether each is an error. A line that is still being written is left out.
         fn answers(&self) -> Vec<(Value, bool)> {
             let written = self.0.lock().unwrap();
             let lines = written.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
@@ -323,7 +323,7 @@ mod tests {
                 json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
                     .to_string()
             };
-            // 1 runs on a thread of its own, 2 in turn, and 3 waits for 2.
+            // 1 runs on its own thread, 2 on the worker, and 3 waits for 2.
             for line in
                 [HELLO.to_owned(), call(1, "slow"), call(2, "blocks"), call(3, "quick"), call(4, "quick")]
             {
@@ -334,7 +334,7 @@ mod tests {
             for line in [cancel(1), cancel(3), cancel(99)] {
                 writeln!(writer, "{line}").unwrap();
             }
-            // Never waits, and so says that the cancellations before it were heard.
+            // A ping never waits, so its response shows that the cancellations before it were processed.
             writeln!(writer, r#"{{"jsonrpc":"2.0","id":5,"method":"ping"}}"#).unwrap();
             while !output.answers().contains(&(json!(5), false)) {
                 thread::yield_now();

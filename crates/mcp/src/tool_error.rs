@@ -1,10 +1,10 @@
-//! What goes wrong in a tool, told so that a model can do something about it.
+//! Errors of tools, worded so that a model can act on them.
 
 use stepback_engine::{EngineError, diagnostics};
 use stepback_mind::MindError;
 use stepback_store::StoreError;
 
-/// Why a tool did not do what it was called for.
+/// Why a tool failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -15,19 +15,19 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Something went wrong.
+    /// An error without a hint.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None }
     }
 
-    /// Says what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Both in one text.
+    /// Message and hint in one text.
     pub fn text(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}. To go on: {hint}.", self.message),

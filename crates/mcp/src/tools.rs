@@ -1,4 +1,4 @@
-//! The tools: what each is called, takes and gives, and what it does.
+//! The tools: their names, schemas and implementations.
 
 mod apply;
 mod belief;
@@ -24,12 +24,12 @@ use crate::schema;
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// What a call of a tool gives back.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply {
-    /// For who reads texts.
+    /// The result as text, for a model.
     pub text: String,
-    /// The same for programs.
+    /// The same result for programs.
     pub structured: Value,
 }
 
@@ -38,47 +38,47 @@ pub struct Reply {
 pub struct Hints {
     /// It changes nothing.
     pub read_only: bool,
-    /// It may remove or overwrite something, and does not only add.
+    /// It may remove or overwrite something, not only add.
     pub destructive: bool,
-    /// To call it twice with the same arguments is to call it once.
+    /// A second call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// It may reach things outside of this workspace and its record.
+    /// It may reach beyond this workspace and its record.
     pub open_world: bool,
 }
 
-/// Characters of a summary in a list.
+/// The most characters of a summary in a list.
 const SUMMARY: usize = 160;
 
-/// Looks.
+/// For a tool that only reads.
 const LOOKS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
-/// Adds something to the record, which can be taken back.
+/// For a tool that adds something to the record, which can be taken back.
 const ADDS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
 
 /// A tool.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// Its name.
+    /// The name that clients call.
     pub name: &'static str,
-    /// Its name for people.
+    /// The name for people.
     pub title: &'static str,
-    /// What it is for, for a model.
+    /// What it is for, written for a model.
     pub description: &'static str,
-    /// What it takes.
+    /// The schema of its arguments.
     pub input: Value,
-    /// What it gives.
+    /// The schema of its structured result.
     pub output: Value,
-    /// What a client may assume.
+    /// What a client may assume about it.
     pub hints: Hints,
-    /// Whether it may take minutes.
+    /// Whether a call may take minutes.
     pub slow: bool,
-    /// Whether it may be the first thing that happens in a workspace.
+    /// Whether a call may register a workspace that is not known yet.
     pub makes: bool,
-    /// What it does.
+    /// The implementation.
     pub run: fn(&ToolContext<'_>, &Args) -> Result<Reply, ToolError>,
 }
 
 impl Tool {
-    /// As it is listed.
+    /// The tool as it is listed to clients.
     pub fn document(&self) -> Value {
         json!({
             "name": self.name,
@@ -138,7 +138,7 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
     tools
 }
 
-/// The arguments of a call, which fit the schema of the tool.
+/// The arguments of a call, already checked against the schema of the tool.
 #[derive(Clone, Debug)]
 pub struct Args {
     tool: &'static str,
@@ -146,7 +146,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Of arguments that were checked.
+    /// Wraps arguments that were checked.
     pub fn new(tool: &'static str, all: Value) -> Self {
         match all {
             Value::Object(all) => Self { tool, all },
@@ -154,17 +154,17 @@ impl Args {
         }
     }
 
-    /// A text, if it is there and says something.
+    /// A string argument, if it is present and not blank.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
     }
 
-    /// The same, to keep.
+    /// The same, owned.
     pub fn owned(&self, name: &str) -> Option<String> {
         self.text(name).map(str::to_owned)
     }
 
-    /// A text that must be there for what the call says to do.
+    /// A string argument that the requested action requires.
     pub fn need(&self, name: &str) -> Result<&str, ToolError> {
         self.text(name).ok_or_else(|| {
             let what = match self.all.get("do").and_then(Value::as_str) {
@@ -175,7 +175,7 @@ impl Args {
         })
     }
 
-    /// Texts.
+    /// A list of strings.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let items = self.all.get(name).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -186,17 +186,17 @@ impl Args {
         self.all.get(name).and_then(Value::as_f64)
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.all.get(name).and_then(Value::as_u64)
     }
 
-    /// Whole numbers.
+    /// A list of integers.
     pub fn counts(&self, name: &str) -> Vec<u64> {
         self.all.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64).collect()
     }
 
-    /// Yes or no; no if nobody says.
+    /// A boolean; false if absent.
     pub fn flag(&self, name: &str) -> bool {
         self.all.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
@@ -206,22 +206,22 @@ impl Args {
         self.all.get(name)
     }
 
-    /// Names of items.
+    /// A list of item names.
     pub fn names<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, ToolError> {
         self.texts(name).iter().map(|text| Ok(text.trim().parse()?)).collect()
     }
 
-    /// The name of an item, if one is given.
+    /// The name of an item, if given.
     pub fn name<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Option<T>, ToolError> {
         Ok(self.text(name).map(|text| text.trim().parse()).transpose()?)
     }
 
-    /// The name of an item that must be given.
+    /// The name of an item that is required.
     pub fn item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, ToolError> {
         Ok(self.need(name)?.trim().parse()?)
     }
 
-    /// What a cursor of this question is about: everything that was asked but for where to begin.
+    /// What a cursor is bound to: all arguments except the position in the list.
     fn question(&self) -> String {
         let mut all = self.all.clone();
         all.remove("cursor");
@@ -229,7 +229,7 @@ impl Args {
         format!("{} {}", self.tool, Value::Object(all))
     }
 
-    /// Where a page begins.
+    /// Where the page begins, from the cursor.
     pub fn place(&self) -> Result<Option<&str>, ToolError> {
         let Some(cursor) = self.text("cursor") else { return Ok(None) };
         page::place(cursor, &self.question()).map(Some).ok_or_else(|| {
@@ -238,7 +238,7 @@ impl Args {
         })
     }
 
-    /// How many of a list were seen on the pages before.
+    /// How many items were on the pages before this one.
     pub fn seen(&self) -> Result<usize, ToolError> {
         Ok(self.place()?.and_then(|place| place.parse().ok()).unwrap_or(0))
     }
@@ -249,7 +249,7 @@ impl Args {
     }
 }
 
-/// How many items a page has.
+/// The number of items per page.
 fn limit(args: &Args, usual: usize) -> usize {
     args.count("limit").map_or(usual, |limit| usize::try_from(limit).unwrap_or(usual))
 }
@@ -271,7 +271,7 @@ fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StoredCheckpoint, T
     Ok(ground.workspace.resolve(point, ground.now, &TimeZone::system)?)
 }
 
-/// The moment of a board that a point names; now if none does.
+/// The moment of a board that a point names; the present if there is no point.
 fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<Moment, ToolError> {
     match point {
         None => Ok(Moment::Now),
@@ -279,7 +279,7 @@ fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<Moment, ToolE
     }
 }
 
-/// A moment as a person writes it.
+/// A point in time as a user writes it.
 fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, ToolError> {
     let parse = |text| {
         stepback_model::time_expr::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
@@ -290,7 +290,7 @@ fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Time
     args.text(name).map(parse).transpose()
 }
 
-/// The first line of a text, cut to so many characters.
+/// The first line of a text, cut to `most` characters.
 pub(crate) fn short(text: &str, most: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(most) {
@@ -299,7 +299,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// A step in a line of a list.
+/// A step as one entry of a list.
 pub(crate) fn brief(stored: &StoredCheckpoint) -> Value {
     let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
     let mut brief = json!({
@@ -323,7 +323,7 @@ pub(crate) fn brief(stored: &StoredCheckpoint) -> Value {
     brief
 }
 
-/// What [`brief`] gives.
+/// The schema of [`brief`].
 fn brief_schema() -> Value {
     schema::object(
         &[
@@ -356,7 +356,7 @@ fn think(ground: &ToolContext<'_>, mutation: &Mutation) -> Result<Reply, ToolErr
     Ok(thought(&Thinker::new(ground.workspace, &session).think(mutation)?))
 }
 
-/// What a change of a board led to.
+/// The reply to a change of a board.
 fn thought(thought: &Thought) -> Reply {
     let mut structured = json!({
         "item": thought.effect.item,
@@ -369,7 +369,7 @@ fn thought(thought: &Thought) -> Reply {
     Reply { text: thought.effect.said.join("\n"), structured }
 }
 
-/// What [`thought`] gives.
+/// The schema of [`thought`].
 fn thought_schema() -> Value {
     schema::object(
         &[
@@ -382,7 +382,7 @@ fn thought_schema() -> Value {
     )
 }
 
-/// One of a few words, which the schema made sure of.
+/// The value of a word; the schema has already checked that it is one of those allowed.
 fn parsed<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
     what.ok_or_else(|| ToolError::new(format!("\"{name}\" is none of the words it may be")))
 }

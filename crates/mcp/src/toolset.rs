@@ -1,4 +1,4 @@
-//! What stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
+//! The service that stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::tool_error::ToolError;
 use crate::tools::{self, Args, Tool};
 use crate::{completion, prompts, resources};
 
-/// Told to a model before it uses anything.
+/// Instructions that a model gets before it uses the server.
 const INSTRUCTIONS: &str = "\
 stepback records this session: every step and every change of a file can be looked at and taken back, and what you think is \
 kept on a board that survives compactions. After a compaction, or when you do not know where you stand, call `recover` first. \
@@ -26,9 +26,9 @@ While debugging, put suspicions (`hypothesis`), what speaks for and against them
 the board as you go; `next` ranks what to do. Before something risky call `checkpoint`; `rewind_plan` and `rewind_apply` take \
 back what you changed; `experiment` tries something out on a branch. A point is `#42`, `@-3`, a label, `tool:Bash:last`, `error:last` or `10 minutes ago`.";
 
-/// Whoever knows the workspace.
+/// Opens workspaces for the server.
 pub trait Host: Send + Sync {
-    /// Opens the workspace and does some work in it. One that nobody knows yet is registered if `make` says so.
+    /// Opens the workspace and runs some work in it. A workspace that is not known yet is registered if `make` is set.
     fn with_workspace(
         &self,
         make: bool,
@@ -36,14 +36,15 @@ pub trait Host: Send + Sync {
     ) -> Result<(), ToolError>;
 }
 
-/// Who may do what.
+/// What this server may do, and for which session.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whose server this is.
+    /// Which session this server acts for.
     pub whose: SessionHint,
-    /// Whether it may write into sessions of others, and take back what they did.
+    /// Whether it may write to sessions of others, and take back what they did.
     pub allow_others: bool,
-    /// Whether it may run commands for checks. Whoever starts the server could; whoever reaches it over a network could not.
+    /// Whether it may run commands for checks. A user who starts the server could run them anyway; a client that connects
+    /// over a network could not.
     pub allow_commands: bool,
 }
 
@@ -56,15 +57,15 @@ pub struct ToolServer<H> {
     tools: Vec<Tool>,
 }
 
-/// Where a tool does its work.
+/// The context of one tool call.
 pub struct ToolContext<'g> {
-    /// The workspace.
+    /// The workspace that the call works on.
     pub workspace: &'g Workspace<'g>,
     /// The request.
     pub asked: &'g Asked<'g>,
-    /// What time it is.
+    /// The time of the call.
     pub now: Timestamp,
-    /// Whether others' sessions may be written to.
+    /// Whether other sessions may be written to.
     pub allow_others: bool,
     /// Whether commands may be run.
     pub allow_commands: bool,
@@ -77,13 +78,13 @@ pub struct ToolContext<'g> {
 }
 
 impl ToolContext<'_> {
-    /// The session this server speaks for.
+    /// The session this server acts for.
     pub fn own(&self) -> Result<Session, ToolError> {
         self.whose.find(self.workspace, self.joined, self.asked.client, self.now)
     }
 
-    /// The session that a call is about: the one it names, else our own. Only our own may be written to, unless more is
-    /// allowed.
+    /// The session that a call is about: the one it names, else our own. Only our own may be written to, unless
+    /// `allow_others` is set.
     pub fn session(&self) -> Result<Session, ToolError> {
         let Some(named) = self.named else { return self.own() };
         let session = self.workspace.find_session(named)?;
@@ -102,31 +103,31 @@ impl ToolContext<'_> {
         Ok(session)
     }
 
-    /// Sessions of agents that are at work here, our own among them.
+    /// Sessions of agents that are active here, our own among them.
     pub fn at_work(&self) -> Result<Vec<Session>, ToolError> {
         session_lookup::at_work(self.workspace, self.now)
     }
 
-    /// A path as somebody in the workspace writes it, relative to its root.
+    /// A path as the agent writes it, relative to the root of the workspace.
     pub fn relative(&self, path: &str) -> String {
         let inside = std::path::Path::new(path).strip_prefix(&self.workspace.root);
         let path = inside.map_or_else(|_| path.to_owned(), |inside| inside.to_string_lossy().into_owned());
         path.trim_start_matches("./").to_owned()
     }
 
-    /// The session that was named, if one was.
+    /// The session that the call names, if any.
     pub fn named_session(&self) -> Result<Option<Session>, ToolError> {
         self.named.map(|_| self.session()).transpose()
     }
 }
 
 impl<H: Host> ToolServer<H> {
-    /// Over a workspace that `host` opens.
+    /// A server over the workspace that `host` opens.
     pub fn new(host: H, options: Options) -> Self {
         Self::with_plans(host, options, Arc::default())
     }
 
-    /// The same, with plans that outlive it: a server over HTTP makes a new desk for every request.
+    /// The same, with plans that outlive it: the HTTP server creates a new `ToolServer` for every request.
     pub fn with_plans(host: H, options: Options, plans: Arc<Plans>) -> Self {
         let tools = tools::all(options.allow_others);
         Self { host, options, joined: SessionCache::default(), plans, tools }
@@ -136,7 +137,7 @@ impl<H: Host> ToolServer<H> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// Does some work in the workspace.
+    /// Runs some work in the workspace.
     pub(crate) fn on_ground<T>(
         &self,
         asked: &Asked<'_>,
@@ -174,7 +175,7 @@ impl<H: Host> ToolServer<H> {
         arguments: Map<String, Value>,
     ) -> Result<tools::Reply, ToolError> {
         let mut arguments = Value::Object(arguments);
-        // Nobody's session but one's own can be named in a call that writes; what is named is looked at before it is refused.
+        // A call that writes may name only its own session; what it names is looked up before it is refused.
         let named = arguments.as_object_mut().and_then(|arguments| {
             let declared = tool.input["properties"].get("session").is_some();
             if declared { arguments.get("session").cloned() } else { arguments.remove("session") }
@@ -190,7 +191,7 @@ impl<H: Host> ToolServer<H> {
         let args = Args::new(tool.name, arguments);
         self.on_ground(asked, (tool.makes, !tool.hints.read_only), named, |ground| {
             if named.is_some() {
-                // Also by a tool that does not look at it: who names a session of others means it.
+                // Checked even for a tool that ignores it: a client that names another session means it.
                 ground.session()?;
             }
             (tool.run)(ground, &args)
@@ -237,7 +238,7 @@ impl<H: Host> Service for ToolServer<H> {
     fn resources(&self, asked: &Asked<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
         let listed = self.on_ground(asked, (false, false), None, |ground| resources::list(ground, cursor));
         match (listed, cursor) {
-            // Where nothing is recorded yet there is what there always is; who reads it hears what is missing.
+            // Where nothing is recorded yet, list the fixed resources; reading one of them reports what is missing.
             (Err(_), None) => Ok(resources::always()),
             (listed, _) => listed.map_err(refused),
         }
@@ -301,7 +302,7 @@ impl<H: Host> Service for ToolServer<H> {
     }
 }
 
-/// What goes wrong outside of tools is told as the protocol has it.
+/// Turns an error outside of tools into a protocol error.
 fn refused(trouble: ToolError) -> Refusal {
     Refusal::new(INTERNAL_ERROR, trouble.text())
 }

@@ -1,4 +1,4 @@
-//! Applying changes: one total function, all or nothing.
+//! Applies changes to a mind: a total function that either succeeds or changes nothing.
 
 mod beliefs;
 mod gaps;
@@ -10,14 +10,14 @@ use crate::item::{Experiment, ExperimentStatus, Note, Origin};
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect, Mutation};
 
-/// Longest statement, question or text, in bytes.
+/// The longest statement, question or text, in bytes.
 const LONGEST: usize = 10_000;
-/// Longest tag or subject, in bytes.
+/// The longest tag or subject, in bytes.
 const LONGEST_WORD: usize = 200;
-/// Most names in one list.
+/// The most names in one list.
 const MOST_NAMES: usize = 1000;
 
-/// A text that says something.
+/// Checks a text that must not be blank.
 fn text(what: &'static str, text: &str) -> Result<String, MindError> {
     let text = text.trim();
     let wrong = |how: String| Err(MindError::Text { what, how });
@@ -33,12 +33,12 @@ fn text(what: &'static str, text: &str) -> Result<String, MindError> {
     Ok(text.to_owned())
 }
 
-/// The same for one that may be missing.
+/// The same for an optional text.
 fn maybe(what: &'static str, given: Option<&String>) -> Result<Option<String>, MindError> {
     given.map(|given| text(what, given)).transpose()
 }
 
-/// A short text on one line.
+/// Checks a short text on one line.
 fn word(what: &'static str, given: &str) -> Result<String, MindError> {
     let word = text(what, given)?;
     if word.len() > LONGEST_WORD || word.contains('\n') {
@@ -50,7 +50,7 @@ fn word(what: &'static str, given: &str) -> Result<String, MindError> {
     Ok(word)
 }
 
-/// Tags without repetition, in the order given.
+/// Tags without duplicates, in the order given.
 fn tags(given: &[String]) -> Result<Vec<String>, MindError> {
     few("tags", given.len())?;
     let mut tags = Vec::new();
@@ -70,13 +70,13 @@ fn few(what: &'static str, count: usize) -> Result<(), MindError> {
     }
 }
 
-/// A probability as sentences have it.
+/// A probability, formatted for a sentence.
 pub(crate) fn shown(confidence: f64) -> String {
     let text = format!("{confidence:.2}");
     text.strip_suffix('0').map_or(text.clone(), str::to_owned)
 }
 
-/// A text short enough for a line.
+/// A text, cut short enough for a line.
 pub(crate) fn short(text: &str) -> String {
     const WIDTH: usize = 100;
     let line = text.lines().next().unwrap_or_default();
@@ -88,7 +88,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 impl Mind {
-    /// Applies a change and says what it led to. If it is refused, nothing has changed.
+    /// Applies a change and returns its effects. If it is refused, nothing has changed.
     pub fn apply(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
         let mut next = self.clone();
         let mut effect = next.try_apply(mutation, origin)?;
@@ -179,7 +179,7 @@ impl Mind {
         }
     }
 
-    /// Items that must all be there, without repetition.
+    /// Checks that all items exist; returns them without duplicates.
     fn existing(&self, items: &[Item]) -> Result<Vec<Item>, MindError> {
         few("names", items.len())?;
         let mut found = Vec::new();

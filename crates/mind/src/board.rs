@@ -1,4 +1,4 @@
-//! The whole board as lines of text, for people and for agents that read pages better than documents.
+//! The whole board as lines of text, for people and for agents that read text better than JSON documents.
 
 use serde::Serialize;
 use stepback_model::time::Timestamp;
@@ -10,48 +10,48 @@ use crate::ids::{
 use crate::item::{BeliefStatus, ContradictionStatus, GapStatus, HypothesisStatus, Outcome};
 use crate::mind::Mind;
 
-/// A part of a board.
+/// A section of a board.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Section {
-    /// What it is about.
+    /// The heading.
     pub title: &'static str,
     /// One line for each item, the most important first; lines that begin with a space belong to the one above.
     pub lines: Vec<String>,
 }
 
-/// Numbers about a mind.
+/// Statistics of a mind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Metrics {
-    /// Hypotheses proposed.
+    /// The number of hypotheses proposed.
     pub hypotheses: usize,
-    /// Of these, concluded.
+    /// The number of hypotheses concluded.
     pub concluded: usize,
-    /// Pieces of evidence that count.
+    /// The number of pieces of evidence that are not withdrawn.
     pub evidence: usize,
-    /// Beliefs that are held.
+    /// The number of beliefs that are held.
     pub beliefs: usize,
-    /// Contradictions that stand.
+    /// The number of open contradictions.
     pub contradictions: usize,
-    /// Gaps found.
+    /// The number of gaps recorded.
     pub gaps: usize,
-    /// Of these, filled.
+    /// The number of gaps filled.
     pub gaps_filled: usize,
-    /// Checks that were run.
+    /// The number of runs of checks.
     pub verifications_run: usize,
-    /// Of these, passed.
+    /// The number of runs that passed.
     pub verifications_passed: usize,
-    /// Experiments that ended.
+    /// The number of experiments that ended.
     pub experiments_ended: usize,
-    /// Notes.
+    /// The number of notes.
     pub notes: usize,
-    /// When the first thing was put on the board.
+    /// When the first item was added; `None` if there are none.
     pub since: Option<Timestamp>,
-    /// When the last thing was.
+    /// When the last item was added; `None` if there are none.
     pub until: Option<Timestamp>,
 }
 
 impl Mind {
-    /// The board, without what is empty. With `all`, also what is over.
+    /// The sections of the board that are not empty. With `all`, finished items are included.
     pub fn board(&self, all: bool) -> Vec<Section> {
         let sections = [
             Section { title: "Hypotheses", lines: self.hypothesis_lines(all) },
@@ -94,7 +94,7 @@ impl Mind {
             if let Some(fallen) = &hypothesis.fallen {
                 lines.push(format!("  fell with {}", fallen.with));
             }
-            // The last few say most about where it stands.
+            // The last few show its present standing best.
             const SHOWN: usize = 5;
             let evidence: Vec<_> = self.evidence_for(id).collect();
             if evidence.len() > SHOWN {
@@ -242,7 +242,7 @@ impl Mind {
             .collect()
     }
 
-    /// Numbers about it.
+    /// Statistics of this mind.
     pub fn metrics(&self) -> Metrics {
         let origins =
             self.items().into_iter().filter_map(|item| self.origin_of(item)).map(|origin| origin.at);

@@ -1,16 +1,16 @@
-//! How likely a hypothesis is, from its evidence.
+//! The confidence in a hypothesis, computed from its evidence.
 //!
-//! In odds form: the odds of a hypothesis are those of its prior, multiplied by `20^s` for every source, where `s` is what
-//! that source says in all, from -1 to 1. So evidence of strength 1 makes it twenty times as likely against its opposite,
-//! 0.5 about four and a half times, and -0.5 takes exactly that back.
+//! In odds form: the odds of a hypothesis are those of its prior, multiplied by `20^s` for every source, where `s` is the
+//! total of that source, from -1 to 1. So evidence of strength 1 makes it twenty times as likely against its opposite, 0.5
+//! about four and a half times, and -0.5 cancels exactly that.
 //!
-//! What one source says in all is the strongest it says for the hypothesis plus the strongest it says against it. Saying the
-//! same again therefore changes nothing, saying it more strongly counts as the stronger, and a source that contradicts itself
-//! weighs as the difference. Thought alone is one source, however often it is repeated.
+//! The total of one source is its strongest evidence for the hypothesis plus its strongest evidence against it. Repeating
+//! the same evidence therefore changes nothing, repeating it more strongly counts as the stronger, and a source that
+//! contradicts itself counts as the difference. Reasoning alone is one source, however often it is repeated.
 //!
-//! Strengths are whole thousandths and are summed as integers. So the order in which evidence comes does not matter, not even
-//! in the last bit, and adding evidence and withdrawing it leads back exactly. The result is kept between 0.0001 and 0.9999:
-//! nothing is ever certain, and everything can still move.
+//! Strengths are whole thousandths and are summed as integers. So the order of evidence does not matter, not even in the
+//! last bit, and adding evidence and withdrawing it restores the exact value. The result is kept between 0.0001 and 0.9999:
+//! nothing is ever certain, and every hypothesis can still change.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,14 +19,14 @@ use crate::ids::HypothesisId;
 use crate::item::{Evidence, Source};
 use crate::mind::Mind;
 
-/// By how much the odds change with evidence of strength 1.
+/// The factor by which evidence of strength 1 changes the odds.
 pub const FACTOR: f64 = 20.0;
-/// The least and the most likely a hypothesis can be.
+/// The lowest and the highest confidence in a hypothesis.
 pub const BOUNDS: (f64, f64) = (0.0001, 0.9999);
-/// The least and the most likely a hypothesis can be said to be at first.
+/// The lowest and the highest prior of a hypothesis.
 pub const PRIORS: (f64, f64) = (0.001, 0.999);
 
-/// A number that must be within bounds.
+/// Checks that a number is within bounds.
 pub(crate) fn within(what: &'static str, given: f64, least: f64, most: f64) -> Result<f64, MindError> {
     match given.is_finite() && given >= least && given <= most {
         true => Ok(given + 0.0),
@@ -34,21 +34,21 @@ pub(crate) fn within(what: &'static str, given: f64, least: f64, most: f64) -> R
     }
 }
 
-/// A strength, rounded to thousandths.
+/// Checks a strength and rounds it to thousandths.
 pub(crate) fn strength(given: f64) -> Result<f64, MindError> {
     Ok(f64::from(thousandths(within("strength", given, -1.0, 1.0)?)) / 1000.0 + 0.0)
 }
 
 fn thousandths(strength: f64) -> i32 {
-    // Within ±1000 by what `strength` lets through; a damaged store saturates.
+    // Within ±1000 for values that `strength` accepts; a damaged store saturates.
     (strength * 1000.0).round() as i32
 }
 
-/// What tells one source from another.
+/// A key that identifies the source of evidence.
 fn source_key(evidence: &Evidence) -> String {
     match &evidence.source {
         Source::Tool { step: Some(step), .. } => format!("step {step}"),
-        // Without a step, the same words of the same tool are the same thing seen again.
+        // Without a step, the same text from the same tool is the same observation again.
         Source::Tool { step: None, tool } => {
             format!("tool {} {}", tool.as_deref().unwrap_or_default(), evidence.text)
         }
@@ -60,7 +60,7 @@ fn source_key(evidence: &Evidence) -> String {
     }
 }
 
-/// What the sources of one hypothesis say.
+/// The strongest evidence for and against one hypothesis, by source.
 #[derive(Default)]
 struct Said(HashMap<String, (i32, i32)>);
 
@@ -80,7 +80,7 @@ impl Said {
 }
 
 impl Mind {
-    /// How likely a hypothesis is.
+    /// The confidence in a hypothesis.
     pub fn confidence(&self, id: HypothesisId) -> Result<f64, MindError> {
         let prior = self.hypotheses.known(id.0)?.prior;
         let mut said = Said::default();
@@ -90,17 +90,17 @@ impl Mind {
         Ok(said.confidence(prior))
     }
 
-    /// The evidence about a hypothesis that counts.
+    /// The evidence about a hypothesis that is not withdrawn.
     pub fn evidence_for(&self, id: HypothesisId) -> impl Iterator<Item = (u32, &Evidence)> {
         self.evidence.iter().filter(move |(_, e)| e.hypothesis == id && e.withdrawn.is_none())
     }
 
-    /// How likely every hypothesis is, by its number.
+    /// The confidence in every hypothesis, by its number.
     pub fn confidences(&self) -> BTreeMap<u32, f64> {
         self.confidences_of(|_| true)
     }
 
-    /// How likely these hypotheses are, by their numbers.
+    /// The confidence in these hypotheses, by their numbers.
     pub fn confidences_of(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, f64> {
         let mut said: HashMap<u32, Said> = HashMap::new();
         let counts = |evidence: &Evidence| evidence.withdrawn.is_none() && wanted(evidence.hypothesis.0);

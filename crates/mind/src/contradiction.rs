@@ -1,6 +1,6 @@
-//! Contradictions that follow from what is known, found whenever something changes that can take part in one.
+//! Detects contradictions by rules, whenever an item changes that can take part in one.
 //!
-//! Only rules without doubt are used; two statements in prose are never compared. Found are:
+//! Only rules without doubt are used; two statements in prose are never compared. The rules detect:
 //!
 //! - an expectation and the newest observation of the same subject, where the value seen is not the value expected, or is out of
 //!   the expected range;
@@ -8,7 +8,7 @@
 //! - two confirmed hypotheses of which one excludes the other;
 //! - a confirmed hypothesis that is a special case of a rejected one.
 //!
-//! A contradiction that was found is resolved by itself when its rule no longer holds.
+//! A detected contradiction is resolved automatically when its rule no longer holds.
 
 use crate::apply::short;
 use crate::error::MindError;
@@ -20,7 +20,7 @@ use crate::item::{
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect};
 
-/// What two values have to do with each other.
+/// Whether two values can both be true.
 fn agree(a: &Measure, b: &Measure) -> bool {
     use Measure::{Flag, Number, Range, Word};
     match (a, b) {
@@ -29,12 +29,12 @@ fn agree(a: &Measure, b: &Measure) -> bool {
         (Range(a, b), Range(c, d)) => a <= d && c <= b,
         (Flag(a), Flag(b)) => a == b,
         (Word(a), Word(b)) => a == b,
-        // A number and a word about the same subject are about different sides of it: that is no contradiction.
+        // A number and a word about the same subject describe different aspects of it: that is not a contradiction.
         _ => true,
     }
 }
 
-/// A value in a sentence.
+/// A value, formatted for a sentence.
 pub fn said(value: &Measure) -> String {
     match value {
         Measure::Number(number) => number.to_string(),
@@ -44,7 +44,7 @@ pub fn said(value: &Measure) -> String {
     }
 }
 
-/// A contradiction that holds by a rule.
+/// A contradiction that a rule detected.
 struct Found {
     left: Item,
     right: Item,
@@ -53,7 +53,7 @@ struct Found {
 }
 
 impl Mind {
-    /// Looks for contradictions that the item takes part in, and settles those that are over.
+    /// Detects contradictions that the item takes part in, and resolves those whose rule no longer holds.
     pub(crate) fn watch_for_contradictions(
         &mut self,
         item: Item,
@@ -81,7 +81,7 @@ impl Mind {
             effect.said.push(format!("{} is resolved: it no longer holds", ContradictionId(number)));
         }
         for Found { left, right, reason, severity } in found {
-            // One that somebody settled stays settled until the two change in a way that makes another one.
+            // A settled contradiction stays settled until the two items change in a way that makes another one.
             let known = |c: &Contradiction| {
                 (c.left, c.right) == (left, right)
                     && (c.status != ContradictionStatus::Resolved || !c.detected || c.reason == reason)
@@ -114,12 +114,12 @@ impl Mind {
         if item.kind == Kind::Hypothesis || contradiction.left == item || contradiction.right == item {
             return true;
         }
-        // A newer observation takes the place of an older one.
+        // A newer observation replaces an older one.
         let subject = |item: Item| self.beliefs.get(item.number).and_then(|belief| belief.subject.clone());
         subject(item).is_some() && subject(item) == subject(contradiction.left)
     }
 
-    /// Everything that contradicts around the subject of a belief.
+    /// All contradictions around the subject of a belief.
     fn around_belief(&self, id: BeliefId) -> Vec<Found> {
         let Some(subject) = self.beliefs.get(id.0).and_then(|belief| belief.subject.clone()) else {
             return Vec::new();
@@ -153,7 +153,7 @@ impl Mind {
         found
     }
 
-    /// Everything that contradicts among hypotheses.
+    /// All contradictions among hypotheses.
     fn around_hypotheses(&self) -> Vec<Found> {
         let confirmed = |id: HypothesisId| {
             self.hypotheses.get(id.0).is_some_and(|other| other.status == HypothesisStatus::Confirmed)
@@ -185,7 +185,7 @@ impl Mind {
         found
     }
 
-    /// What could be done about a contradiction: doubt the side that is less sure.
+    /// A suggestion for resolving a contradiction: doubt the side that is less certain.
     pub(crate) fn suggestion(&self, left: Item, right: Item) -> String {
         let (effective, confidences) = (self.effective(), self.confidences());
         let sure = |item: Item| match item.kind {
@@ -210,7 +210,7 @@ impl Mind {
             item.kind == Kind::Belief
                 && self.beliefs.get(item.number).is_some_and(|belief| belief.kind == BeliefKind::Observation)
         };
-        // Between what was seen and what should be, what was seen counts.
+        // An observation outweighs an expectation.
         let doubted = match (is_seen(left), is_seen(right)) {
             (true, false) => right,
             (false, true) => left,

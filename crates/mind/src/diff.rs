@@ -1,4 +1,4 @@
-//! What changed between two moments, in sentences.
+//! The difference between two states of a mind, in sentences.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use crate::apply::{short, shown};
 use crate::ids::{BeliefId, EvidenceId, HypothesisId, Item, Kind};
 use crate::mind::{Mind, each_table};
 
-/// One item that two moments differ in.
+/// One item that differs between two states.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Change {
-    /// Which.
+    /// The item that differs.
     pub item: Item,
     /// What happened to it.
     pub sentence: String,
-    /// What it was; nothing if it was not there.
+    /// The item in the earlier state; `None` if it did not exist.
     pub before: Option<Value>,
-    /// What it is; nothing if it is not there.
+    /// The item in the later state; `None` if it does not exist.
     pub after: Option<Value>,
 }
 
-/// What changed between two moments.
+/// The difference between two states.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Diff {
-    /// The whole in one sentence.
+    /// A summary in one sentence.
     pub summary: String,
-    /// One for every item that changed, in the order of a board.
+    /// One change for every item that differs, in the order of a board.
     pub changes: Vec<Change>,
 }
 
 impl Mind {
-    /// Items that differ.
+    /// The items that differ.
     pub fn differing(&self, other: &Self) -> Vec<Item> {
         let mut found = Vec::new();
         macro_rules! compare {
@@ -56,7 +56,7 @@ impl Mind {
         found
     }
 
-    /// Hypotheses that are not the same as in another mind, or have other evidence, by their numbers.
+    /// The numbers of hypotheses that differ from another mind, or have other evidence.
     pub fn hypotheses_touched(&self, other: &Self) -> BTreeSet<u32> {
         let mut touched: BTreeSet<u32> = self.hypotheses.differing(&other.hypotheses).into_iter().collect();
         for number in self.evidence.differing(&other.evidence) {
@@ -66,11 +66,11 @@ impl Mind {
         touched
     }
 
-    /// What changed from this moment to a later one.
+    /// The difference between this state and a later one.
     pub fn diff(&self, later: &Self) -> Diff {
         let mut items = self.differing(later);
         let (was, is) = (self.confidences(), later.confidences());
-        // Evidence moves hypotheses that did not change themselves.
+        // New evidence changes the confidence in hypotheses that did not change themselves.
         for (number, after) in &is {
             let item = Item::from(HypothesisId(*number));
             if was.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
@@ -158,7 +158,7 @@ impl Mind {
         })
     }
 
-    /// Evidence about a hypothesis that came, went or no longer counts.
+    /// Evidence about a hypothesis that was added, removed or withdrawn.
     fn evidence_between(&self, later: &Self, id: HypothesisId) -> Vec<Item> {
         self.evidence
             .differing(&later.evidence)
@@ -234,7 +234,7 @@ impl Mind {
         })
     }
 
-    /// The state of an item, and what it says, for a line.
+    /// The status and the text of an item, for a line.
     pub(crate) fn says(&self, item: Item) -> Option<(&'static str, String)> {
         let number = item.number;
         Some(match item.kind {
@@ -276,7 +276,7 @@ impl Mind {
     }
 }
 
-/// Names in a sentence.
+/// A list of names for a sentence.
 pub(crate) fn listed(items: &[Item]) -> String {
     const SHOWN: usize = 5;
     let names: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
@@ -331,7 +331,7 @@ fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
 }
 
 impl Mind {
-    /// The newest item of each kind that is there, for saying where a list ends.
+    /// The newest item of each kind, to show where a list ends.
     pub fn newest(&self) -> Vec<Item> {
         let mut found = Vec::new();
         each_table!(self, table => {

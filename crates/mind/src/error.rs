@@ -1,4 +1,4 @@
-//! Why a change of a mind is refused. Each says what to do instead.
+//! Errors of changes to a mind. Each message says what to do instead.
 
 use stepback_model::json::JsonError;
 
@@ -7,80 +7,80 @@ use crate::ids::{Item, Kind};
 /// Why a mind could not be changed, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MindError {
-    /// A text that names no item.
+    /// A text that is not a name of an item.
     #[error(
         "\"{0}\" is no name of an item: names are a letter and a number, such as H2, E7, B3, C1, G4, V1, N5 or X1"
     )]
     NoName(String),
-    /// An item of another kind was asked for.
+    /// An item of another kind was required.
     #[error("{item} is no {}: those are called {}1, {}2, …", wanted.noun(), wanted.letter(), wanted.letter())]
     WrongKind {
-        /// The item that was named.
+        /// The item that was given.
         item: Item,
-        /// What it should be.
+        /// The kind that is required.
         wanted: Kind,
     },
-    /// There is no such item.
+    /// The item does not exist.
     #[error("there is no {} {item}{}", item.kind.noun(), known(item.kind, *newest))]
     Unknown {
-        /// What was asked for.
+        /// The item that was requested.
         item: Item,
-        /// The newest number of its kind.
+        /// The highest number of its kind.
         newest: u32,
     },
-    /// The item was there and was taken back.
+    /// The item existed and was taken back.
     #[error("{0} was taken back")]
     TakenBack(Item),
-    /// A number that cannot be one of its kind.
+    /// A number is out of range.
     #[error("the {what} must be a number from {least} to {most}, not {given}")]
     Number {
-        /// What it is.
+        /// The name of the quantity.
         what: &'static str,
-        /// The least it can be.
+        /// The lowest allowed value.
         least: f64,
-        /// The most it can be.
+        /// The highest allowed value.
         most: f64,
-        /// What was given.
+        /// The value that was given.
         given: f64,
     },
     /// A text that is empty, too long or not printable.
     #[error("the {what} {how}")]
     Text {
-        /// What it is.
+        /// The name of the field.
         what: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         how: String,
     },
-    /// Something cannot depend on itself.
+    /// An item cannot depend on itself.
     #[error("{0} cannot depend on itself")]
     Itself(Item),
-    /// Dependencies would lead in a circle.
+    /// Dependencies would form a cycle.
     #[error("that would be a circle: {}", arrows(.0))]
     Cycle(Vec<Item>),
-    /// The state of an item does not allow it.
+    /// The status of an item does not allow the change.
     #[error("{item} is {is}: {rule}")]
     State {
-        /// Which item.
+        /// The item.
         item: Item,
-        /// Its state.
+        /// Its present status.
         is: &'static str,
         /// What would be allowed.
         rule: String,
     },
-    /// Too many of something.
+    /// A limit is exceeded.
     #[error("there are {most} {what} already, which is as many as one board can have; {remedy}")]
     TooMany {
-        /// Of what.
+        /// The kind of things there are too many of.
         what: &'static str,
-        /// How many there can be.
+        /// The limit.
         most: usize,
-        /// What to do.
+        /// What to do about it.
         remedy: &'static str,
     },
-    /// Anything else that does not make sense.
+    /// Any other change that does not make sense.
     #[error("{0}")]
     Senseless(String),
-    /// Stored bytes that are no mind, or a newer one.
+    /// Stored bytes that are not a mind, or are of a newer format.
     #[error("the stored reasoning cannot be read: {0}")]
     Unreadable(String),
     /// The object store failed.

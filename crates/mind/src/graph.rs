@@ -1,12 +1,13 @@
-//! What rests on what: how sure beliefs are through their dependencies, what falls with one, what one rests on in the end.
+//! The dependency graph of beliefs: confidence through dependencies, the impact of a wrong belief, and root beliefs.
 //!
-//! A belief is as sure as it is by itself, times what its dependencies leave of it. With `s` the strength of a dependency and
-//! `c` how sure the belief is that it rests on:
+//! The effective confidence of a belief is its own confidence, times a factor for its dependencies. With `s` the strength
+//! of a dependency and `c` the effective confidence of the belief that it depends on:
 //!
-//! - each `requires`, `derived-from` and `caused-by` leaves `1 - s·(1 - c)`;
-//! - all `supported-by` together leave `(1 - ∏(1 - s·c)) / (1 - ∏(1 - s))`: as long as one support stands, so does most of it.
+//! - each `requires`, `derived-from` and `caused-by` has the factor `1 - s·(1 - c)`;
+//! - all `supported-by` together have the factor `(1 - ∏(1 - s·c)) / (1 - ∏(1 - s))`: while one support holds, most of it
+//!   remains.
 //!
-//! A belief that was retracted counts as 0. There are no circles, because [`Mind::apply`] refuses them.
+//! A retracted belief counts as 0. There are no cycles, because [`Mind::apply`] refuses them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,29 +18,29 @@ use crate::ids::{BeliefId, GapId, HypothesisId, Item};
 use crate::item::{Belief, BeliefStatus, DependencyKind};
 use crate::mind::Mind;
 
-/// A belief that would be less sure.
+/// A belief whose confidence would drop.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WeakenedBelief {
-    /// Which.
+    /// The id of the belief.
     pub belief: BeliefId,
     /// What it says.
     pub statement: String,
     /// How many dependencies away it is.
     pub distance: usize,
-    /// How sure it is now.
+    /// Its effective confidence now.
     pub now: f64,
-    /// How sure it would be.
+    /// Its effective confidence if the belief in question were wrong.
     pub then: f64,
-    /// How one leads to the other.
+    /// The chain of dependencies between the two.
     pub path: Vec<BeliefId>,
 }
 
-/// What falls if a belief is wrong.
+/// What is affected if a belief is wrong.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Impact {
-    /// The belief.
+    /// The belief that is assumed to be wrong.
     pub belief: BeliefId,
-    /// What rests on it, the worst hit first.
+    /// Beliefs that depend on it, the most affected first.
     pub shaken: Vec<WeakenedBelief>,
     /// Hypotheses that some of these belong to.
     pub hypotheses: Vec<HypothesisId>,
@@ -47,22 +48,22 @@ pub struct Impact {
     pub gaps: Vec<GapId>,
 }
 
-/// Something that a belief rests on in the end.
+/// A belief without dependencies on which another one ultimately depends.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Root {
-    /// Which belief.
+    /// The id of the root belief.
     pub belief: BeliefId,
     /// What it says.
     pub statement: String,
-    /// How sure it is.
+    /// Its effective confidence.
     pub confidence: f64,
-    /// How strongly the belief rests on it along the strongest path.
+    /// How strongly the belief depends on it along the strongest path.
     pub weight: f64,
-    /// How one leads to the other.
+    /// The chain of dependencies between the two.
     pub path: Vec<BeliefId>,
 }
 
-/// How sure a belief is, given how sure the ones are that it rests on.
+/// The effective confidence of a belief, given that of its dependencies.
 fn sure(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
     if belief.status == BeliefStatus::Retracted {
         return 0.0;
@@ -85,17 +86,18 @@ fn sure(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
 }
 
 impl Mind {
-    /// How sure every belief is, by its number.
+    /// The effective confidence of every belief, by its number.
     pub fn effective(&self) -> BTreeMap<u32, f64> {
         self.effective_if(None)
     }
 
-    /// The same, if one of them were wrong. Every belief is looked at once, whatever the shape: no recursion.
+    /// The same, if one of them were wrong. Every belief is computed once, whatever the shape of the graph, without
+    /// recursion.
     fn effective_if(&self, wrong: Option<BeliefId>) -> BTreeMap<u32, f64> {
         let mut known: BTreeMap<u32, f64> = BTreeMap::new();
         for (start, _) in self.beliefs.iter() {
             let mut pending = vec![start];
-            // A circle cannot be made, but a damaged store must not hang: what was waited for once is not waited for again.
+            // A cycle cannot be created, but a damaged store must not cause a hang: no belief is waited for twice.
             let mut waited: HashSet<u32> = HashSet::from([start]);
             while let Some(&number) = pending.last() {
                 let Some(belief) = self.beliefs.get(number).filter(|_| !known.contains_key(&number)) else {
@@ -119,7 +121,7 @@ impl Mind {
         known
     }
 
-    /// Which beliefs rest directly on each.
+    /// Which beliefs depend directly on each.
     fn dependents(&self) -> HashMap<u32, Vec<u32>> {
         let mut dependents: HashMap<u32, Vec<u32>> = HashMap::new();
         for (number, belief) in self.beliefs.iter() {
@@ -130,7 +132,7 @@ impl Mind {
         dependents
     }
 
-    /// What falls, and how far, if a belief is wrong.
+    /// What is affected, and how much, if a belief is wrong.
     pub fn impact(&self, id: BeliefId) -> Result<Impact, MindError> {
         self.beliefs.known(id.0)?;
         let (now, then) = (self.effective(), self.effective_if(Some(id)));
@@ -182,12 +184,12 @@ impl Mind {
         Ok(Impact { belief: id, shaken, hypotheses: hypotheses.into_iter().collect(), gaps })
     }
 
-    /// What a belief rests on in the end, the shakiest first: where to look if it turns out wrong.
+    /// The beliefs on which a belief ultimately depends, the least certain first: where to look if it turns out wrong.
     pub fn roots(&self, id: BeliefId) -> Result<Vec<Root>, MindError> {
         self.beliefs.known(id.0)?;
         let effective = self.effective();
-        // The strongest path to each, found in order of distance from the belief; strengths are at most 1, so going on never
-        // makes a path stronger.
+        // The strongest path to each, found in order of distance from the belief; strengths are at most 1, so extending a
+        // path never makes it stronger.
         let mut best: BTreeMap<u32, (f64, u32)> = BTreeMap::from([(id.0, (1.0, id.0))]);
         let mut pending = vec![id.0];
         while let Some(number) = pending.pop() {
@@ -228,7 +230,7 @@ impl Mind {
     }
 }
 
-/// The way from `from` to `to`, if there is one, along `next`.
+/// The path from `from` to `to` along `next`, if there is one.
 pub(crate) fn way(from: u32, to: u32, next: impl Fn(u32) -> Vec<u32>) -> Option<Vec<u32>> {
     let mut came: HashMap<u32, u32> = HashMap::from([(from, from)]);
     let mut wave = vec![from];

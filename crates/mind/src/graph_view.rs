@@ -1,7 +1,7 @@
-//! What rests on what, as a graph to be drawn: beliefs, the hypotheses they belong to, and what contradicts what.
+//! The dependency graph for drawing: beliefs, the hypotheses they belong to, and contradictions.
 //!
-//! A picture of thousands of beliefs shows nothing. So one is drawn around an item, or around the newest beliefs, and has no
-//! more than so many of them; what is left out is counted.
+//! A drawing of thousands of beliefs is useless. So it is drawn around one item, or around the newest beliefs, with a
+//! limited number of items; the number of omitted items is reported.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,34 +9,34 @@ use crate::ids::{BeliefId, HypothesisId, Item, Kind};
 use crate::item::ContradictionStatus;
 use crate::mind::Mind;
 
-/// A line between two items.
+/// An edge between two items.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Edge {
-    /// What rests on the other, belongs to it, or contradicts it.
+    /// The item that depends on the other, belongs to it, or contradicts it.
     pub from: Item,
-    /// The other.
+    /// The item at the other end.
     pub to: Item,
-    /// How: a kind of dependency, `belongs-to`, `part-of`, `excludes` or `contradicts`.
+    /// The kind of edge: a kind of dependency, `belongs-to`, `part-of`, `excludes` or `contradicts`.
     pub how: &'static str,
-    /// How much, from 0 to 1, if that is known.
+    /// The strength from 0 to 1; `None` if the edge has none.
     pub strength: Option<f64>,
-    /// Why.
+    /// The reason that was given for it.
     pub reason: Option<String>,
 }
 
-/// Items, and the lines between them.
+/// Items, and the edges between them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Picture {
     /// The items, in the order of a board.
     pub nodes: Vec<Item>,
-    /// The lines between them.
+    /// The edges between them.
     pub edges: Vec<Edge>,
-    /// How many items had no room.
+    /// The number of items that were omitted.
     pub left_out: usize,
 }
 
 impl Mind {
-    /// The graph around an item, or around the newest beliefs, with so many items at most.
+    /// The graph around an item, or around the newest beliefs, with at most `most` items.
     pub fn picture(&self, around: Option<Item>, most: usize) -> Picture {
         let edges = self.edges();
         let mut beside: HashMap<Item, Vec<Item>> = HashMap::new();

@@ -1,7 +1,7 @@
-//! Names of items: a letter for the kind and a number, short enough to be said and typed (`H2`, `E7`).
+//! Names of items: a letter for the kind and a number, short enough to say and type (`H2`, `E7`).
 //!
-//! Numbers count up within one mind and are never given out again on the same line of history. Two branches may give the
-//! same number to different items; a merge renumbers.
+//! Numbers count up within one mind and are never reused on the same line of history. Two branches may give the same number
+//! to different items; a merge renumbers them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use stepback_model::from_text::from_text;
 
 use crate::error::MindError;
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Kind {
     /// Something that may be true.
@@ -26,11 +26,11 @@ pub enum Kind {
     Gap,
     /// A check that can be run.
     Verification,
-    /// What a check showed when it was run.
+    /// The result of running a check.
     Run,
     /// A note.
     Note,
-    /// A branch on which a hypothesis is tried out.
+    /// A branch on which a hypothesis is tested.
     Experiment,
 }
 
@@ -48,7 +48,7 @@ impl Kind {
         Self::Experiment,
     ];
 
-    /// The letter of its names.
+    /// The letter in names of this kind.
     pub fn letter(self) -> char {
         match self {
             Self::Hypothesis => 'H',
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Its noun.
+    /// The noun for this kind.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Hypothesis => "hypothesis",
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// What a list of them is called, on disk and in documents.
+    /// The name of a list of this kind, on disk and in documents.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Hypothesis => "hypotheses",
@@ -94,12 +94,12 @@ impl Kind {
     }
 }
 
-/// Any item.
+/// The name of any item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
-    /// What it is.
+    /// The kind of the item.
     pub kind: Kind,
-    /// Its number, from 1.
+    /// The number, from 1.
     pub number: u32,
 }
 

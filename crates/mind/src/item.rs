@@ -1,7 +1,7 @@
-//! What a mind holds: plain data, as it is stored and as documents show it.
+//! The items of a mind: plain data, as it is stored and as documents show it.
 //!
-//! Nothing that can be computed is stored: how likely a hypothesis is follows from its evidence, how sure a belief is follows
-//! from what it depends on. So the two can never disagree.
+//! Nothing that can be computed is stored: the confidence in a hypothesis follows from its evidence, the confidence in a
+//! belief from its dependencies. So stored and computed values can never disagree.
 
 mod check;
 mod words;
@@ -21,14 +21,14 @@ fn is_none<T>(value: &Option<T>) -> bool {
     value.is_none()
 }
 
-/// Where in a session something came from.
+/// Where in a session an item came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Origin {
-    /// When.
+    /// When it was recorded.
     pub at: Timestamp,
     /// The step that recorded it.
     pub step: StepId,
-    /// The call that was going on, by the step at which it began.
+    /// The call that was open, by the step at which it began; `None` if there was none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub during: Option<StepId>,
 }
@@ -38,38 +38,38 @@ pub struct Origin {
 pub struct Hypothesis {
     /// What may be true.
     pub statement: String,
-    /// How far it got.
+    /// Its present status.
     pub status: HypothesisStatus,
-    /// How likely it was before any evidence.
+    /// Its probability before any evidence.
     pub prior: f64,
     /// The hypothesis it is a special case of.
     #[serde(default, skip_serializing_if = "is_none")]
     pub parent: Option<HypothesisId>,
-    /// Hypotheses of which at most one can be true together with it.
+    /// Hypotheses that cannot be true together with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excludes: Vec<HypothesisId>,
-    /// Words to find it by.
+    /// Keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Why it was concluded.
     #[serde(default, skip_serializing_if = "is_none")]
     pub reason: Option<String>,
-    /// If it fell because an ancestor was rejected: which, and what it was before.
+    /// The rejected ancestor and the status before, if it was rejected because of an ancestor.
     #[serde(default, skip_serializing_if = "is_none")]
     pub fallen: Option<AutoRejected>,
-    /// Who proposed it, when.
+    /// Where it was proposed.
     pub origin: Origin,
     /// What last changed its status.
     #[serde(default, skip_serializing_if = "is_none")]
     pub changed: Option<Origin>,
 }
 
-/// Why a hypothesis is rejected without anybody having rejected it.
+/// The record of an automatic rejection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AutoRejected {
     /// The ancestor that was rejected.
     pub with: HypothesisId,
-    /// What it was before.
+    /// The status before.
     pub was: HypothesisStatus,
 }
 
@@ -77,33 +77,33 @@ pub struct AutoRejected {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// What a tool said.
+    /// The output of a tool.
     Tool {
         /// The step of the call.
         #[serde(default, skip_serializing_if = "is_none")]
         step: Option<StepId>,
-        /// The tool.
+        /// The name of the tool.
         #[serde(default, skip_serializing_if = "is_none")]
         tool: Option<String>,
     },
     /// A place in the code.
     Code {
-        /// The file.
+        /// The path of the file.
         file: String,
-        /// The line.
+        /// The line number.
         #[serde(default, skip_serializing_if = "is_none")]
         line: Option<u32>,
     },
     /// A document.
     Documentation(String),
-    /// Thought alone.
+    /// Reasoning alone.
     Reasoning,
     /// A check that was run.
     Verification(VerificationId),
 }
 
 impl Source {
-    /// The kind of evidence that usually comes from it.
+    /// The usual kind of evidence from this source.
     pub fn usual_kind(&self) -> EvidenceKind {
         match self {
             Self::Tool { .. } => EvidenceKind::Observation,
@@ -118,32 +118,32 @@ impl Source {
 /// Something that speaks for or against a hypothesis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Which hypothesis.
+    /// The hypothesis it is about.
     pub hypothesis: HypothesisId,
     /// From -1 (speaks clearly against it) to 1 (clearly for it), exact to a thousandth.
     pub strength: f64,
-    /// What it is.
+    /// The kind of evidence.
     pub kind: EvidenceKind,
     /// What was found.
     pub text: String,
     /// Where it comes from.
     pub source: Source,
-    /// Why it no longer counts, if it does not.
+    /// Why it no longer counts; `None` while it counts.
     #[serde(default, skip_serializing_if = "is_none")]
     pub withdrawn: Option<String>,
-    /// Who added it, when.
+    /// Where it was added.
     pub origin: Origin,
 }
 
-/// What an observation saw or an expectation expects.
+/// The value that an observation saw or an expectation expects.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// A number.
     Number(f64),
-    /// A number from one to another, both included.
+    /// A range of numbers, both ends included.
     Range(f64, f64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
     /// A word.
     Word(String),
@@ -156,45 +156,45 @@ pub struct Belief {
     pub statement: String,
     /// What kind of belief it is.
     pub kind: BeliefKind,
-    /// How sure it is by itself, from 0 to 1, whatever it depends on.
+    /// Its own confidence from 0 to 1, apart from its dependencies.
     pub confidence: f64,
     /// Whether it is still held.
     pub status: BeliefStatus,
-    /// What is measured or expected, so that observations and expectations of the same thing can be compared.
+    /// What is measured or expected, so that observations and expectations of the same subject can be compared.
     #[serde(default, skip_serializing_if = "is_none")]
     pub subject: Option<String>,
-    /// What was seen or is expected of it.
+    /// The value of the subject that was seen or is expected.
     #[serde(default, skip_serializing_if = "is_none")]
     pub value: Option<Measure>,
     /// The hypothesis it belongs to.
     #[serde(default, skip_serializing_if = "is_none")]
     pub hypothesis: Option<HypothesisId>,
-    /// What it depends on, in order of names.
+    /// Its dependencies, in order of names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends: Vec<Dependency>,
-    /// Words to find it by.
+    /// Keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Why it is no longer held.
     #[serde(default, skip_serializing_if = "is_none")]
     pub reason: Option<String>,
-    /// Who added it, when.
+    /// Where it was added.
     pub origin: Origin,
     /// What last changed it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub changed: Option<Origin>,
 }
 
-/// One belief resting on another.
+/// The dependency of one belief on another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Dependency {
-    /// The belief it rests on.
+    /// The belief it depends on.
     pub on: BeliefId,
-    /// How.
+    /// The kind of dependency.
     pub kind: DependencyKind,
-    /// How much, from 0 to 1.
+    /// How strongly it depends, from 0 to 1.
     pub strength: f64,
-    /// Why.
+    /// The reason that was given.
     #[serde(default, skip_serializing_if = "is_none")]
     pub reason: Option<String>,
 }
@@ -202,31 +202,31 @@ pub struct Dependency {
 /// Two things that cannot both be true.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Contradiction {
-    /// The one.
+    /// One of the two items.
     pub left: Item,
-    /// The other.
+    /// The other item.
     pub right: Item,
     /// Why they exclude each other.
     pub reason: String,
-    /// How bad it is.
+    /// How severe it is.
     pub severity: Severity,
-    /// Whether it still stands.
+    /// Whether it is open.
     pub status: ContradictionStatus,
-    /// Whether it was found by a rule, and not declared by somebody.
+    /// Whether a rule detected it; otherwise it was declared.
     pub detected: bool,
-    /// What could be done about it.
+    /// A suggestion for resolving it.
     pub suggestion: String,
-    /// How it ended.
+    /// How it was settled; `None` while it is open.
     #[serde(default, skip_serializing_if = "is_none")]
     pub resolution: Option<String>,
-    /// When it came up.
+    /// Where it was detected or declared.
     pub origin: Origin,
 }
 
 /// Something that is not known.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Gap {
-    /// The question.
+    /// The question to answer.
     pub question: String,
     /// What kind of knowledge is missing.
     pub kind: GapKind,
@@ -234,7 +234,7 @@ pub struct Gap {
     pub criticality: Criticality,
     /// Whether it is filled.
     pub status: GapStatus,
-    /// What cannot go on without it.
+    /// Items that cannot be decided before it is filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<Item>,
     /// Gaps that must be filled first.
@@ -243,15 +243,15 @@ pub struct Gap {
     /// How it could be filled.
     #[serde(default, skip_serializing_if = "is_none")]
     pub strategy: Option<String>,
-    /// How long that would take, in minutes, as guessed.
+    /// The estimated time to fill it, in minutes.
     #[serde(default, skip_serializing_if = "is_none")]
     pub minutes: Option<f64>,
-    /// What was found out, or why it was given up.
+    /// The answer, or why it was dropped.
     #[serde(default, skip_serializing_if = "is_none")]
     pub answer: Option<String>,
-    /// Who added it, when.
+    /// Where it was added.
     pub origin: Origin,
-    /// What filled it.
+    /// What last changed its status.
     #[serde(default, skip_serializing_if = "is_none")]
     pub changed: Option<Origin>,
 }
@@ -261,32 +261,32 @@ pub struct Gap {
 pub struct Note {
     /// What it says.
     pub text: String,
-    /// What it is about.
+    /// The items it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<Item>,
-    /// Words to find it by.
+    /// Keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Who wrote it, when.
+    /// Where it was written.
     pub origin: Origin,
 }
 
-/// A branch on which something is tried out.
+/// A branch on which something is tested.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Experiment {
-    /// The branch.
+    /// The name of the branch.
     pub branch: String,
-    /// What is tried out.
+    /// The hypothesis that is tested.
     #[serde(default, skip_serializing_if = "is_none")]
     pub hypothesis: Option<HypothesisId>,
-    /// What must be so for it to have succeeded.
+    /// The criterion for success.
     pub success: String,
-    /// How it stands.
+    /// Its present status.
     pub status: ExperimentStatus,
-    /// What came of it.
+    /// The result; `None` while it is running.
     #[serde(default, skip_serializing_if = "is_none")]
     pub result: Option<String>,
-    /// Who began it, when.
+    /// Where it was started.
     pub origin: Origin,
     /// What ended it.
     #[serde(default, skip_serializing_if = "is_none")]

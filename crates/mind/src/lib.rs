@@ -1,14 +1,14 @@
 //! The reasoning state of an agent: what it believes, why, and what it does not know.
 //!
-//! A [`Mind`] is plain data: hypotheses with evidence, beliefs that rest on each other, contradictions, gaps, checks, notes. A
-//! [`Mutation`] is one change of it, and [`Mind::apply`] the only way to make one: a total function that either says what
-//! happened or refuses and leaves everything as it was. Nothing here reads a clock or a file; whoever applies a mutation says
-//! where it comes from ([`Origin`]).
+//! A [`Mind`] is plain data: hypotheses with evidence, beliefs that depend on each other, contradictions, gaps, checks,
+//! notes. A [`Mutation`] is one change of it, and [`Mind::apply`] the only way to make one: a total function that either
+//! returns what happened or refuses and leaves everything as it was. Nothing here reads a clock or a file; the caller
+//! states where a mutation comes from ([`Origin`]).
 //!
-//! Minds are values that share what they have in common ([`paged_table`]), in memory and in the store ([`store`]), so that a session
-//! can keep the one of every moment. Over them: how likely things are ([`confidence`]), what rests on what ([`graph`]), what
-//! cannot be true together ([`contradiction`]), what to do suggestions ([`suggestions`]), what changed ([`diff`]), taking over and taking back
-//! ([`merge`]), and what readers see of it ([`board`], [`graph_view`], [`recovery`]).
+//! Minds are values that share their common parts ([`paged_table`]), in memory and in the store ([`store`]), so that a
+//! session can keep the mind of every step. On top of them: confidence in hypotheses ([`confidence`]), dependencies
+//! ([`graph`]), detected contradictions ([`contradiction`]), what to do next ([`suggestions`]), differences ([`diff`]),
+//! merging and reverting ([`merge`]), and views for readers ([`board`], [`graph_view`], [`recovery`]).
 
 mod apply;
 pub mod board;

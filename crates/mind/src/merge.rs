@@ -1,14 +1,14 @@
-//! Taking the difference of two minds over into a third: what a branch found out, or what a change did, backwards.
+//! Three-way merge of minds: merges what a branch found out, or reverts a change.
 //!
-//! With `base` the mind that both grew from, `theirs` the one to take over from and `ours` the one to take over into:
+//! With `base` the common ancestor, `theirs` the mind to merge from and `ours` the one to merge into:
 //!
-//! - an item that only `theirs` has is added, under a new name if ours has another item of that name, and whatever refers to it
-//!   among what is taken over refers to it by the new name;
-//! - an item that `theirs` changed and ours did not becomes what it is there; if ours changed it in the same way, nothing is
-//!   to be done;
-//! - an item that both changed differently is a conflict. It stays as it is in ours unless the caller says that theirs counts.
+//! - an item that only `theirs` has is added, under a new name if ours has another item of that name; references to it
+//!   among the merged items use the new name;
+//! - an item that `theirs` changed and ours did not becomes what it is in theirs; if ours changed it in the same way, nothing
+//!   happens;
+//! - an item that both changed differently is a conflict. It stays as it is in ours unless the caller prefers theirs.
 //!
-//! Merging a branch is one use of it; taking back a single change is the other, with the mind after the change as the base and
+//! Merging a branch is one use; taking back a single change is the other, with the mind after the change as the base and
 //! the one before it as theirs.
 
 use std::collections::BTreeMap;
@@ -24,33 +24,33 @@ use crate::item::{
 use crate::mind::{Mind, each_table};
 use crate::paged_table::Table;
 
-/// An item that both sides changed, each in its own way.
+/// An item that both sides changed differently.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Conflict {
-    /// Which.
+    /// The item in conflict.
     pub item: Item,
-    /// The two in a sentence.
+    /// A sentence about both sides.
     pub sentence: String,
-    /// What it is here; nothing if it is not here.
+    /// The item in ours; `None` if it does not exist there.
     pub ours: Option<Value>,
-    /// What it is there; nothing if it is not there.
+    /// The item in theirs; `None` if it does not exist there.
     pub theirs: Option<Value>,
     /// Whether theirs was taken.
     pub taken: bool,
 }
 
-/// Two minds joined.
+/// The result of a merge.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    /// What came out.
+    /// The merged mind.
     pub mind: Mind,
-    /// What both had changed.
+    /// Items that both sides changed differently.
     pub conflicts: Vec<Conflict>,
-    /// Items that have another name here than there.
+    /// Items that were renamed: their name in theirs, and in the merged mind.
     pub renamed: Vec<(Item, Item)>,
 }
 
-/// Names there, and what they are here.
+/// Maps names in theirs to names in ours.
 #[derive(Default)]
 struct Names(BTreeMap<Item, Item>);
 
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-/// Something that may refer to other items.
+/// An item that may refer to other items.
 trait Refers {
     fn rename(&mut self, names: &Names);
     fn refers(&self) -> Vec<Item>;
@@ -190,7 +190,7 @@ impl Refers for Experiment {
     }
 }
 
-/// Gives names here to what only `theirs` has.
+/// Assigns names in ours to items that only `theirs` has.
 fn name<T: Clone + PartialEq>(
     base: &Table<T>,
     theirs: &Table<T>,
@@ -203,7 +203,7 @@ fn name<T: Clone + PartialEq>(
         if ours.get(number) == Some(item) {
             continue;
         }
-        // A name that was given out and taken back is free for the same item.
+        // A name that was used and taken back is free for the same item.
         let here = match ours.get(number).is_none() && number <= ours.newest() {
             true => number,
             false => {
@@ -227,7 +227,7 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Takes over what `theirs` changed.
+    /// Merges what `theirs` changed.
     fn table<T: Clone + PartialEq + Refers>(
         &mut self,
         base: &Table<T>,
@@ -262,7 +262,7 @@ impl Joining<'_> {
                 ours.put(*here, Some(item));
                 continue;
             }
-            // Numbers that were given out in the base and are not ours any more stay empty.
+            // Numbers that were used in the base and no longer exist in ours stay empty.
             while ours.newest() + 1 < *here {
                 let at = ours.push(item.clone())?;
                 ours.put(at, None);
@@ -274,7 +274,7 @@ impl Joining<'_> {
 }
 
 impl Mind {
-    /// Items that an item refers to.
+    /// The items that an item refers to.
     pub fn refers(&self, item: Item) -> Vec<Item> {
         let mut found = Vec::new();
         each_table!(self, table => {
@@ -285,7 +285,7 @@ impl Mind {
         found
     }
 
-    /// Takes over into this mind what changed between `base` and `theirs`.
+    /// Merges what changed between `base` and `theirs` into this mind.
     pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<Merged, MindError> {
         let mut names = Names::default();
         macro_rules! all {
@@ -328,7 +328,7 @@ impl Mind {
         Ok(Merged { mind, conflicts, renamed: names.0.into_iter().collect() })
     }
 
-    /// Brings back what something that stays refers to: half of a thought is worse than one too many.
+    /// Restores items that remaining items refer to: a dangling reference is worse than an extra item.
     fn keep_what_is_referred_to(&self, mind: &mut Self, conflicts: &mut Vec<Item>) {
         loop {
             let mut wanted: Vec<Item> = Vec::new();
@@ -365,7 +365,7 @@ impl Mind {
         }
     }
 
-    /// A mind in which what changed between `before` and `after` is as it was, and everything that came later stays.
+    /// Returns a mind in which the changes between `before` and `after` are reverted, and later changes stay.
     pub fn revert(&self, before: &Self, after: &Self) -> Result<Merged, MindError> {
         self.merge(after, before, false)
     }

@@ -1,4 +1,4 @@
-//! A mind: everything an agent thinks at one moment.
+//! A mind: the complete reasoning state of an agent at one moment.
 
 use serde_json::{Map, Value, json};
 
@@ -9,26 +9,26 @@ use crate::item::{
 };
 use crate::paged_table::Table;
 
-/// Everything an agent thinks at one moment. Copying it costs next to nothing.
+/// The complete reasoning state of an agent at one moment. Cheap to clone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mind {
-    /// What may be true.
+    /// Statements that may be true.
     pub hypotheses: Table<Hypothesis>,
-    /// What speaks for and against it.
+    /// Evidence for and against hypotheses.
     pub evidence: Table<Evidence>,
-    /// What is held to be true.
+    /// Statements held to be true.
     pub beliefs: Table<Belief>,
-    /// What cannot both be true.
+    /// Pairs of items that cannot both be true.
     pub contradictions: Table<Contradiction>,
-    /// What is not known.
+    /// Open and answered questions.
     pub gaps: Table<Gap>,
-    /// What can be checked.
+    /// Checks that can be run.
     pub verifications: Table<Verification>,
-    /// What checks showed.
+    /// Results of checks.
     pub runs: Table<Run>,
     /// Notes.
     pub notes: Table<Note>,
-    /// What is tried out on branches.
+    /// Experiments on branches.
     pub experiments: Table<Experiment>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Mind {
     }
 }
 
-/// Does the same with every table of a mind, with its name.
+/// Runs the same code for every table of a mind.
 macro_rules! each_table {
     ($mind:expr, $table:ident => $body:expr) => {{
         let mind = $mind;
@@ -93,19 +93,19 @@ macro_rules! each_table {
 pub(crate) use each_table;
 
 impl Mind {
-    /// Whether there is nothing in it.
+    /// Whether it has no items.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// How many items it has.
+    /// The number of items.
     pub fn count(&self) -> usize {
         let mut count = 0;
         each_table!(self, table => count += table.count());
         count
     }
 
-    /// Checks that an item is there.
+    /// Checks that an item exists.
     pub fn expect(&self, item: Item) -> Result<(), MindError> {
         match item.kind {
             Kind::Hypothesis => self.hypotheses.known(item.number).map(drop),
@@ -136,7 +136,7 @@ impl Mind {
         }
     }
 
-    /// What an item says; nothing if it is not there.
+    /// The text of an item; empty if it does not exist.
     pub fn text_of(&self, item: Item) -> String {
         let number = item.number;
         let text = match item.kind {
@@ -154,7 +154,7 @@ impl Mind {
         text.unwrap_or_default()
     }
 
-    /// One item as a document, with what is computed about it.
+    /// One item as a document, with its computed values.
     pub fn document_of(&self, item: Item) -> Option<Value> {
         fn plain(item: Option<&impl serde::Serialize>) -> Option<Value> {
             item.map(|item| json!(item))
@@ -175,7 +175,7 @@ impl Mind {
         Some(document)
     }
 
-    /// All items that are there.
+    /// All items that exist.
     pub fn items(&self) -> Vec<Item> {
         let mut items = Vec::new();
         each_table!(self, table => {
@@ -184,7 +184,7 @@ impl Mind {
         items
     }
 
-    /// Everything as one document: a list of each kind, with what is computed about hypotheses and beliefs.
+    /// Everything as one document: a list of each kind, with the computed values of hypotheses and beliefs.
     pub fn document(&self) -> Value {
         let confidences = self.confidences();
         let effective = self.effective();

@@ -1,7 +1,7 @@
-//! Changes of a mind: what can be said, and what it led to.
+//! Changes of a mind, and their effects.
 //!
-//! A mutation is plain data. The same document comes from the command line, from MCP and from the log, where it is the input of
-//! the step that recorded it; applying those of a session in order leads to the same mind again.
+//! A mutation is plain data. The same document comes from the command line, from MCP and from the log, where it is the
+//! input of the step that recorded it; replaying those of a session in order produces the same mind.
 
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::StepId;
@@ -18,191 +18,191 @@ use crate::item::{
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Mutation {
-    /// Something may be true.
+    /// Proposes a hypothesis.
     ProposeHypothesis {
-        /// What.
+        /// What may be true.
         statement: String,
-        /// How likely, before any evidence.
+        /// Its probability before any evidence.
         #[serde(default = "half")]
         prior: f64,
-        /// What it is a special case of.
+        /// The hypothesis it is a special case of.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<HypothesisId>,
-        /// What cannot be true together with it.
+        /// Hypotheses that cannot be true together with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         excludes: Vec<HypothesisId>,
-        /// Words to find it by.
+        /// Keywords.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
-    /// A hypothesis is tested, confirmed, rejected, archived, or open again.
+    /// Sets a hypothesis to testing, confirmed, rejected, archived, or open again.
     SetHypothesis {
-        /// Which.
+        /// The hypothesis to change.
         hypothesis: HypothesisId,
-        /// What it is now.
+        /// The new status.
         status: HypothesisStatus,
-        /// Why.
+        /// The reason for the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Something speaks for or against a hypothesis.
+    /// Adds evidence for or against a hypothesis.
     AddEvidence {
-        /// Which.
+        /// The hypothesis it is about.
         hypothesis: HypothesisId,
-        /// From -1 to 1.
+        /// From -1 (against) to 1 (for).
         strength: f64,
         /// What was found.
         text: String,
-        /// What it is.
+        /// The kind of evidence.
         #[serde(default = "observation")]
         kind: EvidenceKind,
         /// Where it comes from.
         #[serde(default = "reasoning")]
         source: Source,
     },
-    /// Evidence no longer counts.
+    /// Withdraws evidence, which then no longer counts.
     WithdrawEvidence {
-        /// Which.
+        /// The evidence to withdraw.
         evidence: EvidenceId,
-        /// Why.
+        /// Why it no longer counts.
         reason: String,
     },
-    /// Something is held to be true.
+    /// Adds a belief.
     AddBelief {
-        /// What.
+        /// What is held to be true.
         statement: String,
-        /// What kind of belief it is.
+        /// The kind of belief.
         kind: BeliefKind,
-        /// How sure it is by itself.
+        /// Its own confidence, apart from its dependencies.
         confidence: f64,
         /// What is measured or expected.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subject: Option<String>,
-        /// What was seen or is expected of it.
+        /// The value of the subject that was seen or is expected.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Measure>,
         /// The hypothesis it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hypothesis: Option<HypothesisId>,
-        /// Words to find it by.
+        /// Keywords.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
-    /// A belief is more or less sure than it was.
+    /// Changes the confidence of a belief.
     ReviseBelief {
-        /// Which.
+        /// The belief to change.
         belief: BeliefId,
-        /// How sure it is now.
+        /// The new confidence of its own.
         confidence: f64,
-        /// Why.
+        /// The reason for the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A belief is no longer held.
+    /// Retracts a belief.
     RetractBelief {
-        /// Which.
+        /// The belief to retract.
         belief: BeliefId,
-        /// Why.
+        /// Why it is no longer held.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// One belief rests on another.
+    /// Makes one belief depend on another.
     Depend {
-        /// The one.
+        /// The belief that depends.
         belief: BeliefId,
-        /// The other.
+        /// The belief it depends on.
         on: BeliefId,
-        /// How.
+        /// The kind of dependency.
         kind: DependencyKind,
-        /// How much.
+        /// How strongly it depends, from 0 to 1.
         strength: f64,
-        /// Why.
+        /// The reason for the dependency.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// One belief no longer rests on another.
+    /// Removes a dependency.
     Undepend {
-        /// The one.
+        /// The belief that depends.
         belief: BeliefId,
-        /// The other.
+        /// The belief it depends on.
         on: BeliefId,
     },
-    /// Two things cannot both be true.
+    /// Declares that two items cannot both be true.
     Contradict {
-        /// The one.
+        /// One of the two items.
         left: Item,
-        /// The other.
+        /// The other item.
         right: Item,
-        /// Why.
+        /// Why they exclude each other.
         reason: String,
-        /// How bad it is.
+        /// How severe it is.
         severity: Severity,
     },
-    /// A contradiction is over.
+    /// Settles a contradiction.
     SettleContradiction {
-        /// Which.
+        /// The contradiction to settle.
         contradiction: ContradictionId,
-        /// Whether it was one.
+        /// Whether it is resolved, or was not a contradiction.
         status: ContradictionStatus,
-        /// How it ended.
+        /// How it was settled.
         resolution: String,
     },
-    /// Something is not known.
+    /// Adds a gap.
     AddGap {
-        /// The question.
+        /// The question to answer.
         question: String,
         /// What kind of knowledge is missing.
         kind: GapKind,
         /// How much depends on it.
         criticality: Criticality,
-        /// What cannot go on without it.
+        /// Items that cannot be decided before it is filled.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         blocks: Vec<Item>,
-        /// Gaps to be filled first.
+        /// Gaps that must be filled first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         after: Vec<GapId>,
         /// How it could be filled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         strategy: Option<String>,
-        /// How long that would take.
+        /// The estimated time to fill it, in minutes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         minutes: Option<f64>,
     },
-    /// A gap waits for another one.
+    /// Makes a gap wait for another one.
     GapAfter {
-        /// Which.
+        /// The gap that waits.
         gap: GapId,
-        /// The one to be filled first.
+        /// The gap that must be filled first.
         after: GapId,
     },
-    /// A gap is filled.
+    /// Fills a gap.
     FillGap {
-        /// Which.
+        /// The gap to fill.
         gap: GapId,
-        /// What was found out.
+        /// The answer to its question.
         answer: String,
     },
-    /// Nobody needs to know any more.
+    /// Drops a gap whose answer is not needed any more.
     DropGap {
-        /// Which.
+        /// The gap to drop.
         gap: GapId,
-        /// Why.
+        /// Why it is not needed.
         reason: String,
     },
-    /// A gap that was filled or dropped is open again.
+    /// Reopens a gap that was filled or dropped.
     ReopenGap {
-        /// Which.
+        /// The gap to reopen.
         gap: GapId,
     },
-    /// Something can be checked.
+    /// Adds a check.
     AddVerification {
         /// What it shows.
         title: String,
-        /// How.
+        /// How it is checked.
         check: Check,
-        /// How long it may take.
+        /// The timeout in milliseconds.
         timeout_ms: u64,
-        /// Files its outcome depends on.
+        /// Files its outcome depends on, as globs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         inputs: Vec<String>,
         /// What to do when it passes.
@@ -212,54 +212,54 @@ pub enum Mutation {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         on_fail: Vec<OnOutcome>,
     },
-    /// A check was run. What it should lead to happens with it.
+    /// Records the run of a check and carries out its consequences.
     RecordRun {
-        /// Which.
+        /// The check that was run.
         verification: VerificationId,
         /// How it ended.
         outcome: Outcome,
-        /// Why.
+        /// The reason in one sentence.
         reason: String,
-        /// The exit code of a command.
+        /// The exit code of a command that ran to its end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<i32>,
-        /// How long it took.
+        /// How long it took, in milliseconds.
         took_ms: u64,
-        /// What it printed.
+        /// The output.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         output: String,
-        /// What it depended on.
+        /// A hash of what it depended on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A note.
+    /// Adds a note.
     AddNote {
         /// What it says.
         text: String,
-        /// What it is about.
+        /// The items it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         about: Vec<Item>,
-        /// Words to find it by.
+        /// Keywords.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
     },
-    /// Something is tried out on a branch.
+    /// Starts an experiment on a branch.
     StartExperiment {
-        /// The branch.
+        /// The name of the branch.
         branch: String,
-        /// What is tried out.
+        /// The hypothesis that is tested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hypothesis: Option<HypothesisId>,
-        /// What must be so for it to have succeeded.
+        /// The criterion for success.
         success: String,
     },
-    /// An experiment is over.
+    /// Ends an experiment.
     EndExperiment {
-        /// Which.
+        /// The experiment to end.
         experiment: ExperimentId,
         /// How it ended.
         status: ExperimentStatus,
-        /// What came of it.
+        /// The result.
         result: String,
     },
 }
@@ -276,13 +276,13 @@ fn reasoning() -> Source {
     Source::Reasoning
 }
 
-/// Why a change is worth a checkpoint by itself.
+/// Why a change deserves a checkpoint of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A hypothesis was concluded or opened again.
+    /// A hypothesis was concluded or reopened.
     HypothesisStatus,
-    /// A contradiction came up.
+    /// A contradiction was detected or declared.
     Contradiction,
     /// A check was run.
     Verification,
@@ -293,7 +293,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The stable name, which a checkpoint made for it has as its tag.
+    /// The stable name, which is the tag of the checkpoint made for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::HypothesisStatus => "hypothesis-status",
@@ -305,16 +305,16 @@ impl Cause {
     }
 }
 
-/// What a change led to.
+/// The effect of a change.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Effect {
-    /// The item it made or changed.
+    /// The item it created or changed.
     pub item: Item,
     /// What happened, each in a sentence; the first is about the item.
     pub said: Vec<String>,
-    /// Why this is worth a checkpoint.
+    /// Why this deserves a checkpoint; empty if it does not.
     pub causes: Vec<Cause>,
-    /// Whether whoever runs checks should stop.
+    /// Whether the caller should stop running checks.
     pub halt: bool,
 }
 
@@ -330,7 +330,7 @@ impl Effect {
 }
 
 impl Mutation {
-    /// Which noun of the command line it belongs to.
+    /// The noun of the command line it belongs to.
     pub fn noun(&self) -> &'static str {
         match self {
             Self::ProposeHypothesis { .. } | Self::SetHypothesis { .. } => "hypothesis",
@@ -352,7 +352,7 @@ impl Mutation {
         }
     }
 
-    /// The step it says something comes from, if it does.
+    /// The step that is named as the source, if any.
     pub fn source_step(&self) -> Option<StepId> {
         match self {
             Self::AddEvidence { source: Source::Tool { step, .. }, .. } => *step,

@@ -1,4 +1,4 @@
-//! In which order items of a kind are shown: what matters most first.
+//! The order in which items of a kind are shown: the most important first.
 
 use crate::ids::{Item, Kind};
 use crate::item::{ContradictionStatus, ExperimentStatus, GapStatus, HypothesisStatus};
@@ -7,9 +7,9 @@ use crate::mind::{Mind, each_table};
 impl Mind {
     /// All items of a kind, the most important first.
     ///
-    /// Hypotheses: open ones by how likely they are, then confirmed, rejected and archived ones. Gaps: the next to fill first,
-    /// then those that wait for others, then those that are filled or dropped. Contradictions and experiments: those that go on
-    /// first. Evidence, runs and notes: the newest first. Beliefs and verifications: as they came.
+    /// Hypotheses: open ones by confidence, then confirmed, rejected and archived ones. Gaps: the next to fill first, then
+    /// those that wait for others, then those that are filled or dropped. Contradictions and experiments: open ones first.
+    /// Evidence, runs and notes: the newest first. Beliefs and verifications: in the order they were added.
     pub fn in_order(&self, kind: Kind) -> Vec<Item> {
         let mut items = Vec::new();
         each_table!(self, table => {

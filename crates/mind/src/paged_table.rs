@@ -1,7 +1,7 @@
 //! Items in numbered pages that versions of a mind share.
 //!
-//! A mind is copied for every change, so copying must cost nothing: a page is behind an [`Arc`], and only the page that an
-//! item changes in is copied. A page also knows what it was stored as; one that has not changed since is not written again.
+//! A mind is cloned for every change, so cloning must be cheap: a page is behind an [`Arc`], and only the page in which an
+//! item changes is copied. A page also remembers how it was stored; one that has not changed since is not written again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,19 +10,19 @@ use stepback_model::json::Piece;
 use crate::error::MindError;
 use crate::ids::{Item, Kind};
 
-/// Items in one page. Small enough that rewriting one is cheap, large enough that ten thousand items are few objects.
+/// Items per page. Small enough that rewriting a page is cheap, large enough that ten thousand items are few objects.
 pub const PAGE: usize = 64;
-/// Most items of one kind.
+/// The most items of one kind.
 pub const MOST: usize = 100_000;
 
-/// A page, and what it is in the store.
+/// A page, and its object in the store.
 #[derive(Debug)]
 pub(crate) struct Page<T> {
-    /// An item that was taken back leaves its place empty.
+    /// The items; `None` for one that was taken back.
     pub items: Vec<Option<T>>,
-    /// What it is stored as, once it is.
+    /// Its object in the store, once it is stored.
     pub stored: OnceLock<Piece>,
-    /// What the page that it grew from was stored as, which it resembles.
+    /// The stored object of the page it was copied from, as the base of a delta.
     pub before: Option<Piece>,
 }
 
@@ -30,13 +30,13 @@ impl<T: Clone> Page<T> {
     pub fn new(items: Vec<Option<T>>, stored: Option<Piece>) -> Self {
         let cell = OnceLock::new();
         if let Some(piece) = stored {
-            // The cell is new and empty.
+            // Cannot fail: the cell is new and empty.
             let _ = cell.set(piece);
         }
         Self { items, stored: cell, before: None }
     }
 
-    /// A copy that is going to differ.
+    /// A copy that is about to change.
     fn fork(&self) -> Self {
         let before = self.stored.get().or(self.before.as_ref()).cloned();
         Self { items: self.items.clone(), stored: OnceLock::new(), before }
@@ -55,19 +55,19 @@ impl<T: Clone + PartialEq> Table<T> {
         Self { kind, pages: Vec::new() }
     }
 
-    /// The highest number given out.
+    /// The highest number in use.
     pub fn newest(&self) -> u32 {
         let full = self.pages.len().saturating_sub(1) * PAGE;
         // Bounded by `MOST`.
         (full + self.pages.last().map_or(0, |page| page.items.len())) as u32
     }
 
-    /// How many there are, without those that were taken back.
+    /// The number of items, without those that were taken back.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether no item is there.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
@@ -78,7 +78,7 @@ impl<T: Clone + PartialEq> Table<T> {
         self.pages.get(at / PAGE)?.items.get(at % PAGE)?.as_ref()
     }
 
-    /// The item with this number, or why there is none.
+    /// The item with this number, or an error that says why there is none.
     pub fn known(&self, number: u32) -> Result<&T, MindError> {
         let item = Item { kind: self.kind, number };
         let newest = self.newest();
@@ -98,11 +98,11 @@ impl<T: Clone + PartialEq> Table<T> {
         })
     }
 
-    /// Changes an item that is there.
+    /// Changes an existing item.
     pub(crate) fn change<R>(&mut self, number: u32, with: impl FnOnce(&mut T) -> R) -> Result<R, MindError> {
         self.known(number)?;
         let slot = self.slot(number);
-        // `known` has found it.
+        // Cannot fail: `known` has found it.
         let item = slot.as_mut().ok_or(MindError::TakenBack(Item { kind: Kind::Note, number }))?;
         Ok(with(item))
     }
@@ -127,14 +127,14 @@ impl<T: Clone + PartialEq> Table<T> {
         Ok(self.newest())
     }
 
-    /// Puts something, or nothing, in the place of a number that was given out.
+    /// Sets or clears the item of a number that is in use.
     pub(crate) fn put(&mut self, number: u32, item: Option<T>) {
         if self.get(number) != item.as_ref() {
             *self.slot(number) = item;
         }
     }
 
-    /// The place of a number that was given out.
+    /// The slot of a number that is in use.
     fn slot(&mut self, number: u32) -> &mut Option<T> {
         let at = number as usize - 1;
         let page = &mut self.pages[at / PAGE];
@@ -148,7 +148,7 @@ impl<T: Clone + PartialEq> Table<T> {
         }
     }
 
-    /// Whether a page of both is the very same one.
+    /// Whether both tables share this page.
     pub(crate) fn shares(&self, other: &Self, page: usize) -> bool {
         match (self.pages.get(page), other.pages.get(page)) {
             (Some(a), Some(b)) => {

@@ -1,30 +1,30 @@
-//! The page that tells an agent where it stood, within a budget of tokens.
+//! The recovery summary: tells an agent where it left off, within a budget of tokens.
 //!
-//! Sections are written in the order of what an agent needs first. Each may use what is left; a list that does not fit ends with
-//! how many items were left out and how to see them. The page is never longer than the budget.
+//! Sections are ordered by what an agent needs first. Each may use what is left of the budget; a list that does not fit
+//! ends with the number of omitted items and how to see them. The summary never exceeds the budget.
 
 use crate::apply::{short, shown};
 use crate::ids::{HypothesisId, Kind};
 use crate::item::{GapStatus, HypothesisStatus};
 use crate::mind::Mind;
 
-/// Bytes of English text for one token, on average; a little less, to be on the safe side.
+/// Bytes of English text per token, on average; a little less, to be on the safe side.
 const BYTES_PER_TOKEN: usize = 3;
-/// The least that a page can be held to.
+/// The smallest budget, in tokens.
 pub const LEAST_BUDGET: usize = 100;
 
-/// What is known besides the mind.
+/// Context from outside of the mind.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryContext {
-    /// Who it is and where: the first lines.
+    /// The first lines: session and place.
     pub heading: Vec<String>,
-    /// What was asked for last.
+    /// The last prompt of the user.
     pub prompt: Option<String>,
-    /// What the last commands were and how they ended, newest first.
+    /// The last commands and how they ended, newest first.
     pub commands: Vec<String>,
-    /// Files that were changed, newest first.
+    /// Changed files, newest first.
     pub changed: Vec<String>,
-    /// How to go on, in the end.
+    /// The last lines: how to continue.
     pub closing: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Page {
     }
 
     fn section(&mut self, title: &str, lines: &[String]) {
-        /// Room for saying how many were left out.
+        /// Bytes reserved for the number of omitted items.
         const REST: usize = 40;
         let first = lines.first().map_or(0, String::len);
         if lines.is_empty() || self.left < title.len() + first + REST + 4 {
@@ -64,7 +64,7 @@ impl Page {
 }
 
 impl Mind {
-    /// Where the agent stood, in at most `budget` tokens.
+    /// A summary of where the agent left off, in at most `budget` tokens.
     pub fn recovery(&self, around: &RecoveryContext, budget: usize) -> String {
         let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
         let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
@@ -135,7 +135,7 @@ impl Mind {
             .collect()
     }
 
-    /// What need not be found out again.
+    /// Findings that need not be established again.
     fn settled(&self) -> Vec<String> {
         let concluded = self
             .hypotheses

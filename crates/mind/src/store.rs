@@ -1,8 +1,8 @@
 //! A mind in the object store: an object with a list of pages for every kind of item.
 //!
-//! A page is a text, a JSON list of up to [`PAGE`] items in order of their numbers, `null` for one that was taken back. Pages
-//! that did not change are not looked at. So a change costs one page, the list of pages it is in and the root, each of them
-//! stored as a difference to what it was before; and reading a mind is reading its pages, from whatever moment it is, without
+//! A page is a text, a JSON list of up to [`PAGE`] items in order of their numbers, `null` for one that was taken back.
+//! Pages that did not change are not read. So a change costs one page, the list of pages it is in and the root, each of
+//! them stored as a delta to its previous version; and reading a mind of any moment means reading its pages, without
 //! replaying anything. See `docs/spec/reasoning.md`.
 
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::ids::Kind;
 use crate::mind::{Mind, each_table};
 use crate::paged_table::{PAGE, Page, Table};
 
-/// The only form there is so far.
+/// The only format version so far.
 const FORMAT: u64 = 1;
 
-/// So many pages take longer to read than a thread takes to start.
+/// From this many pages on, reading them takes longer than starting a thread.
 const WORTH_A_THREAD: usize = 8;
 
-/// Where a mind is in the store, which the next version of it resembles.
+/// The location of a mind in the store, used as the base for the next version.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// Its root.
+    /// The hash of its root object; `None` if it is not stored.
     pub root: Option<Hash>,
     lists: Vec<(Kind, Piece)>,
 }
 
-/// A mind that was written, and is in the store once what it was written to is committed.
+/// A mind that was written; it is in the store once the batch is committed.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// Where it will be.
+    /// Its location once it is committed.
     pub place: Place,
     pages: Vec<(Kind, Vec<Piece>)>,
 }
 
 impl Mind {
-    /// Writes what is not stored yet. `before` is where the version it grew from is.
+    /// Writes what is not stored yet. `before` is the location of the previous version.
     pub fn store(
         &self,
         sink: &(impl ObjectSink + ?Sized),
@@ -65,12 +65,12 @@ impl Mind {
         Ok(Written { place: Place { root: Some(root), lists }, pages: all })
     }
 
-    /// Takes note that what was written of this mind has been committed: it need not be written again.
+    /// Records that what was written of this mind has been committed, so that it is not written again.
     pub fn committed(&self, written: &Written) {
         each_table!(self, table => {
             let known = written.pages.iter().find(|(kind, _)| *kind == table.kind);
             for (page, piece) in table.pages.iter().zip(known.map_or([].as_slice(), |(_, pieces)| pieces)) {
-                // A page that was stored before is stored as the same.
+                // Fails only for a page that was stored before, as the same object.
                 let _ = page.stored.set(piece.clone());
             }
         });
@@ -81,8 +81,8 @@ impl Mind {
         Self::default().load_other(source, root)
     }
 
-    /// Reads the mind stored under `root`, without reading again what this one shares with it: who looks at many moments in a
-    /// row reads each page once.
+    /// Reads the mind stored under `root`, without reading again what this one shares with it: a caller that reads many
+    /// versions one after the other reads each page once.
     pub fn load_other(
         &self,
         source: &(impl ObjectSource + ?Sized),
@@ -123,7 +123,7 @@ impl Mind {
     }
 }
 
-/// What the pages of a table are stored as.
+/// Stores the pages of a table; returns their objects.
 fn pages<T: Serialize + Clone>(
     sink: &(impl ObjectSink + ?Sized),
     table: &Table<T>,
@@ -136,7 +136,7 @@ fn pages<T: Serialize + Clone>(
         }
         let text =
             serde_json::to_string(&page.items).map_err(|error| MindError::Unreadable(error.to_string()))?;
-        // A full page seldom changes any more and is read with every version to come: it stands for itself.
+        // A full page seldom changes any more and is read with every later version: it is stored without a delta.
         let similar = page.before.as_ref().filter(|_| page.items.len() < PAGE);
         let piece = Piece::text(sink, text, similar)?;
         pieces.push(piece);
@@ -188,7 +188,8 @@ fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
     Ok(table)
 }
 
-/// The items of pages. Most of the time that a large board takes is this, so it is done by two threads if there is much of it.
+/// Parses the items of pages. This takes most of the time of reading a large board, so two threads do it if there are many
+/// pages.
 fn parsed<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
     let all = |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
     if texts.len() < WORTH_A_THREAD {
@@ -198,7 +199,7 @@ fn parsed<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Resul
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| all(second));
         let mut pages = all(first);
-        // Reading does not panic; if it does, then here again.
+        // Parsing does not panic; if it does, it is repeated here.
         pages.extend(beside.join().unwrap_or_else(|_| all(second)));
         pages
     })

@@ -1,6 +1,6 @@
-//! What to do next, ranked.
+//! What to do next, ranked by score.
 //!
-//! Everything that is open gets a score, and the highest comes first:
+//! Every open item gets a score, and the highest comes first:
 //!
 //! - a **gap** that waits for no other: its criticality (1, 2, 4 or 8), times one more than what it holds up, gaps behind it
 //!   included, divided by how long it takes (1 for up to ten minutes, 2 for twenty, …);
@@ -17,23 +17,23 @@ use crate::ids::{ContradictionId, GapId, HypothesisId, Item, VerificationId};
 use crate::item::{ContradictionStatus, Gap, GapStatus, OnOutcome};
 use crate::mind::Mind;
 
-/// Something that could be done next.
+/// A suggested next action.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Action {
-    /// What it is about.
+    /// The item it is about.
     pub item: Item,
     /// What to do.
     pub what: String,
-    /// Why.
+    /// Why it is suggested.
     pub why: String,
-    /// A command that does it or is where it ends.
+    /// A command that does it, or with which it ends.
     pub command: String,
-    /// How much there is to gain.
+    /// The score: how much there is to gain.
     pub score: f64,
 }
 
 impl Mind {
-    /// What could be done next, the best first.
+    /// Suggested next actions, the best first.
     pub fn next_actions(&self) -> Vec<Action> {
         let mut actions = self.gap_actions();
         actions.extend(self.hypothesis_actions());
@@ -88,7 +88,7 @@ impl Mind {
         Action { item: id.into(), what, why, command, score }
     }
 
-    /// What a gap and those behind it hold up, and how many of those there are.
+    /// The items that a gap and the gaps behind it hold up, and the number of these gaps.
     fn held_up(&self, id: GapId) -> (BTreeSet<Item>, usize) {
         let mut seen = BTreeSet::from([id]);
         let mut wave = vec![id];
@@ -106,7 +106,7 @@ impl Mind {
         (items, seen.len() - 1)
     }
 
-    /// The newest check that has an effect of this kind and was not run yet.
+    /// The newest check that has such a consequence and was not run yet.
     fn plan_for(&self, test: impl Fn(&OnOutcome) -> bool) -> Option<VerificationId> {
         let was_run = |id: VerificationId| self.runs.iter().any(|(_, run)| run.verification == id);
         self.verifications
@@ -182,7 +182,7 @@ impl Mind {
     }
 }
 
-/// How much one would learn from knowing whether something of this probability is so.
+/// The information, in bits, gained from learning whether something of this probability is true.
 fn bits(p: f64) -> f64 {
     let part = |p: f64| if p <= 0.0 || p >= 1.0 { 0.0 } else { -p * p.log2() };
     part(p) + part(1.0 - p)
@@ -192,7 +192,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// The ending of a verb.
+/// The ending of a verb that goes with `count`.
 fn s(count: usize) -> &'static str {
     if count == 1 { "s" } else { "" }
 }

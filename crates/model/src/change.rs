@@ -22,7 +22,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// The word used in listings.
+    /// The stable name, as shown in listings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -35,16 +35,16 @@ impl ChangeKind {
     }
 }
 
-/// What differs between two states at one path.
+/// The difference between two states at one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Where.
+    /// The path that differs.
     pub path: RelPath,
-    /// For a rename: where it was before.
+    /// For a rename: the old path.
     pub from: Option<RelPath>,
-    /// What was there before; `None` if nothing.
+    /// The node in the first state; `None` if the path did not exist.
     pub before: Option<Node>,
-    /// What is there after; `None` if nothing.
+    /// The node in the second state; `None` if the path does not exist.
     pub after: Option<Node>,
 }
 
@@ -68,7 +68,7 @@ impl Change {
     }
 }
 
-/// Joins a deletion and a creation of the same non-empty content into a rename, as people think of it.
+/// Joins a deletion and a creation of the same non-empty content into a rename.
 ///
 /// Only exact matches count: a guess could attribute a change to the wrong file. Each deletion is used at most once; the
 /// order of `changes` is kept, with the rename in the creation's place.

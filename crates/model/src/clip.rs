@@ -1,14 +1,14 @@
-//! Texts that are too long to be kept, cut where everybody can see it.
+//! Truncates texts that are too long to be kept, and marks in the text where it was cut.
 
 use serde_json::Value;
 
-/// Room for the words between the parts.
+/// Bytes reserved for the mark between the two parts.
 const WORDS: usize = 64;
-/// Texts are not cut to less than this many bytes: what is said instead must fit.
+/// Texts are not cut to fewer bytes than this: the mark must fit.
 pub const LEAST: usize = 4 * WORDS;
 
-/// Cuts a text of more than `most` bytes, and says so in it. Its beginning and its end stay. Returns how many bytes are left
-/// out; cutting it again changes nothing.
+/// Truncates a text of more than `most` bytes, and inserts a mark. Its beginning and its end stay. Returns how many bytes
+/// are left out; truncating it again changes nothing.
 pub fn text(text: &mut String, most: usize) -> u64 {
     let most = most.max(LEAST);
     if text.len() <= most {
@@ -21,7 +21,7 @@ pub fn text(text: &mut String, most: usize) -> u64 {
     left_out as u64
 }
 
-/// Cuts every text in a value that has more than `most` bytes. Returns how many bytes are left out.
+/// Truncates every text of more than `most` bytes in a value. Returns how many bytes are left out.
 pub fn value(value: &mut Value, most: usize) -> u64 {
     match value {
         Value::String(own) => text(own, most),

@@ -1,14 +1,14 @@
 //! Conversations: a chain of messages, each with the hash of the one before it.
 //!
-//! The last message names the whole conversation. Appending one to a thousand stores that message and 40 bytes; two
-//! conversations that begin alike share what they share; equal conversations have equal tips, however they came about; and
-//! where two part is found by walking back from both tips no further than that.
+//! The last message identifies the whole conversation. Appending a message to a thousand stores that message and 40 bytes;
+//! conversations share their common beginning; equal conversations have equal tips, whatever their history; and the point
+//! where two diverge is found by walking back from both tips no further than that.
 //!
 //! A [`crate::list`] would do the same with random access, but appending one item to a list of thousands writes a leaf of
 //! on average 64 hashes, which is more than most messages have. Conversations are appended to all the time and read
 //! from the end.
 //!
-//! What a message is, is the agent's business: one line of its own record, as JSON text.
+//! The content of a message is opaque: one line of the agent's own record, as JSON text.
 
 use minicbor::{Decode, Encode};
 
@@ -19,13 +19,13 @@ use crate::object::{ObjectError, ObjectSink, ObjectSource};
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Message {
-    /// The one before it.
+    /// Hash of the message before it; `None` for the first.
     #[n(0)]
     pub previous: Option<Hash>,
-    /// How many messages there are up to and including this one.
+    /// The number of messages up to and including this one.
     #[n(1)]
     pub count: u64,
-    /// The message, as the agent wrote it down.
+    /// The message as the agent recorded it.
     #[n(2)]
     pub text: String,
 }
@@ -49,7 +49,7 @@ impl Message {
     }
 }
 
-/// How many messages the conversation that ends in `tip` has.
+/// The number of messages in the conversation that ends in `tip`.
 pub fn len(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<u64, ObjectError> {
     tip.map_or(Ok(0), |tip| Message::load(source, tip).map(|message| message.count))
 }
@@ -80,7 +80,7 @@ pub fn tail(
     let Some(tip) = tip.filter(|_| most > 0) else { return Ok(messages) };
     source.read_chain(ObjectKind::Message, tip, &mut |hash, bytes| {
         let message = Message::decode_bytes(hash, &bytes)?;
-        // Counts fall by one from message to message, so that no chain can be endless.
+        // Counts decrease by one from message to message, so that no chain can be endless.
         let expected = messages.last().map(|(_, later)| later.count - 1);
         if message.count == 0
             || expected.is_some_and(|count| count != message.count)
@@ -101,7 +101,7 @@ pub fn texts(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result
     Ok(tail(source, tip, usize::MAX)?.into_iter().map(|(_, message)| message.text).collect())
 }
 
-/// The conversation with only its first `keep` messages; the same one if it has no more.
+/// The tip of the conversation's first `keep` messages; the same tip if it has no more.
 pub fn shorten(
     source: &(impl ObjectSource + ?Sized),
     tip: Option<Hash>,
@@ -118,7 +118,7 @@ pub fn shorten(
     Ok(at)
 }
 
-/// How many messages two conversations have in common from the beginning.
+/// The number of messages that two conversations share from the beginning.
 pub fn shared(
     source: &(impl ObjectSource + ?Sized),
     a: Option<Hash>,

@@ -1,18 +1,18 @@
-//! Time and ids, passed in from the surface so that everything below is exact to the byte in tests.
+//! The source of time and ids, passed in by the caller so that everything below is reproducible to the byte in tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::Timestamp;
 
-/// The outside world as far as the engine may know it.
+/// The parts of the outside world that the engine may use.
 pub trait Env: Send + Sync {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Timestamp;
-    /// Sixteen fresh bytes for an id; never the same twice.
+    /// Sixteen new bytes for an id; never the same twice.
     fn fresh_id(&self) -> [u8; 16];
 }
 
-/// A clock that advances one second per question and ids counted from a seed, for tests and transcripts.
+/// A clock that advances one second per call and ids counted from a seed, for tests and transcripts.
 #[derive(Debug)]
 pub struct FrozenEnv {
     start: Timestamp,

@@ -1,6 +1,6 @@
-//! Text from elsewhere, made fit to be looked at: what would act on a terminal, or deceive who reads, is written out.
+//! Escapes untrusted text for display: characters that would control the terminal or deceive the reader become visible.
 
-/// Whether a character would act on the terminal or deceive the reader instead of being seen.
+/// Whether a character would control the terminal or deceive the reader instead of being visible.
 pub fn is_hidden(c: char) -> bool {
     (c.is_control() && c != '\t')
         || matches!(
@@ -10,7 +10,7 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// What stands for a character that must not be printed.
+/// The escape for a character that must not be printed.
 pub fn escape(c: char) -> String {
     match c {
         '\r' => "\\r".to_owned(),
@@ -20,7 +20,7 @@ pub fn escape(c: char) -> String {
     }
 }
 
-/// A text with escapes for everything that must not be printed, tabs included.
+/// Escapes everything in a text that must not be printed, tabs included.
 pub fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! What an agent reported, in words that are the same for every agent.
+//! Events: what an agent reported, in one vocabulary for all agents.
 //!
-//! A hook, an import or a proxy turns what it saw into events; the engine turns events into steps. The original is kept
-//! beside it, so that nothing an agent says is lost because nobody knew it yet.
+//! A hook, an import or a proxy converts what it saw into events; the engine converts events into steps. The original
+//! report is kept beside the event, so that fields which stepback does not know yet are not lost.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,28 +10,28 @@ use crate::hash::{Hash, ObjectKind};
 use crate::record::StepKind;
 use crate::time::Timestamp;
 
-/// Digits of the hash in the id of a call that has none of its agent's.
+/// Number of hash digits in the id of a call to which its agent gave none.
 const DERIVED: usize = 12;
 
-/// Something that went wrong, as it was reported.
+/// An error, as the agent reported it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ReportedError {
-    /// What kind of error, if it has a name.
+    /// The kind of error, if it has a name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// What it said.
+    /// The error message.
     pub message: String,
-    /// The stack, if there is one.
+    /// The stack trace, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stack: Option<String>,
-    /// What caused it.
+    /// The cause, if it was reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
 }
 
 impl ReportedError {
-    /// The error that a reported value stands for. Many tools always send an error field: one that is empty (`null`, `false`,
-    /// zero, an empty text, or a list or object of nothing else) says that nothing went wrong.
+    /// Returns the error that a reported value stands for. Many tools always send an error field; one that is empty
+    /// (`null`, `false`, zero, an empty text, or a list or object of such values only) means that nothing failed.
     pub fn reported(value: &Value) -> Option<Self> {
         if is_nothing(value) {
             return None;
@@ -49,7 +49,7 @@ impl ReportedError {
     }
 }
 
-/// Whether a value says nothing at all.
+/// Whether a value is empty: see [`ReportedError::reported`].
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -61,7 +61,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// One thing an agent reported.
+/// One thing that an agent reported.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// The agent's stable name.
@@ -70,58 +70,58 @@ pub struct Event {
     pub session: String,
     /// What happened.
     pub kind: StepKind,
-    /// When, if the agent says so; else the moment of arrival.
+    /// When it happened; `None` if the agent does not say, and then the time of arrival counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at: Option<Timestamp>,
-    /// What tells two events of the same kind apart (a call id, a prompt id): the same event delivered twice is recorded once.
+    /// What distinguishes two events of the same kind (a call id, a prompt id). An event delivered twice is recorded once.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<String>,
-    /// The id by which the start and the end of a call are paired.
+    /// The id that pairs the start and the end of a call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub call: Option<String>,
-    /// The tool or model.
+    /// Name of the tool or model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tool: Option<String>,
-    /// The sub-agent that did it, if it was not the main one.
+    /// The sub-agent that did it; `None` for the main agent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub worker: Option<String>,
-    /// One line for people.
+    /// One line for display.
     pub summary: String,
-    /// What went in.
+    /// The input of the call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub input: Option<Value>,
-    /// What came out.
+    /// The output of the call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Value>,
-    /// What went wrong.
+    /// The error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<ReportedError>,
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration: Option<u64>,
-    /// Tokens and cost, trace ids, and whatever else is known by name.
+    /// Tokens, cost, trace ids, and other named values.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metadata: Option<Value>,
-    /// The report as it came, where it says more than the fields above.
+    /// The original report, if it contains more than the fields above.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub raw: Option<Value>,
 }
 
 impl Event {
-    /// The id of a call whose agent gives calls none: it follows from the tool and the input.
+    /// The id of a call whose agent assigns no ids, derived from the tool and the input.
     pub fn derived_call(tool: &str, input: &Value) -> String {
         let described = format!("{tool} {input}");
         format!("{tool}#{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..DERIVED])
     }
 
-    /// Whether a call has no id that its agent gave it.
+    /// Whether the call's id was not assigned by its agent: it is missing or derived.
     pub fn is_derived_call(call: Option<&str>) -> bool {
         let Some(call) = call else { return true };
         let hash = call.rsplit_once('#').map(|(_, hash)| hash);
         hash.is_some_and(|hash| hash.len() == DERIVED && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
-    /// An event of which nothing else is known.
+    /// Creates an event with only these fields set.
     pub fn new(agent: &str, session: &str, kind: StepKind, summary: impl Into<String>) -> Self {
         Self {
             agent: agent.to_owned(),

@@ -1,5 +1,5 @@
-//! Values that documents hold as text, read without a copy of the text: a board or a session has thousands of ids, and serde's
-//! own way to read one makes a string of each.
+//! Deserialises values that documents hold as text without copying the text: a board or a session has thousands of ids, and
+//! serde's own way to read one allocates a string for each.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ impl<T, E: Display, P: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Text<P, T> 
     }
 }
 
-/// Reads a value from the text that stands for it.
+/// Parses a value from its text.
 pub fn from_text<'de, D: Deserializer<'de>, T, E: Display>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, E>,

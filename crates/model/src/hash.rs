@@ -1,13 +1,13 @@
 //! Content hashes: BLAKE3 with one domain per kind of object.
 //!
-//! Domain separation means that the bytes of a file can never be mistaken for a tree or a state, even when somebody
-//! crafts a file whose content is a valid tree encoding. See `docs/spec/objects.md`, "Hashes".
+//! Domain separation means that the bytes of a file can never be mistaken for a tree or a state, even if the content of a
+//! file is crafted to be a valid tree encoding. See `docs/spec/objects.md`, "Hashes".
 
 use std::fmt;
 
 use crate::from_text::from_text;
 
-/// What an object is. The discriminant is stored in packs and selects the hash domain; never renumber.
+/// The kind of an object. The discriminant is stored in packs and selects the hash domain; never renumber.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ObjectKind {
@@ -122,8 +122,8 @@ fn digit(letter: u8) -> Option<u8> {
     }
 }
 
-/// Writes two digits for each byte, all at once: names are written for every step that is recorded, and the formatter takes
-/// longer for each byte than a step may cost.
+/// Writes two digits for each byte in one call: ids are written for every recorded step, and the formatter's cost per byte
+/// is too high for that.
 pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0u8; 64];
@@ -131,7 +131,7 @@ pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    // Digits are text.
+    // Hex digits are valid UTF-8.
     f.write_str(std::str::from_utf8(&text[..bytes.len() * 2]).unwrap_or_default())
 }
 

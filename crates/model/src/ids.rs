@@ -1,11 +1,11 @@
-//! Ids: 128 random bits, shown as hex, shortened to the shortest prefix people need.
+//! Ids: 128 random bits, shown as hex, shortened to a prefix for display.
 //!
-//! Random rather than time-ordered: ids made in the same minute must not share their first digits, because people type
+//! Random rather than time-ordered: ids made in the same minute must not share their first digits, because users type
 //! those. Order comes from step and operation numbers.
 
 use std::fmt;
 
-/// Number of hex digits shown where a person reads an id.
+/// Number of hex digits shown for display.
 pub const SHORT_LEN: usize = 8;
 
 macro_rules! id_type {
@@ -35,7 +35,7 @@ macro_rules! id_type {
                 crate::hash::decode_hex(text).map(Self)
             }
 
-            /// The first digits, for people.
+            /// The first digits, for display.
             pub fn short(&self) -> String {
                 let mut text = self.to_string();
                 text.truncate(SHORT_LEN);
@@ -72,19 +72,19 @@ macro_rules! id_type {
 }
 
 id_type!(
-    /// Names a workspace: a directory tree that agents work in.
+    /// The id of a workspace: a directory tree that agents work in.
     WorkspaceId
 );
 id_type!(
-    /// Names a session: one recorded run of one agent (or person) in one workspace.
+    /// The id of a session: one recorded run of one agent (or of the user) in one workspace.
     SessionId
 );
 id_type!(
-    /// Names a step; a checkpoint is a step that is kept, so it has the same id.
+    /// The id of a step; a checkpoint is a step that is kept, so it has the same id.
     StepId
 );
 id_type!(
-    /// Names an operation: something stepback itself did.
+    /// The id of an operation: something stepback itself did.
     OpId
 );
 

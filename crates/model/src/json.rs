@@ -44,9 +44,9 @@ use crate::object::ObjectError;
 #[cfg(doc)]
 use crate::ObjectKind;
 
-/// How deep arrays and objects may nest.
+/// Maximum nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 128;
-/// How large the encoding of one value may be, with shared parts counted each time they occur.
+/// Maximum size of the encoding of one value, in bytes, with shared parts counted each time they occur.
 pub const MAX_BYTES: usize = 256 << 20;
 
 /// Why a JSON value could not be stored, loaded or searched.

@@ -1,8 +1,8 @@
 //! The vocabulary of stepback: ids, hashes, objects, steps, states, points and plans.
 //!
-//! Everything here is plain data with canonical bytes. This crate performs no I/O, reads no clock and draws no
-//! random numbers; whoever needs time or ids receives an [`env::Env`]. Formats defined here are specified in
-//! `docs/spec/`; a change of bytes is a change of that document.
+//! Everything here is plain data with canonical bytes. This crate performs no I/O, reads no clock and draws no random
+//! numbers; code that needs time or ids receives an [`env::Env`]. Formats defined here are specified in `docs/spec/`; a
+//! change of bytes is a change of that document.
 
 pub mod change;
 pub mod clip;

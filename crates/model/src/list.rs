@@ -46,7 +46,7 @@ use crate::{ObjectKind, object::ObjectError};
 /// One element of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Item {
-    /// The object it stands for.
+    /// Hash of the object that the item refers to.
     pub hash: Hash,
     /// Its weight: the bytes of a chunk, or 1 for a message.
     pub len: u64,

@@ -1,8 +1,9 @@
-//! The known word that a misspelt one probably means.
+//! Suggestions for misspelt words.
 
 use crate::time_expr::edit_distance;
 
-/// The one of `known` that is most like `word`, unless none is like it at all. Case does not count, nor how words are joined.
+/// The word of `known` that is most similar to `word`; `None` if none is similar. Case and the separators between words are
+/// ignored.
 pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| {
         let letters = text.chars().filter(|c| !matches!(c, '-' | '_' | ' '));
@@ -11,7 +12,7 @@ pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     let wanted = plain(word);
     let distance = |known: &str| {
         let known = plain(known);
-        // Who writes half of a name means it.
+        // A part of a name is most likely meant as that name.
         let is_part = wanted.len() > 2 && (known.starts_with(&wanted) || wanted.starts_with(&known));
         if is_part { 1 } else { edit_distance(&wanted, &known) }
     };

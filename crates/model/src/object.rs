@@ -1,4 +1,4 @@
-//! How immutable objects are read and written, as far as pure algorithms need to know.
+//! The traits by which pure algorithms read and write immutable objects.
 //!
 //! The store implements these two traits; lists, JSON and chunked files are written against them, so they can be tested
 //! with a map. An object is always read as the kind it was written as: asking for another kind is a missing object,
@@ -12,19 +12,19 @@ pub enum ObjectError {
     /// Nothing is stored under this hash.
     #[error("{kind} {hash} is not in the store")]
     Missing {
-        /// The kind asked for.
+        /// The requested kind.
         kind: ObjectKind,
-        /// The hash asked for.
+        /// The requested hash.
         hash: Hash,
     },
     /// Stored bytes do not have the hash they are stored under, or do not decode.
     #[error("{kind} {hash} is corrupt: {reason}")]
     Corrupt {
-        /// The kind asked for.
+        /// The requested kind.
         kind: ObjectKind,
-        /// The hash asked for.
+        /// The requested hash.
         hash: Hash,
-        /// What is wrong with it.
+        /// What is wrong with the bytes.
         reason: String,
     },
     /// The storage below failed.
@@ -33,7 +33,8 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// A decoding failure of an object whose hash was right: written by something that is not us, or by a newer format.
+    /// Creates the error for an object whose hash is right but which does not decode: written by another program, or in a
+    /// newer format.
     pub fn corrupt(kind: ObjectKind, hash: Hash, reason: impl std::fmt::Display) -> Self {
         Self::Corrupt { kind, hash, reason: reason.to_string() }
     }
@@ -44,7 +45,7 @@ pub trait ObjectSource {
     /// The verified bytes of an object.
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError>;
 
-    /// Reads objects each of which tells which one comes next: `next` is given one after the other. It must not use the source
+    /// Reads a chain of objects: `next` gets each one and returns the hash of the following one. It must not use the source
     /// itself, which may be busy until the end.
     fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
         let mut at = Some(first);
@@ -55,13 +56,13 @@ pub trait ObjectSource {
     }
 }
 
-/// Takes an object of a chain and tells which one comes next.
+/// Receives an object of a chain and returns the hash of the next one; `None` ends the chain.
 pub type Next<'a> = dyn FnMut(Hash, Vec<u8>) -> Result<Option<Hash>, ObjectError> + 'a;
 
 /// Writes immutable objects.
 pub trait ObjectSink {
-    /// Stores `bytes` (once, however often it is written) and returns their hash. `similar_to` may name an older object of
-    /// the same kind that these bytes probably resemble; it only helps compression.
+    /// Stores `bytes` (once, however often they are written) and returns their hash. `similar_to` may name an older object
+    /// of the same kind that these bytes probably resemble; it only helps compression.
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError>;
 }
 

@@ -105,20 +105,20 @@ impl RelPath {
                 && (self.0.len() == ancestor.0.len() || self.0[ancestor.0.len()] == b'/'))
     }
 
-    /// Orders paths so that a directory stands right before what it holds: `a`, `a/b`, `a.c`.
+    /// Orders paths so that a directory stands right before its contents: `a`, `a/b`, `a.c`.
     pub fn cmp_by_components(&self, other: &RelPath) -> std::cmp::Ordering {
         // `/` sorts below every other byte; NUL cannot occur in a name.
         let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
         self.0.iter().map(key).cmp(other.0.iter().map(key))
     }
 
-    /// Text for people and JSON: UTF-8 as it is, other bytes and control characters escaped.
+    /// Text for display and JSON: UTF-8 as it is, other bytes and control characters escaped.
     pub fn display(&self) -> Cow<'_, str> {
         display_bytes(&self.0)
     }
 }
 
-/// Turns bytes of a name into text that is safe on a terminal.
+/// Converts the bytes of a name to text that is safe on a terminal.
 pub fn display_bytes(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
         && !text.chars().any(|c| c.is_control() || is_direction_override(c) || c == '\\')

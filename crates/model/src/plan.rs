@@ -7,11 +7,11 @@ use crate::object::{ObjectError, ObjectSource};
 use crate::path::RelPath;
 use crate::tree::{Content, Node};
 
-/// How the content to be written came about.
+/// Where the content to be written comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
 pub enum How {
-    /// A past state, as it was.
+    /// A past state, unchanged.
     #[n(0)]
     Restored,
     /// A three-way merge of a past state with later edits.
@@ -23,27 +23,29 @@ pub enum How {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct PlannedChange {
-    /// Where.
+    /// The path that changes.
     #[n(0)]
     pub path: RelPath,
-    /// What must be there when the plan is applied; anything else means somebody was faster, and the path is left alone.
+    /// What must be there when the plan is applied; anything else means that another process changed it first, and the path
+    /// is skipped.
     #[n(1)]
     pub now: Option<Node>,
-    /// What will be there. If it is what is there now, the file is replaced by another one with the same content.
+    /// What will be there; `None` if the path is removed. If it equals `now`, the file is replaced by another one with the
+    /// same content.
     #[n(2)]
     pub then: Option<Node>,
-    /// How `then` came about.
+    /// Where the content of `then` comes from.
     #[n(3)]
     pub how: How,
 }
 
 impl PlannedChange {
-    /// The change that takes this one back.
+    /// The change that reverts this one.
     pub fn inverted(&self) -> Self {
         Self { now: self.then.clone(), then: self.now.clone(), ..self.clone() }
     }
 
-    /// The verb for listings.
+    /// The verb that listings show.
     pub fn verb(&self) -> &'static str {
         match (&self.now, &self.then, self.how) {
             (_, _, How::Merged) => "merge",
@@ -60,26 +62,26 @@ impl PlannedChange {
     }
 }
 
-/// Whether leaving a path alone was to be expected.
+/// Whether skipping a path was to be expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Cause {
-    /// The path is not covered, so nobody could expect it to change.
+    /// The path is not covered, so it was not expected to change.
     #[n(0)]
     Uncovered,
-    /// Somebody else changed it, or is changing it right now.
+    /// Another process changed it, or is changing it right now.
     #[n(1)]
     Conflict,
 }
 
-/// A path the plan leaves alone although the target differs, and why.
+/// A path that the plan skips although the target differs, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct LeftAlone {
-    /// Where.
+    /// The path that is skipped.
     #[n(0)]
     pub path: RelPath,
-    /// Why, as a phrase.
+    /// The reason, as a phrase.
     #[n(1)]
     pub reason: String,
     /// Whether that was to be expected.
@@ -88,36 +90,36 @@ pub struct LeftAlone {
 }
 
 impl LeftAlone {
-    /// A path that is not covered.
+    /// Creates an entry for a path that is not covered.
     pub fn uncovered(path: RelPath, reason: impl Into<String>) -> Self {
         Self { path, reason: reason.into(), cause: Cause::Uncovered }
     }
 
-    /// A path that somebody else changed.
+    /// Creates an entry for a path that another process changed.
     pub fn conflict(path: RelPath, reason: impl Into<String>) -> Self {
         Self { path, reason: reason.into(), cause: Cause::Conflict }
     }
 
-    /// Whether somebody else's change kept the path from being restored.
+    /// Whether a change by another process kept the path from being restored.
     pub fn is_conflict(&self) -> bool {
         self.cause == Cause::Conflict
     }
 }
 
-/// Exactly what will happen.
+/// Everything that a rewind will do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct Plan {
-    /// Paths that will change, sorted. A directory stands before what it holds.
+    /// Paths that will change, sorted. A directory stands before its contents.
     #[n(0)]
     pub changes: Vec<PlannedChange>,
-    /// Paths that differ from the target and stay as they are.
+    /// Paths that differ from the target and stay unchanged.
     #[n(1)]
     pub left_alone: Vec<LeftAlone>,
 }
 
 impl Plan {
-    /// Whether applying it would change nothing.
+    /// Whether applying it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Points: expressions that name a moment. One grammar for the command line, HTTP, the TUI, MCP and DAP.
 //!
-//! This module reads and writes points; what they stand for is found by the resolver in the engine.
+//! This module parses and prints points; the resolver in the engine finds the step that a point names.
 //!
 //! | text | meaning |
 //! |---|---|
@@ -79,13 +79,13 @@ pub struct PointExpr {
     /// The session it is about, as an id or a prefix of one; the current session if `None`. Only with anchors that are
     /// selected inside a session ([`Anchor::is_in_session`]).
     pub session: Option<String>,
-    /// What is named.
+    /// The starting point.
     pub anchor: Anchor,
-    /// How many steps before that. Only for [`Anchor::Now`] and [`Anchor::Step`], otherwise 0.
+    /// How many steps before the anchor. Only for [`Anchor::Now`] and [`Anchor::Step`], otherwise 0.
     pub back: u64,
 }
 
-/// What a point starts from.
+/// The starting point of an expression.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Anchor {
     /// `@`: now.
@@ -122,12 +122,12 @@ pub enum Anchor {
     Tag {
         /// The tag.
         tag: String,
-        /// Which of those that have it.
+        /// Which of the checkpoints with this tag.
         nth: Nth,
     },
 }
 
-/// Which one of several, in the order they happened.
+/// Selects one of several, in the order they happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nth {
     /// The first.
@@ -139,14 +139,14 @@ pub enum Nth {
 }
 
 impl Anchor {
-    /// Bare text, with the question whether it is a moment answered.
+    /// Bare text; determines whether it also reads as a moment.
     pub fn text(name: impl Into<String>) -> Self {
         let name = name.into();
         let is_time = Moment::parse(&name).is_ok();
         Self::Text { name, is_time }
     }
 
-    /// Whether it is looked for inside one session, so that a session can be named before it.
+    /// Whether it is searched within one session, so that a session can be named before it.
     pub fn is_in_session(&self) -> bool {
         match self {
             Self::Now
@@ -166,7 +166,7 @@ impl From<Anchor> for PointExpr {
     }
 }
 
-/// A point as it is meant where one session is looked at: an error, a call or a turn is one of that session.
+/// Qualifies a point for a view of one session: an error, a call or a turn then refers to that session.
 pub fn in_session(point: &str, session: &str) -> String {
     let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
         parsed.session.is_none()
@@ -176,10 +176,10 @@ pub fn in_session(point: &str, session: &str) -> String {
 }
 
 impl PointExpr {
-    /// Now.
+    /// The point `@`.
     pub const NOW: PointExpr = PointExpr { session: None, anchor: Anchor::Now, back: 0 };
 
-    /// Reads the text of a point.
+    /// Parses the text of a point.
     pub fn parse(text: &str) -> Result<Self, PointError> {
         parse::parse(text)
     }
@@ -241,7 +241,7 @@ impl fmt::Display for Nth {
     }
 }
 
-/// Writes `kind:name`, in quotes where the name needs them. A name that something follows ends at a colon.
+/// Writes `kind:name`, quoted if needed. A name that is followed by more ends at a colon.
 fn write_name(f: &mut fmt::Formatter<'_>, kind: &str, name: &str, followed: bool) -> fmt::Result {
     write!(f, "{kind}:")?;
     let plain = name.trim() == name && !name.starts_with('"') && !(followed && name.contains(':'));

@@ -1,7 +1,7 @@
 //! The records of the log: workspaces, sessions, steps, checkpoints and operations.
 //!
-//! These are facts with numbers and times; everything large hangs off a state hash. Records are serialised as JSON where
-//! a backend keeps them as documents, so field names are part of the format (`docs/spec/store.md`).
+//! Records are small: ids, numbers and times. Everything large is reached through a state hash. Backends that keep records
+//! as documents serialise them as JSON, so field names are part of the format (`docs/spec/store.md`).
 
 mod operation;
 mod session;
@@ -14,7 +14,7 @@ pub use self::step::{Annotation, Checkpoint, Step, StepKind, StepMeta, Trigger};
 pub use self::workspace::Workspace;
 use crate::hash::Hash;
 
-/// Enough of a hash for an id.
+/// The first 16 bytes of a hash, which are enough for an id.
 fn first_half(hash: Hash) -> [u8; 16] {
     let mut id = [0; 16];
     id.copy_from_slice(&hash.as_bytes()[..16]);

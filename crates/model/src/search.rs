@@ -1,7 +1,7 @@
-//! Looking for words in what was recorded: what a text consists of, what is asked for, and where it is found.
+//! Full-text search: how a text is split into words, what a search asks for, and where it matches.
 //!
-//! Every store answers a search in the same way because all of them take a text apart here. A backend may keep an index to be
-//! fast; which steps it finds, and what it marks in them, is decided by [`Pattern`] alone.
+//! Every store gives the same results because all of them split texts here. A backend may keep an index to be fast; which
+//! steps match, and what is marked in them, is decided by [`Pattern`] alone.
 
 mod error;
 mod find;
@@ -15,23 +15,23 @@ use serde::{Deserialize, Serialize};
 pub use error::PatternError;
 pub use find::{Snippet, fold};
 
-/// The part of a step that a text comes from. In this order they are shown.
+/// The part of a step that a text comes from, in display order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Field {
-    /// What went wrong.
+    /// The error message.
     Error,
     /// Label, note and tags.
     Annotation,
-    /// What went in: a prompt, the input of a call.
+    /// The input: a prompt, the input of a call.
     Input,
-    /// What came out of a call.
+    /// The output of a call.
     Output,
-    /// What the model said.
+    /// A message of the model.
     Message,
     /// Paths of files that changed.
     Path,
-    /// The one line for people.
+    /// The one-line summary.
     Summary,
 }
 
@@ -57,44 +57,44 @@ impl Field {
 /// The texts of one step, at most one for each field.
 pub type Texts = BTreeMap<Field, String>;
 
-/// Words that follow each other.
+/// Consecutive words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Phrase {
     /// The words, folded; at least one.
     pub words: Vec<String>,
-    /// The last one need only begin like this.
+    /// Whether the last word matches as a prefix.
     pub prefix: bool,
 }
 
-/// What is looked for.
+/// What a search looks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Every phrase of the first list, and none of the second. The first is not empty.
     Words {
-        /// What must be there.
+        /// Phrases that must occur.
         with: Vec<Phrase>,
-        /// What must not.
+        /// Phrases that must not occur.
         without: Vec<Phrase>,
     },
-    /// These characters, wherever they are; folded, and not empty.
+    /// These characters anywhere in a text; folded, and not empty.
     Substring(String),
 }
 
-/// A word in a text: its bytes, and what it is compared by.
+/// A word in a text: its place, and the form in which it is compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Word<'t> {
-    /// Where it begins.
+    /// Byte offset of its beginning.
     pub start: usize,
-    /// Where it ends.
+    /// Byte offset of its end.
     pub end: usize,
-    /// Folded, and cut off at [`LONGEST_WORD`] characters. Most words are what they are compared by.
+    /// The compared form: folded, and cut off at [`LONGEST_WORD`] characters. For most words it equals the text itself.
     pub text: Cow<'t, str>,
 }
 
-/// Characters of a word that count. What is longer is data, of which the beginning says enough.
+/// Number of characters of a word that are compared. Longer words are data, of which the beginning is enough.
 pub const LONGEST_WORD: usize = 64;
 
-/// The words of a text: letters, digits and underscores that stand together.
+/// The words of a text: maximal runs of letters, digits and underscores.
 pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -115,14 +115,14 @@ pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// Where the characters of a kind end that begin at `from`.
+/// The end of the run of characters that satisfy `is_one` and that begins at `from`.
 fn end_of(text: &str, from: usize, is_one: impl Fn(char) -> bool) -> usize {
     let bytes = text.as_bytes();
     let mut at = from;
     while let Some(byte) = bytes.get(at) {
         let c = match byte.is_ascii() {
             true => char::from(*byte),
-            // `at` is always where a character begins.
+            // `at` is always a character boundary.
             false => text[at..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER),
         };
         if !is_one(c) {

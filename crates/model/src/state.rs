@@ -1,4 +1,4 @@
-//! A state: everything true after a step, as one small object with a hash per slot.
+//! A state: everything captured after a step, as one small object with a hash per slot.
 
 use minicbor::{Decode, Encode};
 
@@ -17,7 +17,7 @@ pub struct State {
     /// Every git directory in the workspace: a [`GitState`].
     #[n(1)]
     pub git: Option<Hash>,
-    /// The last of the messages so far, which leads to all others: a [`crate::conversation`].
+    /// The last message so far, which leads to all others: a [`crate::conversation`].
     #[n(2)]
     pub conversation: Option<Hash>,
     /// Hypotheses, beliefs, gaps: a [`crate::json`] value.
@@ -26,7 +26,7 @@ pub struct State {
     /// The agent's key-value memory: a [`crate::json`] value.
     #[n(4)]
     pub memory: Option<Hash>,
-    /// The task at hand: a [`crate::json`] value.
+    /// The current task: a [`crate::json`] value.
     #[n(5)]
     pub task: Option<Hash>,
     /// Names of environment variables and tools, never secret values: a [`crate::json`] value.
@@ -59,7 +59,7 @@ pub struct GitState {
     pub repositories: Vec<Repository>,
 }
 
-/// One git directory and what people want to know about it at a glance.
+/// One git directory and a summary of it for display.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Repository {
@@ -74,7 +74,7 @@ pub struct Repository {
     pub summary: RepositorySummary,
 }
 
-/// Where a repository stood.
+/// Branch, commit and pending operations of a repository at capture time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode, serde::Serialize)]
 #[cbor(array)]
 pub struct RepositorySummary {

@@ -28,12 +28,12 @@ impl Timestamp {
         })
     }
 
-    /// Takes a calendar moment, dropping what is below a microsecond.
+    /// Converts a calendar moment, dropping what is below a microsecond.
     pub fn from_jiff(moment: jiff::Timestamp) -> Self {
         Self(moment.as_microsecond())
     }
 
-    /// How long before `now` this is, in words: `just now`, `5 min ago`, `2 hours ago`, `3 days ago`.
+    /// How long before `now` this is, as text: `just now`, `5 min ago`, `2 hours ago`, `3 days ago`.
     pub fn ago(self, now: Timestamp) -> String {
         let seconds = (now.0 - self.0) / 1_000_000;
         let count = |n: i64, unit: &str| format!("{n} {unit}{} ago", if n == 1 { "" } else { "s" });

@@ -1,7 +1,7 @@
-//! Moments as people write them: `2 hours ago`, `yesterday 14:00`, `monday`, `2026-01-23T12:00`.
+//! Moments as users write them: `2 hours ago`, `yesterday 14:00`, `monday`, `2026-01-23T12:00`.
 //!
-//! Reading is in two steps. [`Moment::parse`] looks at the words only, so it can tell a moment from a label without
-//! knowing what time it is; [`Moment::resolve`] needs the present and a time zone. Every text has one meaning:
+//! Parsing has two steps. [`Moment::parse`] uses the words only, so it can distinguish a moment from a label without
+//! knowing the current time; [`Moment::resolve`] needs the current time and a time zone. Every text has one meaning:
 //!
 //! - Moments are in the **past**. A clock time alone (`14:00`, `2pm`, `noon`, `midnight`) is the last one up to now, a
 //!   weekday (`monday`, `monday 10:00`) the last one up to now; `last monday` is always before today. What can only lie
@@ -15,7 +15,7 @@
 //!   not exist is taken as much later as the gap is long; where they are put back, a time that exists twice is the
 //!   earlier one (the rule of RFC 5545, which `jiff` calls compatible).
 //!
-//! Upper and lower case are the same. An error names the offending word by its place in the text.
+//! Case is ignored. An error names the offending word by its place in the text.
 
 mod parse;
 mod resolve;
@@ -33,14 +33,14 @@ use jiff::tz::TimeZone;
 
 use crate::time::Timestamp;
 
-/// What kind of error a [`WhenError`] is.
+/// The kind of a [`WhenError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenErrorKind {
     /// The text is not a moment.
     Syntax,
-    /// A number, a date or a time that no calendar or clock has.
+    /// A number, date or time that does not exist in the calendar or on the clock.
     OutOfRange,
-    /// The moment has not come yet.
+    /// The moment is in the future.
     Future,
 }
 
@@ -48,22 +48,22 @@ pub enum WhenErrorKind {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct WhenError {
-    /// What kind of error it is.
+    /// The kind of error.
     pub kind: WhenErrorKind,
     /// The offending bytes of the text.
     pub span: Range<usize>,
     /// What is wrong, as part of a sentence.
     pub what: String,
-    /// Whole texts that would be right.
+    /// Complete texts that would be valid.
     pub suggestions: Vec<String>,
 }
 
-/// Reads `text` as a moment up to `now`, in the time zone `tz`.
+/// Parses `text` as a moment up to `now`, in the time zone `tz`.
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, WhenError> {
     Moment::parse(text)?.resolve(now, tz)
 }
 
-/// Reads a span of time, in microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
+/// Parses a span of time and returns microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
 pub fn span_micros(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -78,24 +78,24 @@ pub fn span_micros(text: &str) -> Option<u64> {
     micros.is_finite().then_some(micros as u64)
 }
 
-/// A text that was understood, before it is tied to a present.
+/// A parsed text, not yet resolved against a current time.
 #[derive(Clone, Debug)]
 pub struct Moment {
     expression: Expression,
-    /// The part of the text that the expression is.
+    /// The bytes of the text that the expression covers.
     span: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
 enum Expression {
     Now,
-    /// So long before now.
+    /// This long before now.
     Ago(jiff::Span),
-    /// A moment that says its own offset.
+    /// A moment with its own offset.
     Instant(jiff::Timestamp),
     /// The last time the clock showed this.
     Clock(civil::Time),
-    /// A day, and the time on it.
+    /// A day, and the time on that day.
     Day(Day, civil::Time),
 }
 
@@ -104,7 +104,7 @@ enum Day {
     Today,
     Yesterday,
     Tomorrow,
-    /// The last one; `before_today` if today does not count.
+    /// The last such weekday; `before_today` if today does not count.
     Weekday {
         weekday: civil::Weekday,
         before_today: bool,

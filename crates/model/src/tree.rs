@@ -1,7 +1,8 @@
-//! Directory trees: what a directory holds, in canonical bytes.
+//! Directory trees: the entries of a directory, in canonical bytes.
 //!
-//! A tree lists *everything* that was in the directory, including what was not stored and why ([`Node::Skipped`]). So
-//! absence from a tree means "was not there", and a rewind can tell a file that must go from one it must leave alone.
+//! A tree lists *everything* that was in the directory, including what was not stored and why ([`Node::Skipped`]). So a
+//! path that is missing from a tree did not exist, and a rewind can distinguish a file to remove from one to leave
+//! unchanged.
 
 use minicbor::{Decode, Encode};
 
@@ -9,7 +10,7 @@ use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
 use crate::path::is_valid_name;
 
-/// Permission bits that are recorded: rwx for three, plus setuid, setgid and sticky.
+/// Permission bits that are recorded: rwx for owner, group and others, plus setuid, setgid and sticky.
 pub const MODE_MASK: u32 = 0o7777;
 
 /// Where a file's bytes are.
@@ -60,7 +61,7 @@ pub enum SkipReason {
     /// A block or character device.
     #[n(5)]
     Device,
-    /// Permission to read it was denied.
+    /// Read permission was denied.
     #[n(6)]
     Unreadable,
     /// A git directory: kept in the state's git slot instead.
@@ -69,14 +70,14 @@ pub enum SkipReason {
     /// Another file system mounted inside the workspace, or stepback's own store.
     #[n(8)]
     Foreign,
-    /// It kept changing while it was read, or vanished and came back; no consistent content could be taken.
+    /// It kept changing while it was read, or vanished and came back; no consistent content could be read.
     #[n(9)]
     Unstable,
 }
 
 impl SkipReason {
-    /// Whether the user or a rule chose not to store it, so that it is expected to stay as it is. Otherwise it could not be
-    /// stored, and a restore that leaves it is not complete.
+    /// Whether the user or a rule excluded it, so that it is expected to stay unchanged. Otherwise it could not be stored,
+    /// and a restore that skips it is incomplete.
     pub fn is_by_rule(self) -> bool {
         match self {
             Self::HeavyCache | Self::Rule | Self::Budget | Self::GitDir | Self::Foreign => true,
@@ -101,7 +102,7 @@ impl SkipReason {
     }
 }
 
-/// One thing in a directory.
+/// One entry of a directory, without its name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 pub enum Node {
     /// A regular file.
@@ -123,28 +124,28 @@ pub enum Node {
         /// Permission bits.
         #[n(0)]
         mode: u32,
-        /// Its listing.
+        /// Hash of its [`Tree`].
         #[n(1)]
         tree: Hash,
     },
     /// A symbolic link.
     #[n(2)]
     Symlink {
-        /// Where it points, exactly as stored in the link.
+        /// The target, exactly as stored in the link.
         #[cbor(n(0), with = "minicbor::bytes")]
         target: Vec<u8>,
     },
-    /// Present on disk, not stored.
+    /// Exists on disk, but is not stored.
     #[n(3)]
     Skipped {
-        /// Why.
+        /// Why it is not stored.
         #[n(0)]
         reason: SkipReason,
     },
 }
 
 impl Node {
-    /// Whether this is something a rewind may write or remove.
+    /// Whether a rewind may write or remove it.
     pub fn is_stored(&self) -> bool {
         !matches!(self, Node::Skipped { .. })
     }
@@ -170,7 +171,7 @@ pub struct Entry {
     /// The file name: one component, raw bytes.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub name: Vec<u8>,
-    /// What it is.
+    /// The file, directory, link or skipped entry.
     #[n(1)]
     pub node: Node,
 }
@@ -182,7 +183,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes a tree of `entries` in any order. Names must be valid and unique (a directory listing is).
+    /// Creates a tree of `entries` in any order. Names must be valid and unique, as they are in a directory listing.
     pub fn from_entries(mut entries: Vec<Entry>) -> Self {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         debug_assert!(entries.windows(2).all(|pair| pair[0].name != pair[1].name));

@@ -1,9 +1,9 @@
-//! From spans and log records to the events of sessions.
+//! Turns spans and log records into the events of sessions.
 //!
-//! Spans arrive when they end: inner ones before outer ones, those of one trace in several requests, some of them twice. So each
-//! span is turned into its own events, with keys that are made of its ids, and nothing waits for anything. Within one request,
-//! events are put into the order of their times. What spans know of each other beyond that (which session a trace belongs to,
-//! which tools have spans of their own) comes from the request itself and from a memory that may be lost.
+//! Spans arrive when they end: inner ones before outer ones, those of one trace in several requests, some of them twice.
+//! So each span is turned into its own events, with keys derived from its ids, and nothing waits for anything. Within one
+//! request, events are sorted by time. What else spans know of each other (which session a trace belongs to, which tools
+//! have spans of their own) comes from the request itself and from a memory that may be lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,10 +18,10 @@ use crate::message_events::MessageSource;
 use crate::telemetry::{Batch, Rejected, Side, Span, SpanId, TraceId};
 use crate::trace_state::Memory;
 
-/// How far outwards spans are followed.
+/// How many levels of enclosing spans are followed.
 const OUTWARDS: usize = 64;
 
-/// Who sent something.
+/// The service that sent something.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Service {
     /// `service.namespace`
@@ -31,48 +31,48 @@ pub struct Service {
 }
 
 impl Service {
-    /// Longer than any name of a service.
+    /// The longest service name that is kept.
     const LONGEST: usize = 200;
 
-    /// The service that a resource names.
+    /// Returns the service that a resource names.
     pub fn of(resource: &Attributes) -> Self {
         let text = |name: &str| resource.text(&[name]).filter(|text| text.len() <= Self::LONGEST);
-        // That is also what SDKs write if nobody named the service.
+        // SDKs also write this if the service was not named.
         let name = text("service.name").unwrap_or_else(|| "unknown_service".into());
         Self { namespace: text("service.namespace"), name }
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Taken {
-    /// Events of each service, in the order of their times.
+    /// Events of each service, sorted by time.
     pub services: Vec<(Service, Vec<Event>)>,
-    /// What had to be left out.
+    /// What was rejected.
     pub rejected: Rejected,
 }
 
-/// Turns requests into events, and remembers a little between them.
+/// Turns requests into events, with a small memory between them.
 #[derive(Debug)]
 pub struct Assembler {
     pub(crate) memory: Memory,
     prices: Prices,
 }
 
-/// Whether a service has a session of this name already; asked only about names of traces.
+/// Whether a service already has a session of this name; called only for names of traces.
 pub type IsKnown<'a> = &'a dyn Fn(&Service, &str) -> bool;
 
-/// A span on its way.
+/// A span being processed.
 struct Read {
     service: Service,
     scope: std::sync::Arc<str>,
-    /// The session it names itself.
+    /// The session that the span itself names.
     named: Option<String>,
     span: Span,
     reading: Reading,
 }
 
-/// What a span around another one is.
+/// What is known of a span that encloses another one.
 struct Around {
     parent: Option<SpanId>,
     role: Role,
@@ -80,12 +80,12 @@ struct Around {
 }
 
 impl Assembler {
-    /// One that remembers nothing yet. `prices` say what model calls cost where spans do not.
+    /// Creates an assembler with an empty memory. `prices` are the costs of model calls whose spans do not say.
     pub fn new(prices: Prices) -> Self {
         Self { memory: Memory::default(), prices }
     }
 
-    /// The events of spans that arrived at `now`.
+    /// Returns the events of spans that arrived at `now`.
     pub fn traces(&mut self, batch: Batch<Span>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
         let Batch { groups, rejected } = batch;
         let mut all = Vec::new();
@@ -94,7 +94,7 @@ impl Assembler {
             let service = Service::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut span in group.items {
-                // The same span twice in one request is one.
+                // The same span twice in one request is one span.
                 if !there.insert((span.trace, span.id)) {
                     continue;
                 }
@@ -117,7 +117,7 @@ impl Assembler {
             let of_trace = sessions.entry((read.service.clone(), trace)).or_insert_with(|| {
                 let own = trace.to_string();
                 match notes.session.clone() {
-                    // A trace that began as a session of its own goes on as that one.
+                    // A trace that began as a session of its own stays in that session.
                     Some(named) if !is_known(&read.service, &own) => named,
                     _ => own,
                 }
@@ -137,7 +137,7 @@ impl Assembler {
         Taken { services: services.collect(), rejected }
     }
 
-    /// Takes note of what spans say about their traces.
+    /// Remembers what spans say about their traces.
     fn remember(&mut self, all: &[Read]) {
         for Read { named, span, reading, .. } in all {
             let notes = self.memory.of(span.trace);
@@ -181,13 +181,13 @@ impl Assembler {
         events::of(seen, &self.prices, into);
     }
 
-    /// What the messages of a span tell besides.
+    /// Adds the events that only the messages of a span reveal.
     fn told(&mut self, seen: &Seen<'_>, is_delegated: bool, into: &mut Vec<(Place, Event)>) {
         let told = MessageSource::by(seen);
         let times = events::Times::of(seen.span.start, seen.span.end, seen.now);
         let asked = &seen.reading.asked;
         if !is_delegated && let Some(prompt) = told.prompt(asked, times.start) {
-            // An agent begins and is then told what to do; a model is told in the asking.
+            // An agent begins and then gets its prompt; a model gets the prompt with the request.
             let besides = if seen.reading.role == Role::Agent { 1 } else { -1 };
             into.push((beside_start(seen, besides), prompt));
         }
@@ -203,7 +203,7 @@ impl Assembler {
     }
 }
 
-/// Each event once: what a person asked is told by every call that repeats it.
+/// Removes repeated events: every call that repeats a user's prompt reports it again.
 pub(crate) fn once(events: impl Iterator<Item = Event>) -> Vec<Event> {
     let mut there = HashSet::new();
     events.filter(|event| there.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
@@ -217,7 +217,7 @@ fn around(read: &Read) -> ((TraceId, SpanId), Around) {
     ((span.trace, span.id), Around { parent: span.parent, role: reading.role, agent })
 }
 
-/// The spans around one, as far as they came with it, from the inside out. Ids that lead in a circle end somewhere.
+/// Returns the enclosing spans, as far as they came with it, from the inside out. Cyclic ids are cut off.
 fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> Vec<&'a Around> {
     let mut outer = Vec::new();
     let mut next = span.parent;
@@ -230,7 +230,7 @@ fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> 
     outer
 }
 
-/// The agent that something happened in, if another one is around that.
+/// Returns the agent that something happened in, if another agent encloses it.
 fn worker(reading: &Reading, outer: &[&Around]) -> Option<String> {
     let own = (reading.role == Role::Agent).then_some(reading.agent.as_ref()).flatten();
     let mut agents = own.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));

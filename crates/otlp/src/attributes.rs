@@ -1,90 +1,90 @@
-//! Attributes: names with values of any kind, and asking for them whatever kind they came as.
+//! Attributes: names with values of any type, and accessors that accept several types.
 //!
-//! A convention *takes* what it understands. What is left in the end is kept beside the step as it came, so that nothing a
-//! service says is lost because nobody knew it yet, and nothing is kept twice.
+//! A convention *takes* the attributes it understands. What is left in the end is kept beside the step unchanged, so that
+//! nothing a service sends is lost because it is not understood yet, and nothing is kept twice.
 
 use serde_json::{Map, Value};
 
-/// So many attributes of one span or record are kept. An SDK keeps 128 by itself; a long conversation in OpenInference's
-/// flattened form has thousands.
+/// The most attributes of one span or record that are kept. An SDK keeps 128 by default; a long conversation in
+/// OpenInference's flattened form has thousands.
 pub const MOST: usize = 16_384;
 
-/// Bytes of one text that are kept.
+/// The most bytes of one text that are kept.
 pub const LONGEST: usize = 1 << 20;
 
-/// How deep the parts of a flattened name may nest.
+/// The maximum depth of a flattened name.
 const DEEPEST: usize = 16;
 
 /// Names with values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Attributes {
     map: Map<String, Value>,
-    /// How many were too many.
+    /// How many attributes exceeded the limit.
     over: u64,
 }
 
 impl Attributes {
-    /// Adds one; a name that is there already gets the new value.
+    /// Adds an attribute; an existing name gets the new value.
     pub fn put(&mut self, name: String, value: Value) {
         if !self.pass() {
             self.map.insert(name, clipped(value));
         }
     }
 
-    /// Whether there is no room for another one, which is then counted.
+    /// Whether the limit is reached; if so, the attribute is counted as dropped.
     pub fn pass(&mut self) -> bool {
         let is_full = self.map.len() >= MOST;
         self.over += u64::from(is_full);
         is_full
     }
 
-    /// How many were more than are kept.
+    /// Returns how many attributes exceeded the limit.
     pub fn over(&self) -> u64 {
         self.over
     }
 
-    /// The value of that name.
+    /// Returns the value of a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.map.get(name)
     }
 
-    /// The first of these that is a text with something in it; a number counts as its digits.
+    /// Returns the first of these that is a non-empty text; a number counts as its digits.
     pub fn text(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| as_text(self.map.get(*name)?))
     }
 
-    /// Whether any name begins so.
+    /// Whether any name begins with `prefix`.
     pub fn has_prefix(&self, prefix: &str) -> bool {
         self.map.keys().any(|name| name.starts_with(prefix))
     }
 
-    /// Takes the first of these that is there.
+    /// Takes the first of these that exists.
     pub fn take(&mut self, names: &[&str]) -> Option<Value> {
         names.iter().find_map(|name| self.map.remove(*name))
     }
 
-    /// Takes the first of these that is a text with something in it.
+    /// Takes the first of these that is a non-empty text.
     pub fn take_text(&mut self, names: &[&str]) -> Option<String> {
         let name =
             names.iter().find(|name| self.map.get(**name).is_some_and(|value| as_text(value).is_some()))?;
         as_text(&self.map.remove(*name)?)
     }
 
-    /// Takes the first of these that is a whole number, also one written as text.
+    /// Takes the first of these that is an integer, or a text with one.
     pub fn take_count(&mut self, names: &[&str]) -> Option<u64> {
         let name =
             names.iter().find(|name| self.map.get(**name).is_some_and(|value| as_count(value).is_some()))?;
         as_count(&self.map.remove(*name)?)
     }
 
-    /// Takes the first of these that is a number, also one written as text.
+    /// Takes the first of these that is a number, or a text with one.
     pub fn take_number(&mut self, names: &[&str]) -> Option<f64> {
         let name =
             names.iter().find(|name| self.map.get(**name).is_some_and(|value| as_number(value).is_some()))?;
         as_number(&self.map.remove(*name)?)
     }
 
-    /// Takes the first of these that is there. A text that holds a JSON document is that document.
+    /// Takes the first of these that exists. A text that holds a JSON document is parsed.
     pub fn take_document(&mut self, names: &[&str]) -> Option<Value> {
         self.take(names).map(document)
     }
@@ -114,12 +114,12 @@ impl Attributes {
         (!is_empty(&whole)).then_some(whole)
     }
 
-    /// Puts back what was taken and is not to be lost.
+    /// Puts back a value that was taken and must not be lost.
     pub fn put_back(&mut self, name: &str, value: Value) {
         self.map.insert(name.to_owned(), value);
     }
 
-    /// What nobody took.
+    /// Returns the attributes that were not taken.
     pub fn rest(self) -> Option<Value> {
         (!self.map.is_empty()).then_some(Value::Object(self.map))
     }
@@ -139,7 +139,7 @@ fn place<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: V
         return;
     };
     if !into.is_object() {
-        // `a` and `a.b` at once: what `a` said stays beside.
+        // Both `a` and `a.b` exist: the value of `a` is kept beside.
         let own = std::mem::replace(into, Value::Object(Map::new()));
         if let (Value::Object(fields), false) = (&mut *into, own.is_null()) {
             fields.insert(String::new(), own);
@@ -150,7 +150,7 @@ fn place<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: V
     }
 }
 
-/// Objects whose names are all numbers, as lists in the order of these.
+/// Turns objects whose names are all numbers into lists in that order.
 fn listed(value: Value) -> Value {
     let Value::Object(fields) = value else { return value };
     let fields = fields.into_iter().map(|(name, value)| (name, listed(value)));
@@ -174,7 +174,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A text that holds a JSON document as that document.
+/// Parses a text that holds a JSON document.
 pub fn document(value: Value) -> Value {
     match &value {
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
@@ -184,7 +184,7 @@ pub fn document(value: Value) -> Value {
     }
 }
 
-/// A text with something in it, or the digits of a number.
+/// Returns a non-empty text, or the digits of a number.
 pub fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
@@ -196,7 +196,7 @@ pub fn as_text(value: &Value) -> Option<String> {
 fn as_count(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| {
-            // Some languages have no whole numbers.
+            // Some languages have no integers.
             let number = number.as_f64()?;
             (number >= 0.0 && number.fract() == 0.0 && number < 1e15).then_some(number as u64)
         }),
@@ -214,7 +214,7 @@ fn as_number(value: &Value) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-/// A value with its long texts cut, visibly.
+/// Returns a value with long texts truncated, with a visible mark.
 pub fn clipped(value: Value) -> Value {
     match value {
         Value::String(text) if text.len() > LONGEST => Value::String(cut(&text)),

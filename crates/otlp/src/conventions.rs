@@ -1,9 +1,9 @@
-//! What a span says, in one form, whoever instrumented it.
+//! Reads a span into one common form, whatever instrumentation wrote it.
 //!
-//! There is a module for each convention: [`genai`] (OpenTelemetry's own, in the revisions that are about),
-//! [`openinference`] (Arize, Phoenix) and [`traceloop`] (OpenLLMetry). A convention takes the attributes it understands
-//! out of a span; what is left is kept as it came. A span can speak several at once: OpenLLMetry writes GenAI attributes for
-//! model calls, and its own for everything around them.
+//! There is a module for each convention: [`genai`] (OpenTelemetry's own, in the revisions in use), [`openinference`]
+//! (Arize, Phoenix) and [`traceloop`] (OpenLLMetry). A convention takes the attributes it understands out of a span; what
+//! is left is kept unchanged. A span can use several at once: OpenLLMetry writes GenAI attributes for model calls, and
+//! its own for everything around them.
 
 pub mod genai;
 pub mod openinference;
@@ -19,63 +19,63 @@ use crate::telemetry::Span;
 /// What a span is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// A model was asked.
+    /// A model call.
     Model,
-    /// A tool ran, or something was looked up.
+    /// A tool call or a lookup.
     Tool,
-    /// An agent was at work.
+    /// An agent's run.
     Agent,
     /// A part of an agent's work: a workflow, a chain, a node of a graph.
     Task,
-    /// Something was checked and allowed or refused.
+    /// A check that allowed or refused something.
     Guard,
-    /// Anything else that happened inside of the service.
+    /// Anything else inside the service.
     Plain,
 }
 
-/// What a span says.
+/// The common form of a span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
-    /// What it is about.
+    /// What the span is about.
     pub role: Role,
-    /// The convention that said so.
+    /// The name of the convention that it was read with.
     pub convention: &'static str,
-    /// The tool, agent or task.
+    /// The name of the tool, agent or task.
     pub name: Option<String>,
-    /// The model.
+    /// The name of the model.
     pub model: Option<String>,
-    /// Who provides it.
+    /// The provider of the model.
     pub provider: Option<String>,
     /// The agent it happened in.
     pub agent: Option<String>,
     /// The id of the call.
     pub call: Option<String>,
-    /// What went in, if it is not messages.
+    /// The input, if it is not messages.
     pub input: Option<Value>,
-    /// What came out, if it is not messages.
+    /// The output, if it is not messages.
     pub output: Option<Value>,
-    /// Messages that a model was asked with.
+    /// The messages sent to a model.
     pub asked: Vec<Message>,
-    /// Messages that it answered.
+    /// The messages that it answered.
     pub said: Vec<Message>,
-    /// Tools that it was offered.
+    /// The tools that it was offered.
     pub tools: Option<Value>,
-    /// What else the request set.
+    /// Other parameters of the request.
     pub parameters: Map<String, Value>,
-    /// Tokens.
+    /// Token counts.
     pub usage: Option<Usage>,
-    /// What it cost, in dollars, if the source says so.
+    /// The cost in dollars, if the source reports it.
     pub cost: Option<f64>,
     /// Why the model stopped.
     pub stop: Option<String>,
-    /// The kind of error.
+    /// The type of error.
     pub error: Option<String>,
-    /// Whether the tool itself says that it failed.
+    /// Whether the tool itself reports that it failed.
     pub failed: bool,
 }
 
 impl Reading {
-    /// Nothing but what it is about.
+    /// Creates a reading with only its role and convention.
     pub fn new(role: Role, convention: &'static str) -> Self {
         Self {
             role,
@@ -100,7 +100,7 @@ impl Reading {
     }
 }
 
-/// Reads a span in whatever convention it speaks, and takes out of its attributes what was understood.
+/// Reads a span in any convention, and removes the attributes that were understood.
 pub fn read(span: &mut Span) -> Reading {
     if let Some(reading) = openinference::read(span) {
         return reading;
@@ -110,7 +110,7 @@ pub fn read(span: &mut Span) -> Reading {
     traceloop.unwrap_or_else(|| Reading::new(Role::Plain, "none"))
 }
 
-/// Names under which a service says which session something belongs to, the most exact first.
+/// Attribute names for the session that something belongs to, the most exact first.
 const SESSION: [&str; 14] = [
     "gen_ai.conversation.id",
     "session.id",
@@ -128,16 +128,16 @@ const SESSION: [&str; 14] = [
     "session_id",
 ];
 
-/// Longer than any id.
+/// The longest session id that is accepted.
 const LONGEST_SESSION: usize = 256;
 
-/// The session that a span, a record or a whole service says it belongs to.
+/// Returns the session that a span, a record or a whole service names.
 pub fn session(attributes: &Attributes) -> Option<String> {
     let named = SESSION.iter().find_map(|name| attributes.text(&[name]));
     named.filter(|id| id.len() <= LONGEST_SESSION)
 }
 
-/// Tokens, from counts that include what was read from or written to a cache.
+/// Returns token counts, from totals that include what was read from or written to a cache.
 pub(crate) fn usage(
     input: Option<u64>,
     output: Option<u64>,
@@ -150,7 +150,7 @@ pub(crate) fn usage(
     }
     let (cache_read, cache_write) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
     let all = input.unwrap_or(0);
-    // Some instrumentations of Anthropic's API count the cache beside the input, as that API does.
+    // Some instrumentations of Anthropic's API count cache tokens separately from the input, as that API does.
     let plain = all.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(all);
     Some(Usage {
         input: plain,

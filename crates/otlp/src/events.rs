@@ -1,4 +1,4 @@
-//! From what a span says to the events it stands for: a beginning and an end.
+//! Turns a span into its events: a beginning and an end.
 
 use serde_json::{Map, Value, json};
 use stepback_exchange::prices::Prices;
@@ -11,40 +11,40 @@ use crate::messages::Message;
 use crate::summaries::{about, count, in_short, one_line};
 use crate::telemetry::{Moment, Span};
 
-/// A moment more than this after now is a mistake of a clock. In microseconds.
+/// How far in the future a time may be before it counts as a clock error. In microseconds.
 const AHEAD: i64 = 86_400_000_000;
 
-/// Where an event stands among others, also of the same moment.
+/// The position of an event among others, including those of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     at: Timestamp,
-    /// Ends of what began before come first, then beginnings, then ends of what took no time at all.
+    /// Ends of earlier spans come first, then beginnings, then ends of spans without duration.
     phase: u8,
     /// Outer spans begin before inner ones and end after them.
     rank: i32,
 }
 
-/// A span with what it says and where it belongs.
+/// A span with its reading and its context.
 pub struct Seen<'a> {
-    /// The span; its attributes are what no convention took.
+    /// The span; its attributes are those that no convention took.
     pub span: Span,
-    /// What it says.
+    /// The reading of the span.
     pub reading: Reading,
-    /// The service's name.
+    /// The name of the service.
     pub agent: &'a str,
-    /// The session.
+    /// The id of the session.
     pub session: &'a str,
-    /// The instrumentation.
+    /// The name of the instrumentation.
     pub scope: &'a str,
-    /// How many spans around it are known.
+    /// How many enclosing spans are known.
     pub depth: usize,
-    /// The agent it happened in, if that is one that another agent called.
+    /// The agent it happened in, if another agent called that one.
     pub worker: Option<String>,
-    /// The moment of arrival.
+    /// The time of arrival.
     pub now: Timestamp,
 }
 
-/// When a span began and ended, as far as that makes sense.
+/// When a span began and ended, corrected if implausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
     /// When it began.
@@ -53,18 +53,18 @@ pub struct Times {
     pub end: Timestamp,
     /// How long it took, in microseconds, if that is known.
     pub took: Option<u64>,
-    /// Whether what the span said had to be mended.
+    /// Whether the times of the span had to be corrected.
     pub mended: bool,
 }
 
-/// A moment in nanoseconds, unless it cannot be one.
+/// Converts a time in nanoseconds; `None` if it is implausible.
 pub fn plausible(nanos: u64, now: Timestamp) -> Option<Timestamp> {
     let micros = i64::try_from(nanos / 1000).ok()?;
     (micros > 0 && micros <= now.as_micros().saturating_add(AHEAD)).then(|| Timestamp::from_micros(micros))
 }
 
 impl Times {
-    /// Of a span that arrived at `now`.
+    /// Returns the times of a span that arrived at `now`.
     pub fn of(start: u64, end: u64, now: Timestamp) -> Self {
         match (plausible(start, now), plausible(end, now)) {
             (Some(from), Some(to)) if from <= to => {
@@ -77,18 +77,19 @@ impl Times {
 }
 
 impl Place {
-    /// Of something that ends at `times.end`.
+    /// The position of the end of something that ends at `times.end`.
     fn end(times: &Times, depth: usize) -> Self {
         let phase = if times.start < times.end { 0 } else { 2 };
         Self { at: times.end, phase, rank: -2 * rank(depth) }
     }
 
-    /// Of something that begins; `besides` is -1 for what comes right before it and 1 for what comes right after.
+    /// The position of the beginning of something; `besides` is -1 for what comes directly before it and 1 for what comes
+    /// directly after.
     fn start(times: &Times, depth: usize, besides: i32) -> Self {
         Self { at: times.start, phase: 1, rank: 4 * rank(depth) + besides }
     }
 
-    /// Behind everything that ended at a moment.
+    /// The position after everything that ended at a time.
     pub fn after_ends(at: Timestamp) -> Self {
         Self { at, phase: 0, rank: i32::MAX }
     }
@@ -98,7 +99,7 @@ fn rank(depth: usize) -> i32 {
     i32::try_from(depth).unwrap_or(i32::MAX).min(1000)
 }
 
-/// The events of one span. `prices` say what a model call costs if the span does not.
+/// Adds the events of one span. `prices` give the cost of a model call if the span does not.
 pub fn of(seen: Seen<'_>, prices: &Prices, into: &mut Vec<(Place, Event)>) {
     let times = Times::of(seen.span.start, seen.span.end, seen.now);
     let (start, end) = (Place::start(&times, seen.depth, 0), Place::end(&times, seen.depth));
@@ -127,7 +128,7 @@ pub fn of(seen: Seen<'_>, prices: &Prices, into: &mut Vec<(Place, Event)>) {
     into.push((end, event));
 }
 
-/// What a beginning and an end of this are.
+/// Returns the kinds of step for the beginning and the end.
 fn kinds(role: Role, failed: bool) -> (Option<StepKind>, StepKind) {
     match role {
         Role::Model => (Some(StepKind::ModelStart), StepKind::ModelEnd),
@@ -149,7 +150,7 @@ fn base(seen: &Seen<'_>, kind: StepKind, summary: String) -> Event {
     Event { call, tool, worker: seen.worker.clone(), ..Event::new(seen.agent, seen.session, kind, summary) }
 }
 
-/// What the span is called for people.
+/// Returns the span's name for display.
 fn name(seen: &Seen<'_>) -> String {
     let Seen { span, reading, .. } = seen;
     let own = match reading.role {
@@ -200,7 +201,7 @@ fn ended_words(seen: &Seen<'_>, trouble: Option<&ReportedError>) -> String {
     }
 }
 
-/// What a model said, on one line.
+/// Returns a model's answer on one line.
 pub fn in_words(said: &[Message]) -> Option<String> {
     let text = said.iter().find(|message| !message.text.trim().is_empty());
     if let Some(message) = text {
@@ -211,7 +212,7 @@ pub fn in_words(said: &[Message]) -> Option<String> {
     (!calls.is_empty()).then(|| one_line(&format!("calls {}", calls.join(", "))))
 }
 
-/// Messages as steps hold them.
+/// Returns messages in the form that steps store.
 pub fn listed(messages: &[Message]) -> Value {
     messages.iter().map(Message::value).collect()
 }
@@ -240,7 +241,7 @@ fn output(reading: &Reading) -> Option<Value> {
     }
 }
 
-/// By which trace and step find each other.
+/// Returns the ids that link a step to its trace.
 pub fn identity(seen: &Seen<'_>) -> Map<String, Value> {
     let Seen { span, reading, .. } = seen;
     let mut fields = Map::new();
@@ -290,7 +291,7 @@ fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> 
     fields
 }
 
-/// What went wrong, if the span says so.
+/// Returns the error that the span reports, if any.
 fn trouble(seen: &Seen<'_>) -> Option<ReportedError> {
     let Seen { span, reading, .. } = seen;
     if span.failed.is_none() && reading.error.is_none() && !reading.failed {
@@ -309,7 +310,7 @@ fn trouble(seen: &Seen<'_>) -> Option<ReportedError> {
     })
 }
 
-/// What no convention took.
+/// Returns what no convention took.
 fn raw(span: Span) -> Option<Value> {
     let mut fields = Map::new();
     let moment = |moment: Moment| json!({ "name": moment.name, "at": moment.at, "attributes": moment.attributes.rest() });
@@ -323,7 +324,7 @@ fn raw(span: Span) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-/// Where the beginning of a span stands, with what comes right before or after it.
+/// Returns the position of a span's beginning, or of what comes directly before or after it.
 pub fn beside_start(seen: &Seen<'_>, besides: i32) -> Place {
     let times = Times::of(seen.span.start, seen.span.end, seen.now);
     Place::start(&times, seen.depth, besides)

@@ -1,8 +1,8 @@
-//! The JSON form of OTLP, which is almost the JSON form of protobuf: ids are hex, enums are numbers.
+//! The JSON encoding of OTLP, which is almost the JSON encoding of protobuf: ids are hex, enums are numbers.
 //!
-//! Senders are not that exact. Numbers are taken as text and text as numbers, enums also by name (that is what protobuf's own
-//! JSON writes), ids also as base64, which cannot be taken for hex because it is shorter. Each span is cut out first and
-//! read by itself, so that one that makes no sense is left out alone.
+//! Senders are not always exact. Numbers are accepted as text and text as numbers, enums also by name (as protobuf's own
+//! JSON writes them), ids also as base64, which cannot be confused with hex because it is shorter. Each span is extracted
+//! first and parsed separately, so that an invalid one is rejected alone.
 
 mod value;
 
@@ -107,7 +107,7 @@ fn batch<T>(
     Ok(Batch { groups, rejected })
 }
 
-/// What is wrong, without the line and column within a piece that nobody sees.
+/// Returns the error without the line and column, which refer to a fragment that the sender cannot see.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
@@ -233,7 +233,7 @@ impl JsonSpan<'_> {
 
 const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 
-/// An enum's value, given as a number or by name.
+/// Returns an enum's value, given as a number or by name.
 fn number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
     let text = value.as_str().and_then(|text| {
         let named = names.iter().position(|name| text.strip_prefix(prefix) == Some(name));
@@ -257,7 +257,7 @@ impl JsonLog<'_> {
     }
 }
 
-/// Severities by name: `SEVERITY_NUMBER_ERROR`, `SEVERITY_NUMBER_ERROR2`, …
+/// Parses severities by name: `SEVERITY_NUMBER_ERROR`, `SEVERITY_NUMBER_ERROR2`, …
 fn severity(value: &Value) -> u64 {
     const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
     let named = value.as_str().and_then(|text| text.strip_prefix("SEVERITY_NUMBER_")).and_then(|name| {
@@ -292,7 +292,7 @@ impl Text<'_> {
             .map_err(|bad| Error::custom(format_args!("{what} has {} bytes", bad.0)))
     }
 
-    /// Hex, or base64 if it has the length that so many bytes have there.
+    /// Parses hex, or base64 if the text has the length of `count` bytes in base64.
     fn bytes(&self, what: &str, count: usize) -> Result<Vec<u8>, serde_json::Error> {
         let text = self.0.as_bytes();
         if text.len() == count.div_ceil(3) * 4
@@ -331,7 +331,7 @@ fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A number that may be written as text, as JSON's 64-bit numbers are. What is no number counts as none.
+/// A number that may be written as text, as JSON's 64-bit numbers are. Anything that is not a number counts as 0.
 #[derive(Clone, Copy, Default)]
 struct Count(u64);
 

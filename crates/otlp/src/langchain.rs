@@ -1,27 +1,27 @@
-//! LangChain's own envelopes, which both OpenInference and OpenLLMetry pass on as they are: what a person would call the input
-//! or the output is a few levels down.
+//! LangChain's own envelopes, which both OpenInference and OpenLLMetry pass on unchanged: the actual input or output is a
+//! few levels down.
 
 use serde_json::{Map, Value};
 
 use crate::attributes::as_text;
 
-/// What a tool gave back, unwrapped.
+/// The unwrapped output of a tool.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolOutput {
-    /// It.
+    /// The content of the output.
     pub content: Value,
     /// The id of the call.
     pub call: Option<String>,
-    /// Whether the tool says that it failed.
+    /// Whether the tool reports that it failed.
     pub failed: bool,
 }
 
-/// Takes `{"inputs": …, "tags": …, "metadata": …}` apart: what went in, and the rest.
+/// Splits `{"inputs": …, "tags": …, "metadata": …}` into the input and the rest.
 pub fn input(value: Value) -> (Value, Option<Value>) {
     opened(value, &["inputs", "input_str"])
 }
 
-/// Takes `{"outputs": …, "kwargs": …}` apart: what came out, and the rest.
+/// Splits `{"outputs": …, "kwargs": …}` into the output and the rest.
 pub fn output(value: Value) -> (Value, Option<Value>) {
     opened(value, &["outputs", "output"])
 }

@@ -1,12 +1,12 @@
-//! OpenTelemetry's protocol, and what spans and log records of agents mean.
+//! OpenTelemetry's protocol, and the meaning of agents' spans and log records.
 //!
-//! Pure: bytes in, events out. [`read`] takes a request apart, in protobuf or JSON, into [spans and log records](telemetry);
-//! [`Assembler`] turns these into events of sessions, with the help of one module for each [convention](conventions);
-//! [`reply`] has the bytes that the protocol wants as an answer. Nothing here knows a store, a workspace or a socket.
+//! Pure: bytes in, events out. [`read`] parses a request, in protobuf or JSON, into [spans and log records](telemetry);
+//! [`Assembler`] turns these into events of sessions, with one module for each [convention](conventions); [`reply`]
+//! encodes the protocol's answers. Nothing here uses a store, a workspace or a socket.
 //!
-//! The protobuf reader is our own. The messages are few and have not changed in years, and a reader of ours can do what a
-//! generated one cannot: leave out one span that makes no sense and keep its neighbours, and stop at a limit before it
-//! has taken memory for a million attributes.
+//! The protobuf reader is our own. The messages are few and have not changed in years, and our reader can do what a
+//! generated one cannot: reject one invalid span and keep its neighbours, and stop at a limit before it has allocated
+//! memory for a million attributes.
 
 pub mod assemble;
 mod attributes;

@@ -1,6 +1,7 @@
-//! From log records to events: messages of model calls that came beside their spans, and whatever else an agent logs.
+//! Turns log records into events: messages of model calls that arrive separately from their spans, and everything else
+//! that an agent logs.
 //!
-//! A record has no id, so it is told by its content: the same record twice is one step.
+//! A record has no id, so it is identified by its content: the same record twice is one step.
 
 use std::collections::HashMap;
 
@@ -17,15 +18,15 @@ use crate::summaries::one_line;
 use crate::telemetry::{Batch, LogRecord, SpanId, TraceId};
 use crate::trace_state::Messages;
 
-/// Records from here on are errors.
+/// The severity from which records are errors.
 const ERROR: u64 = 17;
-/// Records below are left out, unless nothing is said about how bad they are.
+/// Records below this severity are left out, unless they have none.
 const INFO: u64 = 9;
 
-/// The one event that holds all messages of a model call, since 1.38.
+/// The event that holds all messages of a model call, since 1.38.
 const DETAILS: &str = "gen_ai.client.inference.operation.details";
 
-/// Messages of one model call.
+/// The messages of one model call.
 struct OfCall {
     service: Service,
     session: String,
@@ -37,7 +38,7 @@ struct OfCall {
 }
 
 impl Assembler {
-    /// The events of log records that arrived at `now`.
+    /// Returns the events of log records that arrived at `now`.
     pub fn logs(&mut self, batch: Batch<LogRecord>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
         let Batch { groups, rejected } = batch;
         let mut calls: Vec<OfCall> = Vec::new();
@@ -110,7 +111,7 @@ impl Assembler {
         Taken { services, rejected }
     }
 
-    /// The session of a record; none if it is neither an agent's nor says what it belongs to.
+    /// Returns the session of a record; `None` if it is neither an agent's nor names a session.
     fn session(
         &self,
         service: &Service,
@@ -130,7 +131,7 @@ impl Assembler {
         })
     }
 
-    /// The steps that the messages of one call tell of. Its span may come later; then it has them too.
+    /// Adds the steps that the messages of one call reveal. Its span may arrive later and then has them too.
     fn call(&mut self, call: OfCall, into: &mut Vec<(Service, Event)>) {
         let OfCall { service, session, trace, span, messages, first, last } = call;
         let mut identity = Map::new();
@@ -178,7 +179,7 @@ fn when(record: &LogRecord, now: Timestamp) -> Timestamp {
 fn event_name(record: &LogRecord) -> String {
     match record.event.is_empty() {
         false => record.event.clone(),
-        // Before records had a field for it.
+        // Used before records had a field for it.
         true => record.attributes.text(&["event.name"]).unwrap_or_default(),
     }
 }
@@ -197,7 +198,7 @@ fn message(name: &str, record: &mut LogRecord, into: &mut Messages) {
     genai::into(role, body, &mut into.asked, &mut into.said);
 }
 
-/// Anything else that was logged.
+/// Adds an event for any other record.
 fn other(
     service: &Service,
     session: &str,

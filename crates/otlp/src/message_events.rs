@@ -1,4 +1,4 @@
-//! What only messages tell of: what a person asked, and calls of tools that have no spans.
+//! Events that only messages reveal: a user's prompts, and calls of tools that have no spans.
 
 use serde_json::{Map, Value, json};
 use stepback_model::event::Event;
@@ -11,22 +11,22 @@ use crate::messages::{Call, Message};
 use crate::summaries::{about, one_line};
 use crate::telemetry::TraceId;
 
-/// Where something that only messages tell of belongs.
+/// The context of events that only messages reveal.
 pub struct MessageSource<'a> {
-    /// The service's name.
+    /// The name of the service.
     pub agent: &'a str,
-    /// The session.
+    /// The id of the session.
     pub session: &'a str,
-    /// The trace.
+    /// The id of the trace.
     pub trace: TraceId,
-    /// Of the span that the messages belong to.
+    /// The ids of the span that the messages belong to.
     pub identity: Map<String, Value>,
-    /// The agent it happened in, if that is one that another agent called.
+    /// The agent it happened in, if another agent called that one.
     pub worker: Option<String>,
 }
 
 impl<'a> MessageSource<'a> {
-    /// By the messages of a span.
+    /// Creates the context from a span.
     pub fn by(seen: &Seen<'a>) -> Self {
         let mut identity = identity(seen);
         identity.retain(|name, _| ["trace_id", "span_id"].contains(&name.as_str()));
@@ -45,8 +45,8 @@ impl<'a> MessageSource<'a> {
         }
     }
 
-    /// What a person asked, if the last message is a person's. The same one at the same place of a conversation is one step,
-    /// however many calls repeat it.
+    /// Returns the user's prompt, if the last message is the user's. The same prompt at the same position of a
+    /// conversation is one step, however many calls repeat it.
     pub fn prompt(&self, asked: &[Message], at: Timestamp) -> Option<Event> {
         let last = asked.last().filter(|last| last.role == "user" && last.results.is_empty())?;
         let text = Some(&last.text).filter(|text| !text.trim().is_empty())?;
@@ -57,8 +57,8 @@ impl<'a> MessageSource<'a> {
         Some(event)
     }
 
-    /// Calls whose results are the last messages, and which `has_run` does not know: the model was asked again because they had
-    /// run. They began when it had answered, and ended before it was asked again.
+    /// Returns the calls whose results are the last messages, and which `has_run` does not know: the model was called
+    /// again because they had run. They began when it had answered, and ended before it was called again.
     pub fn calls(
         &self,
         asked: &[Message],
@@ -75,7 +75,7 @@ impl<'a> MessageSource<'a> {
         for (at, outcome) in outcomes.iter().enumerate() {
             let mut asked_for = before.iter().rev().flat_map(|message| &message.calls);
             let by_id = asked_for.find(|call| call.id.is_some() && call.id == outcome.id);
-            // Some give a call one id where it is asked for and another where it is answered; the order is the same.
+            // Some instrumentations give a call one id in the request and another in the result; the order is the same.
             let call = by_id.or_else(|| turn.get(at).filter(|_| turn.len() == outcomes.len()));
             let unknown =
                 Call { name: outcome.name.clone().unwrap_or_else(|| "tool".into()), ..Call::default() };
@@ -99,7 +99,7 @@ impl<'a> MessageSource<'a> {
     }
 }
 
-/// Enough of a hash to tell texts apart.
+/// Returns enough of a hash to distinguish texts.
 pub fn digest(texts: &[&str]) -> String {
     let all = texts.join("\0");
     let hash = Hash::of(ObjectKind::Blob, all.as_bytes());

@@ -1,8 +1,7 @@
-//! Messages between an agent and a model, in one form whatever convention they came in.
+//! Messages between an agent and a model, in one form for all conventions.
 //!
-//! As JSON, which is how steps hold them:
-//! `{"role": "assistant", "content": "…", "thinking": "…", "tool_calls": [{"id", "name", "arguments"}],
-//! "tool_results": [{"id", "name", "content"}], "other": […]}`, with only those fields that say something.
+//! As JSON, which is how steps store them: `{"role": "assistant", "content": "…", "thinking": "…", "tool_calls": [{"id",
+//! "name", "arguments"}], "tool_results": [{"id", "name", "content"}], "other": […]}`, without empty fields.
 
 use serde_json::{Map, Value, json};
 
@@ -11,51 +10,51 @@ use crate::attributes::{as_text, document};
 /// One message.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    /// The role of the author: `system`, `user`, `assistant`, `tool`.
     pub role: String,
-    /// The speaker's name.
+    /// The name of the author.
     pub name: Option<String>,
-    /// What is said.
+    /// The text of the message.
     pub text: String,
-    /// What the model thought.
+    /// The thoughts of the model.
     pub thinking: String,
-    /// Calls that the model asks for.
+    /// Calls that the model requests.
     pub calls: Vec<Call>,
-    /// What calls gave back.
+    /// Results of calls.
     pub results: Vec<Outcome>,
-    /// Images, files, and what else there is.
+    /// Images, files, and other parts.
     pub other: Vec<Value>,
 }
 
-/// A call that a model asks for.
+/// A call that a model requests.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Call {
-    /// Its id.
+    /// The id of the call.
     pub id: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What goes in.
+    /// The input of the call.
     pub arguments: Value,
 }
 
-/// What a call gave back.
+/// The result of a call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// The id of the call.
     pub id: Option<String>,
-    /// The tool, if that is said.
+    /// The name of the tool, if it is given.
     pub name: Option<String>,
-    /// What came out.
+    /// The output of the call.
     pub content: Value,
 }
 
 impl Message {
-    /// A message of plain text.
+    /// Creates a message of plain text.
     pub fn text(role: &str, text: impl Into<String>) -> Self {
         Self { role: role.to_owned(), text: text.into(), ..Self::default() }
     }
 
-    /// Whether it says nothing at all.
+    /// Whether the message has no content.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
             && self.thinking.is_empty()
@@ -64,7 +63,7 @@ impl Message {
             && self.other.is_empty()
     }
 
-    /// How steps hold it.
+    /// Returns the message in the form that steps store.
     pub fn value(&self) -> Value {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value, says: bool| {
@@ -82,7 +81,8 @@ impl Message {
         Value::Object(fields)
     }
 
-    /// A message in the form of the GenAI conventions, or of the chat API that everybody speaks. A text is what a user says.
+    /// Reads a message in the form of the GenAI conventions, or of the widespread chat API. A plain text is a user's
+    /// message.
     pub fn read(value: Value, role: &str) -> Self {
         let mut fields = match document(value) {
             Value::Object(fields) => fields,
@@ -90,7 +90,7 @@ impl Message {
             other => return Self { role: role.to_owned(), other: vec![other], ..Self::default() },
         };
         if fields.get("contents").is_some_and(is_said) {
-            // OpenInference says the same twice: whole, and in parts.
+            // OpenInference has the content twice: as a whole, and in parts.
             fields.remove("content");
         }
         let mut message = Self { role: role.to_owned(), ..Self::default() };
@@ -123,7 +123,7 @@ impl Message {
             Value::Null => {}
             Value::Array(parts) => parts.into_iter().for_each(|part| self.take_part(part)),
             Value::String(text) => self.say(&text),
-            // A tool may have given back a document.
+            // A tool may have returned a document.
             other => self.say(&other.to_string()),
         }
     }
@@ -143,7 +143,7 @@ impl Message {
             }
             return;
         };
-        // OpenInference wraps each part once more.
+        // OpenInference adds a wrapper around each part.
         if let Some(Value::Object(inner)) = fields.remove("message_content") {
             fields = inner;
         }
@@ -209,7 +209,7 @@ impl Outcome {
     }
 }
 
-/// A list of messages, or what counts as one.
+/// Reads a list of messages, or a single one.
 pub fn read_all(value: Value, role: &str) -> Vec<Message> {
     let messages: Vec<Message> = match document(value) {
         Value::Null => Vec::new(),
@@ -219,7 +219,7 @@ pub fn read_all(value: Value, role: &str) -> Vec<Message> {
     messages.into_iter().filter(|message| !message.is_empty()).collect()
 }
 
-/// OpenInference wraps each message once more.
+/// Removes the wrapper that OpenInference adds around each message.
 fn unwrapped(value: Value) -> Value {
     match value {
         Value::Object(mut fields) if fields.len() == 1 => match fields.remove("message") {
@@ -238,7 +238,7 @@ fn plain(value: &Value) -> String {
     as_text(value).unwrap_or_default()
 }
 
-/// Whether a value says anything.
+/// Whether a value is not empty.
 fn is_said(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,23 +1,23 @@
-//! The protobuf form of OTLP: the wire format, and the few messages we need of it.
+//! The protobuf encoding of OTLP: the wire format, and the few messages that are needed.
 //!
-//! Field numbers are those of opentelemetry-proto 1.x. Unknown fields are skipped. A message inside of which something is wrong
-//! fails as a whole; whoever asked decides whether that is one span or the request.
+//! Field numbers are those of opentelemetry-proto 1.x. Unknown fields are skipped. A message with an invalid part fails
+//! as a whole; the caller decides whether that rejects one span or the request.
 
 use serde_json::{Map, Number, Value};
 
 use crate::attributes::Attributes;
 use crate::telemetry::{BadId, Link, LogRecord, Moment, Side, Span, SpanId, TraceId};
 
-/// How deep values may nest, lists and maps counted alike.
+/// The maximum nesting of values; lists and maps both count.
 pub const DEEPEST: usize = 32;
 
-/// So many values, lists and maps and what is in them, may be in one attribute.
+/// The most values in one attribute, including lists, maps and their elements.
 const MOST_VALUES: usize = 1 << 17;
 
 /// Why a message cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The bytes end in the middle of a field, or a length leads out of the message.
+    /// The bytes end in the middle of a field, or a length exceeds the message.
     #[error("it is cut off in the middle of a field")]
     Short,
     /// A number has more than ten bytes.
@@ -26,7 +26,7 @@ pub enum Fault {
     /// A field has a type that does not exist, or the number 0.
     #[error("it is not protobuf")]
     NotProtobuf,
-    /// A known field has another type than it must have.
+    /// A known field has the wrong type.
     #[error("field {0} has the wrong type")]
     Type(u32),
     /// A text is not UTF-8.
@@ -35,18 +35,18 @@ pub enum Fault {
     /// Values nest too deep.
     #[error("values nest more than {DEEPEST} levels deep")]
     TooDeep,
-    /// There are more values in one attribute, or more items in a request, than are taken.
+    /// There are more values in one attribute, or more items in a request, than the limit.
     #[error("there is too much in it")]
     TooMany,
     /// An id has the wrong length.
     #[error("{what} has {length} bytes")]
     Id {
-        /// Which id.
+        /// The name of the id field.
         what: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         length: usize,
     },
-    /// There is no id.
+    /// The id is missing.
     #[error("it has no {0}, or one of zeros only")]
     NoId(&'static str),
 }
@@ -64,18 +64,18 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Goes through the fields of a message.
+/// Iterates over the fields of a message.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// The fields in these bytes.
+    /// Creates an iterator over the fields in these bytes.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The next field with its number.
+    /// Returns the next field with its number.
     pub fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, Fault> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
                 Field::Bytes(self.bytes(length)?)
             }
             5 => Field::Four(u32::from_le_bytes(self.array()?)),
-            // Groups are older than OTLP, and nothing in it has ever used one.
+            // Groups are older than OTLP, which has never used them.
             _ => return Err(Fault::NotProtobuf),
         };
         Ok(Some((number, field)))
@@ -137,7 +137,7 @@ pub fn each<'a>(
 }
 
 impl<'a> Field<'a> {
-    /// Its bytes, if it has such; `number` is told if it has not.
+    /// Returns its bytes; fails with `number` if it has another type.
     pub fn bytes(self, number: u32) -> Result<&'a [u8], Fault> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -165,7 +165,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// `KeyValue`, added to attributes.
+/// Reads a `KeyValue` and adds it to the attributes.
 fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), Fault> {
     if !into.pass() {
         let (name, value) = pair(bytes, 0, &mut { MOST_VALUES })?;
@@ -187,7 +187,7 @@ fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value),
     Ok((name, value))
 }
 
-/// `AnyValue`, of which so many may be `left`.
+/// Reads an `AnyValue`; `left` is the number of values still allowed.
 fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, Fault> {
     if depth >= DEEPEST {
         return Err(Fault::TooDeep);
@@ -230,12 +230,12 @@ fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, Fault> {
     Ok(value)
 }
 
-/// A float as a value; what JSON has no number for is written out.
+/// Returns a float as a value; numbers that JSON does not have are written as text.
 pub fn float(number: f64) -> Value {
     Number::from_f64(number).map_or_else(|| Value::String(number.to_string()), Value::Number)
 }
 
-/// Bytes as JSON writes them.
+/// Encodes bytes as JSON writes them.
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -252,7 +252,7 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// `Resource`.
+/// Reads a `Resource`.
 pub fn resource(bytes: &[u8]) -> Result<Attributes, Fault> {
     let mut attributes = Attributes::default();
     each(bytes, |number, field| match number {
@@ -262,7 +262,7 @@ pub fn resource(bytes: &[u8]) -> Result<Attributes, Fault> {
     Ok(attributes)
 }
 
-/// The name of an `InstrumentationScope`.
+/// Reads the name of an `InstrumentationScope`.
 pub fn scope(bytes: &[u8]) -> Result<String, Fault> {
     let mut name = String::new();
     each(bytes, |number, field| {
@@ -282,7 +282,7 @@ fn span_id(bytes: &[u8], what: &'static str) -> Result<Option<SpanId>, Fault> {
     SpanId::of(bytes).map_err(|BadId(length)| Fault::Id { what, length })
 }
 
-/// `Span`.
+/// Reads a `Span`.
 pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
     let (mut trace_id, mut id) = (None, None);
     let mut span = Span::unnamed();
@@ -310,7 +310,7 @@ pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
 }
 
 impl Span {
-    /// A span of which nothing is known yet, for readers to fill in.
+    /// Creates an empty span for readers to fill in.
     pub(crate) fn unnamed() -> Self {
         Self {
             trace: TraceId([0; 16]),
@@ -369,7 +369,7 @@ fn status(bytes: &[u8]) -> Result<Option<String>, Fault> {
     Ok((code == 2).then_some(message))
 }
 
-/// `LogRecord`.
+/// Reads a `LogRecord`.
 pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
     let mut record = LogRecord::default();
     each(bytes, |number, field| {

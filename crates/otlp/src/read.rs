@@ -1,7 +1,7 @@
-//! A request taken apart: the spans or log records in it, those that make no sense left out and counted.
+//! Parses a request into its spans or log records; invalid ones are left out and counted.
 //!
-//! Only the outermost structure has to be right for the rest to be read. What is wrong inside of one span or record is the fault
-//! of that one alone.
+//! Only the outermost structure must be valid for the rest to be read. An error inside one span or record rejects only
+//! that one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::json;
 use crate::protobuf::{self, Fault};
 use crate::telemetry::{Batch, Group, LogRecord, Rejected, Span};
 
-/// How a request is written.
+/// The encoding of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     /// `application/x-protobuf`
@@ -19,16 +19,16 @@ pub enum Encoding {
     Json,
 }
 
-/// So many spans or records may be in one request. SDKs send 512 at a time, a collector 8192.
+/// The most spans or records in one request. SDKs send 512 at a time, a collector 8192.
 pub const MOST: usize = 16_384;
 
 /// A request that cannot be read at all.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not what it says it is.
+    /// It is not in the declared encoding.
     #[error("the request cannot be read: {0}")]
     Malformed(String),
-    /// There is too much in it, however small.
+    /// It has too many items, however small.
     #[error("the request has more than {MOST} spans or records")]
     TooMany,
 }
@@ -49,7 +49,7 @@ pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Unread
     }
 }
 
-/// Both requests have the same three levels, with the same numbers.
+/// Reads either request: both have the same three levels, with the same field numbers.
 fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> Result<Batch<T>, Unreadable> {
     let mut batch = Batch::default();
     let read = protobuf::each(bytes, |number, field| match number {
@@ -69,7 +69,7 @@ fn of_resource<T>(
     item: fn(&[u8]) -> Result<T, Fault>,
     batch: &mut Batch<T>,
 ) -> Result<(), Fault> {
-    // The resource need not come first.
+    // The resource may follow the scopes.
     let (mut resource, mut scopes) = (&[][..], Vec::new());
     protobuf::each(bytes, |number, field| {
         match number {

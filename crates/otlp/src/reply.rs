@@ -1,4 +1,4 @@
-//! What the protocol wants as an answer: how much was taken, or a status that says what is wrong.
+//! The answers of the protocol: how much was accepted, or an error status.
 
 use serde_json::{Value, json};
 
@@ -6,29 +6,29 @@ use crate::protobuf::base64;
 use crate::read::Encoding;
 use crate::telemetry::Rejected;
 
-/// The codes of gRPC that are used here.
+/// The gRPC status codes that are used here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// All went well.
+    /// The request succeeded.
     Ok = 0,
-    /// What was sent makes no sense.
+    /// The request is invalid.
     InvalidArgument = 3,
-    /// May not ask.
+    /// The client is not allowed to do this.
     PermissionDenied = 7,
-    /// Too much.
+    /// The request exceeds a limit.
     ResourceExhausted = 8,
     /// There is no such method.
     Unimplemented = 12,
-    /// A bug, or a store that failed.
+    /// A bug, or an error of the store.
     Internal = 13,
-    /// Not now; try again.
+    /// Temporarily unavailable; the client should retry.
     Unavailable = 14,
-    /// Who is asking?
+    /// The client is not authenticated.
     Unauthenticated = 16,
 }
 
-/// An `ExportTraceServiceResponse` or `ExportLogsServiceResponse`; they are the same but for a name. `rejected_name` is that
-/// name in JSON.
+/// Encodes an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`, which differ only in one name. `rejected_name`
+/// is that name in JSON.
 pub fn taken(encoding: Encoding, rejected: &Rejected, rejected_name: &str) -> Vec<u8> {
     match encoding {
         Encoding::Protobuf => {
@@ -56,7 +56,7 @@ pub fn taken(encoding: Encoding, rejected: &Rejected, rejected_name: &str) -> Ve
     }
 }
 
-/// A `google.rpc.Status`.
+/// Encodes a `google.rpc.Status`.
 pub fn status(encoding: Encoding, code: Code, message: &str) -> Vec<u8> {
     match encoding {
         Encoding::Protobuf => {
@@ -69,7 +69,7 @@ pub fn status(encoding: Encoding, code: Code, message: &str) -> Vec<u8> {
     }
 }
 
-/// The text of the `grpc-status-details-bin` header that tells a client to try again after so many seconds.
+/// Returns the text of the `grpc-status-details-bin` header that asks a client to retry after `seconds`.
 pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
     let mut duration = Vec::new();
     number(&mut duration, 1, seconds);

@@ -1,11 +1,11 @@
-//! Short texts for people.
+//! Short texts for display.
 
 use serde_json::Value;
 
-/// Characters of a summary.
+/// The maximum length of a summary, in characters.
 const SUMMARY: usize = 160;
 
-/// The first line with something in it, shortened.
+/// Returns the first non-empty line, shortened.
 pub fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     match line.char_indices().nth(SUMMARY) {
@@ -14,12 +14,12 @@ pub fn one_line(text: &str) -> String {
     }
 }
 
-/// A number with its noun.
+/// Formats a number with its noun.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A value on one line: a text as it is, everything else as JSON.
+/// Returns a value on one line: a text unchanged, everything else as JSON.
 pub fn in_short(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -28,7 +28,7 @@ pub fn in_short(value: &Value) -> String {
     }
 }
 
-/// What comes in or out of a call, behind its name.
+/// Returns the name of a call with its input or output.
 pub fn about(name: &str, value: Option<&Value>) -> String {
     match value.map(in_short).filter(|text| !text.is_empty()) {
         Some(text) => one_line(&format!("{name}: {text}")),

@@ -1,4 +1,4 @@
-//! Spans and log records, as far as anything is made of them; the same for every encoding.
+//! Spans and log records, reduced to the parts that are used; the same for every encoding.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ macro_rules! hex {
         }
 
         impl $id {
-            /// The id in these bytes. All zeros is the protocol's word for "none"; any other length is no id.
+            /// Reads an id from bytes. All zeros mean "none" in the protocol; any other length is an error.
             pub fn of(bytes: &[u8]) -> Result<Option<Self>, BadId> {
                 if bytes.iter().all(|byte| *byte == 0) {
                     return Ok(None);
@@ -44,16 +44,16 @@ macro_rules! hex {
 hex!(TraceId);
 hex!(SpanId);
 
-/// Bytes that are no id: so many of them.
+/// An id of the wrong length, which it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadId(pub usize);
 
-/// What came out of a request: everything that could be read, and how much could not.
+/// The contents of a request: everything that could be read, and how much could not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Batch<T> {
-    /// Spans or records, those of one source together.
+    /// Spans or records, grouped by source.
     pub groups: Vec<Group<T>>,
-    /// What had to be left out.
+    /// What was rejected.
     pub rejected: Rejected,
 }
 
@@ -66,7 +66,7 @@ impl<T> Default for Batch<T> {
 /// What one instrumentation of one service sent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Group<T> {
-    /// What is known of the service.
+    /// Attributes of the service.
     pub resource: Arc<Attributes>,
     /// The name of the instrumentation.
     pub scope: Arc<str>,
@@ -74,20 +74,20 @@ pub struct Group<T> {
     pub items: Vec<T>,
 }
 
-/// What had to be left out, and why.
+/// What was rejected, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rejected {
-    /// How many spans or records.
+    /// The number of spans or records.
     pub count: u64,
-    /// Why, each reason once.
+    /// The reasons, each once.
     pub reasons: Vec<String>,
 }
 
 impl Rejected {
-    /// So many reasons are told; after that, only the count goes on.
+    /// The most reasons that are kept; after that, only the count increases.
     const MOST: usize = 8;
 
-    /// One more.
+    /// Counts one more, with its reason.
     pub fn add(&mut self, reason: impl Into<String>) {
         self.count += 1;
         let reason = reason.into();
@@ -96,45 +96,45 @@ impl Rejected {
         }
     }
 
-    /// All reasons as one sentence; empty if there are none.
+    /// Returns all reasons as one sentence; empty if there are none.
     pub fn sentence(&self) -> String {
         self.reasons.join("; ")
     }
 }
 
-/// Something that took a time.
+/// An operation with a duration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Span {
     /// The trace it belongs to.
     pub trace: TraceId,
-    /// Its id.
+    /// The id of the span.
     pub id: SpanId,
-    /// The span it was part of.
+    /// The id of the enclosing span.
     pub parent: Option<SpanId>,
-    /// What it is called.
+    /// The name of the span.
     pub name: String,
-    /// On which side of a call it was.
+    /// Its side of a call.
     pub side: Side,
     /// When it began, in nanoseconds since the epoch; 0 if unknown.
     pub start: u64,
-    /// When it ended.
+    /// When it ended, in the same unit.
     pub end: u64,
-    /// What is known of it.
+    /// Attributes of the span.
     pub attributes: Attributes,
-    /// What happened meanwhile.
+    /// Events during the span.
     pub events: Vec<Moment>,
-    /// Other spans it has to do with.
+    /// Links to related spans.
     pub links: Vec<Link>,
-    /// Whether it went wrong, and what was said about that.
+    /// The error message if the span failed; `None` if it did not.
     pub failed: Option<String>,
     /// Attributes, events and links that the sender left out.
     pub left_out: u64,
 }
 
-/// On which side of a call a span was.
+/// The side of a call that a span was on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Side {
-    /// Inside of the service, or not said.
+    /// Inside the service, or unspecified.
     #[default]
     Inside,
     /// At an edge: it answered or made a request, or handled a message.
@@ -142,7 +142,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// From the protocol's number.
+    /// Converts the protocol's number.
     pub fn of(kind: u64) -> Self {
         match kind {
             2..=5 => Self::Edge,
@@ -151,40 +151,40 @@ impl Side {
     }
 }
 
-/// Something that happened while a span went on.
+/// An event during a span.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Moment {
-    /// What it is called.
+    /// The name of the event.
     pub name: String,
-    /// When.
+    /// When it happened, in nanoseconds since the epoch.
     pub at: u64,
-    /// What is known of it.
+    /// Attributes of the event.
     pub attributes: Attributes,
 }
 
-/// Another span that a span has to do with.
+/// A link to a related span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Its trace.
+    /// The id of its trace.
     pub trace: TraceId,
-    /// Its id.
+    /// The id of the span.
     pub span: SpanId,
 }
 
-/// Something that was logged.
+/// A log record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LogRecord {
     /// When it happened, in nanoseconds since the epoch; 0 if unknown.
     pub at: u64,
-    /// When somebody noticed.
+    /// When it was observed, in the same unit.
     pub observed: u64,
-    /// How bad: 17 and above are errors.
+    /// The severity: 17 and above are errors.
     pub severity: u64,
-    /// What kind of event it is.
+    /// The name of the event.
     pub event: String,
-    /// What it says.
+    /// The content of the record.
     pub body: Option<Value>,
-    /// What is known of it.
+    /// Attributes of the record.
     pub attributes: Attributes,
     /// The trace it belongs to.
     pub trace: Option<TraceId>,

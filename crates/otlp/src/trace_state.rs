@@ -1,19 +1,19 @@
 //! What is remembered of traces between two requests.
 //!
-//! Spans of one trace arrive in several requests, the inner ones first. What earlier ones said helps to place later ones, and
-//! is only ever a help: forgotten, because the server was started anew or other traces came between, a span without a session of its
-//! own becomes part of a session named after its trace. Everything here has a bound.
+//! Spans of one trace arrive in several requests, the inner ones first. Earlier spans help to place later ones, but are
+//! never required: if they were forgotten, because the server restarted or other traces displaced them, a span without a
+//! session of its own becomes part of a session named after its trace. Everything here is bounded.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::messages::Message;
 use crate::telemetry::{SpanId, TraceId};
 
-/// So many traces are remembered.
+/// The most traces that are remembered.
 const TRACES: usize = 4096;
-/// So many tools of one trace.
+/// The most tools of one trace.
 const TOOLS: usize = 64;
-/// So many messages that wait for their span, in bytes of their texts.
+/// The most bytes of messages that wait for their span.
 const WAITING: usize = 8 << 20;
 
 /// What is remembered of one trace.
@@ -21,7 +21,7 @@ const WAITING: usize = 8 << 20;
 pub struct Notes {
     /// The session that one of its spans named.
     pub session: Option<String>,
-    /// Whether an agent is at work in it.
+    /// Whether an agent runs in it.
     pub is_agents: bool,
     /// When a model last answered, in nanoseconds.
     pub answered: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// A tool has a span of its own.
+    /// Records that a tool has a span of its own.
     pub fn ran(&mut self, word: &str) {
         if self.ran.len() < TOOLS && !self.has_run(word) {
             self.ran.push(word.to_owned());
@@ -46,24 +46,24 @@ impl Notes {
 /// Messages of a model call that came as log records.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Messages {
-    /// What the model was asked with.
+    /// The messages sent to the model.
     pub asked: Vec<Message>,
-    /// What it answered.
+    /// The messages that it answered.
     pub said: Vec<Message>,
 }
 
-/// What is remembered of all traces.
+/// The memory of all traces.
 #[derive(Debug, Default)]
 pub struct Memory {
     traces: HashMap<TraceId, Notes>,
-    /// In the order in which they were first seen.
+    /// The traces in the order in which they were first seen.
     order: VecDeque<TraceId>,
     waiting: VecDeque<((TraceId, SpanId), usize, Messages)>,
     waiting_bytes: usize,
 }
 
 impl Memory {
-    /// What is known of a trace.
+    /// Returns the notes about a trace, and creates them if there are none.
     pub fn of(&mut self, trace: TraceId) -> &mut Notes {
         if !self.traces.contains_key(&trace) {
             if self.order.len() >= TRACES
@@ -76,12 +76,12 @@ impl Memory {
         self.traces.entry(trace).or_default()
     }
 
-    /// What is known of a trace, if anything is.
+    /// Returns the notes about a trace, if there are any.
     pub fn known(&self, trace: TraceId) -> Option<&Notes> {
         self.traces.get(&trace)
     }
 
-    /// Keeps messages for the span they belong to, which comes later.
+    /// Keeps messages for a span that arrives later.
     pub fn keep(&mut self, of: (TraceId, SpanId), messages: Messages) {
         let size = |message: &Message| message.value().to_string().len();
         let bytes: usize = messages.asked.iter().chain(&messages.said).map(size).sum();
@@ -94,7 +94,7 @@ impl Memory {
         }
     }
 
-    /// The messages that were kept for a span.
+    /// Takes the messages that were kept for a span.
     pub fn kept(&mut self, of: (TraceId, SpanId)) -> Messages {
         let mut all = Messages::default();
         let mut left = VecDeque::new();

@@ -1,4 +1,4 @@
-//! Which database, as whom, and which machine this is.
+//! Database addresses: which database, as which user, and the name of this machine.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,33 +12,33 @@ use tokio_postgres::config::Host;
 
 use crate::tls::{Asked, Mode};
 
-/// How long to try to reach the server, unless the address says otherwise.
+/// How long to try to connect, unless the address says otherwise.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long to wait for a network that swallows what we send.
+/// How long to wait when a network silently drops what we send.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// File in the local directory that says which store the rest of the directory is about.
+/// The file in the local directory that holds the id of the store that the directory belongs to.
 const STORE_ID: &str = "store-id";
 
-/// What an address says.
+/// A parsed address.
 pub(crate) struct Address {
     pub config: Config,
     pub tls: Asked,
-    /// For people: without the password.
+    /// The address for display, without the password.
     pub shown: String,
 }
 
-/// Whether `text` is the address of a database and not a directory.
+/// Whether `text` is the address of a database rather than a directory.
 pub fn is_address(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// An address without its password, for people. What cannot be read as an address is not shown at all.
+/// An address for display, without its password. Text that cannot be parsed as an address is not shown at all.
 pub fn shown(url: &str) -> String {
     read(url).map_or_else(|_| "postgres://…".into(), |(config, _)| describe(&config))
 }
 
-/// A directory name for what belongs to the database at `url`: the same one for every way to write the address.
+/// The name of the local directory for the database at `url`. All spellings of one address give the same name.
 pub fn local_name(url: &str) -> String {
     let Ok((config, _)) = read(url) else { return "unknown".into() };
     let place = format!("{} {:?}", place(&config), config.get_options());
@@ -53,7 +53,7 @@ pub fn local_name(url: &str) -> String {
     format!("{name}-{}", &digest[..12])
 }
 
-/// Reads an address.
+/// Parses an address.
 pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, StoreError> {
     let wrong = |why: String, remedy| StoreError::Server {
         what: "cannot read the address of the store".into(),
@@ -83,7 +83,7 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
     Ok(Address { config, tls, shown })
 }
 
-/// Takes an address apart. What it says about TLS is for us, the rest for the client library.
+/// Splits an address into the TLS options, which are handled here, and the rest for the client library.
 fn read(url: &str) -> Result<(Config, Asked), String> {
     let mut asked = Asked::default();
     let (place, options) = url.split_once('?').unwrap_or((url, ""));
@@ -111,7 +111,7 @@ fn read(url: &str) -> Result<(Config, Asked), String> {
     Ok((config, asked))
 }
 
-/// A value with `%2F` and the like replaced.
+/// Decodes percent-encoding such as `%2F`.
 fn decoded(value: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -129,7 +129,7 @@ fn decoded(value: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("\"{value}\" is not UTF-8"))
 }
 
-/// Host, port and database.
+/// Host, port and database of an address.
 fn place(config: &Config) -> String {
     let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
     let ports: Vec<String> = config.get_ports().iter().map(u16::to_string).collect();
@@ -149,7 +149,7 @@ fn host_name(host: &Host) -> String {
     }
 }
 
-/// The password that a password file, whose content is `text`, has for the database at `url`.
+/// The password for the database at `url` in a password file with content `text`.
 pub fn password_in(text: &str, url: &str) -> Option<Vec<u8>> {
     let (config, _) = read(url).ok()?;
     let host = config.get_hosts().first().map_or_else(|| "localhost".into(), host_name);
@@ -160,7 +160,7 @@ pub fn password_in(text: &str, url: &str) -> Option<Vec<u8>> {
     Some(found.into_bytes())
 }
 
-/// The password of a line of a password file, if the line is about `wanted`: host, port, database and user.
+/// The password in a line of a password file, if the line matches `wanted`: host, port, database and user.
 fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
@@ -179,7 +179,7 @@ fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
     (fields.len() == 4 && fields.iter().zip(wanted).all(fits)).then(|| password.clone())
 }
 
-/// What this machine is called in the list of workspaces, if nobody gave it a name: a path means nothing without it.
+/// The default name of this machine in the list of workspaces, where a path is ambiguous without it.
 pub(crate) fn machine() -> String {
     let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].into_iter().find_map(|path| {
         fs::read_to_string(path).ok().map(|text| text.trim().to_string()).filter(|text| !text.is_empty())
@@ -188,8 +188,8 @@ pub(crate) fn machine() -> String {
     digest[..16].to_string()
 }
 
-/// Makes the local directory. What it says about another store that was in the database before is thrown away: a cache that
-/// takes content for stored which is not would lose it.
+/// Creates the local directory. What it holds about another store that was in the database before is deleted: a cache that
+/// lists content as stored which is not would lose that content.
 pub(crate) fn prepare_local(local: &Path, id: &str) -> Result<(), StoreError> {
     let file = local.join(STORE_ID);
     if fs::read_to_string(&file).is_ok_and(|found| found == id) {
@@ -199,7 +199,7 @@ pub(crate) fn prepare_local(local: &Path, id: &str) -> Result<(), StoreError> {
     let entries = fs::read_dir(local).map_err(StoreError::io("list", local))?;
     for entry in entries.flatten() {
         let path = entry.path();
-        // Files directly in here are the person's: settings and prices.
+        // Files directly in this directory belong to the user: settings and prices.
         if path.is_dir() {
             fs::remove_dir_all(&path).map_err(StoreError::io("remove", &path))?;
         }

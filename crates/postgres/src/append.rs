@@ -1,8 +1,9 @@
-//! A commit that only appends steps, as most do: one call of a function in the database.
+//! Commits that only append steps, as most do: one call of a function in the database.
 //!
-//! There are two functions, for a single step ([`one`]) and for any number. A way to the server and back, and every statement by
-//! itself, takes as long as writing a step does. A function has all of a commit but its end in one statement, which takes effect
-//! as a whole or not at all: outside of an open transaction, a statement is one. Its plans are made once for each connection.
+//! There are two functions, for a single step ([`one`]) and for any number. A round trip, and every separate statement,
+//! takes as long as writing a step does. The function does all of a commit but COMMIT itself in one statement. Outside of
+//! an open transaction, a statement is a transaction of its own and takes effect as a whole or not at all. Its plans are
+//! made once per connection.
 
 use std::collections::HashMap;
 
@@ -20,24 +21,25 @@ const CALL: &str = "SELECT stepback_append_steps($1, $2, $3, $4, $5, $6, $7, $8,
     $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
     $43, $44, $45, $46, $47, $48, $49)";
 
-/// What the function says when the store is newer than the caller.
+/// Error code of the function when the store's format is newer than the caller's.
 pub(crate) const NEWER: &str = "SB001";
-/// What it says when objects were freed that the caller may rely on.
+/// Error code when objects were freed that the caller may rely on.
 pub(crate) const COLLECTED: &str = "SB002";
 
-/// What it says when something is not as the caller recalls.
+/// Error code when a session or reference is not as the caller recalls.
 pub(crate) const CHANGED: &str = "SB003";
 
-/// Makes the function. Released, and never changed: another one is a function of another name.
+/// Creates the function. It is released and must never change: a new version gets a new name.
 ///
 /// `known` is the format that the caller knows, `since` the epoch it relies on, `key` the second half of the keys of locks.
-/// Then come columns: of objects (`o_`), of sessions that begin (`b_`) and of those of which something is known now (`k_`, with
-/// the transaction that must have written the row, or none), of references and where they must point (`r_`), of workspaces and
-/// how many numbers each has to give (`w_`), of steps (`s_`), and of what is counted (`c_`). It says the number of its
-/// transaction, whether somebody may be listening, and the last number that each workspace gave.
+/// Then come columns: of objects (`o_`), of new sessions (`b_`) and of sessions whose info changes (`k_`, with the
+/// transaction that must have written the row, or null), of references and their required targets (`r_`), of workspaces and
+/// how many numbers each has to assign (`w_`), of steps (`s_`), and of counters (`c_`). It returns the number of its
+/// transaction, whether another process may be listening, and the last number that each workspace assigned.
 ///
-/// Each statement of it sees what was committed before it, so that the epoch is the one after the lock, and references point
-/// where they do while the rows of the workspaces are held. What is no statement but an expression costs next to nothing.
+/// Each statement in it sees what was committed before it, so the epoch is read after the lock was taken, and references
+/// are compared while the rows of the workspaces are locked. Conditions are written as expressions where possible, since
+/// these cost next to nothing compared to a statement.
 pub(crate) const MAKE: &str = "
 CREATE FUNCTION stepback_append_steps(
     known integer, since bigint, key integer,
@@ -113,21 +115,22 @@ END
 $append$;
 ";
 
-/// A commit that only appends.
+/// A commit that only appends steps.
 pub(crate) struct Appending {
-    /// Calls the function for it.
+    /// The SQL that calls the function.
     pub call: &'static str,
-    /// For each step, its workspace, and how many numbers are given after its own.
+    /// For each step, its workspace, and how many numbers are assigned after its own.
     pub steps: Vec<(WorkspaceId, i64)>,
-    /// In their order.
+    /// The workspaces, in ascending order.
     pub workspaces: Vec<WorkspaceId>,
-    /// What the function takes behind the objects.
+    /// The arguments of the function after the objects.
     pub values: Vec<Owned>,
 }
 
 impl Appending {
-    /// What `mutations` append, if all is as it is `relied_on`; `None` if they do anything else. `sessions` are those that steps
-    /// are appended to, with their workspaces. There is a step in any case: by that one sees later whether it took effect.
+    /// What `mutations` append, provided that `relied_on` still holds; `None` if they do anything else. `sessions` are
+    /// those that steps are appended to, with their workspaces. There is always at least one step: by its row one can see
+    /// later whether the commit took effect.
     pub fn of(
         mutations: &[Mutation],
         sessions: &HashMap<SessionId, WorkspaceId>,
@@ -194,7 +197,7 @@ impl Appending {
         Ok(Some(Self { call: CALL, steps: places, workspaces, values: all }))
     }
 
-    /// The numbers that were given, when each workspace has counted to what the function says.
+    /// The assigned numbers, given the last number of each workspace as the function returns it.
     pub fn numbers(&self, last: &[i64]) -> Result<Vec<u64>, StoreError> {
         let last = self.workspaces.iter().zip(last);
         let last = last.map(|(id, steps)| (*id, Wanted { steps: *steps, operations: 0 })).collect();

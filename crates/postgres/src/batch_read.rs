@@ -1,4 +1,4 @@
-//! Several questions in one way to the server and back.
+//! Several lookups in one round trip.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use crate::optimistic_cache::{ReliedOn, Version};
 use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
 
-/// Sessions, and which transaction wrote each.
+/// Reads sessions, with the transaction that wrote each.
 const SEEN: &str = "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
 
-/// The epoch, which of some steps are stored, and where references point. One statement sees all of it at one moment.
+/// Reads the epoch, which of some steps are stored, and the targets of references. One statement sees all of it at one
+/// moment.
 ///
-/// The usual question is about one step of one session, and then says so: of a list of any length the server makes a new plan
-/// every time, which takes longer than the answer.
+/// The usual lookup is for one step of one session, and gets its own form: for a list of any length the server makes a new
+/// plan every time, which takes longer than the answer.
 fn look_sql(steps: usize, names: usize) -> String {
     let step = if steps == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
     let references = match names {
@@ -51,7 +52,7 @@ impl PostgresStore {
             let one = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
             let meet = connection.prepared(&format!("{SEEN} WHERE id {one}")).await?;
             let client = &connection.client;
-            // The epoch first: what is freed after this look is then noticed.
+            // Read the epoch first, so that a collection after this lookup is noticed.
             let (row, met) =
                 join(client.query_opt(&look, &[&steps, &names]), client.query(&meet, &[&sessions])).await;
             Ok((row?, met?))

@@ -1,8 +1,8 @@
-//! A commit: one transaction, and certainty about what became of it.
+//! Commits: one transaction each, with a definite outcome even if the connection is lost.
 //!
-//! Commits hold a shared lock, a collection the exclusive one, so that nobody commits what relies on something being freed.
-//! When the connection is lost before the end was asked for, nothing happened, and the commit is tried again. When it is lost
-//! after that, the server is asked what became of the transaction, by its number and by the rows it makes.
+//! Commits hold a shared lock and a collection the exclusive one, so that no commit relies on an object that is being
+//! freed. If the connection is lost before COMMIT was sent, nothing happened, and the commit is retried. If it is lost
+//! after that, the store asks the server for the outcome of the transaction, by its number and by the rows it writes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -21,31 +21,31 @@ use crate::{PostgresStore, commit_verification, error, rows};
 /// The first half of the key of the lock between commits and collections.
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
 
-/// How many sessions are remembered.
+/// Maximum number of cached sessions.
 const MOST_SESSIONS: usize = 10_000;
-/// How long to look for the outcome of a transaction, unless whoever opened the store has less time than usual.
+/// How long to query the outcome of a transaction, unless the caller that opened the store has less time than usual.
 const UNTIL_KNOWN: Duration = Duration::from_secs(20);
-/// How long to wait between two looks for it.
+/// The delay between two such queries.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A process of the server that was seen idle so often in a row has nothing of ours under way.
+/// A server backend that was idle in this many consecutive checks has no transaction of ours in progress.
 const IDLE: u32 = 10;
 
-/// Why an attempt did not succeed.
+/// Why an attempt to commit did not succeed.
 pub(crate) enum Trouble {
     /// It was refused, and nothing happened.
     Refused(StoreError),
-    /// The server failed before the end was asked for.
+    /// The server failed before COMMIT was sent.
     Before(Error),
-    /// The server failed after that: what happened is not known.
+    /// The server failed after COMMIT was sent: the outcome is unknown.
     Unsure { which: TransactionRef, error: Error },
 }
 
-/// By what a transaction is known that may still be under way.
+/// Identifies a transaction that may still be in progress.
 #[derive(Clone)]
 pub(crate) enum TransactionRef {
-    /// Its number.
+    /// Its transaction number.
     Transaction(String),
-    /// The server's process that has it: it was under way with all its statements at once, and its number is not known.
+    /// The process id of its server backend. All its statements were sent at once, so its number is not known.
     Backend(i32),
 }
 
@@ -61,7 +61,7 @@ impl From<Error> for Trouble {
     }
 }
 
-/// What the transaction of a commit is about.
+/// The input of a commit's transaction.
 pub(crate) struct Work<'a> {
     pub epoch: Option<u64>,
     pub written: &'a Written,
@@ -78,7 +78,7 @@ impl PostgresStore {
         let written = batch.and_then(|batch| batch.payload.downcast::<Written>().ok());
         let written = written.map(|written| *written).unwrap_or_default();
         if mutations.is_empty() && written.is_empty() {
-            // Nothing to write, but what the batch found stored may be gone.
+            // Nothing to write, but objects that the batch found stored may have been freed.
             return match epoch {
                 Some(epoch) if epoch != self.current_epoch()? => Err(StoreError::Collected),
                 _ => Ok(Receipt::default()),
@@ -98,7 +98,7 @@ impl PostgresStore {
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
         let receipt = match written.ahead.take() {
-            // Its objects are on this connection alone, so there is no second attempt.
+            // The batch's objects are on this connection alone, so there is no second attempt.
             Some(mut lease) => {
                 let work = Work { epoch, written: &written, mutations };
                 let attempt = lease
@@ -116,11 +116,11 @@ impl PostgresStore {
                 self.pool.persistently(|lease| {
                     let attempt = self.try_once(lease.connection()?, &work, false);
                     if attempt.is_err() && !lease.connection().is_ok_and(|connection| connection.is_clean) {
-                        // With it goes whatever the transaction left.
+                        // Discarding it also ends what the transaction left open.
                         lease.discard();
                     }
                     match attempt {
-                        // What was believed lost got there after all, and stands in its own way.
+                        // An attempt that seemed lost took effect after all, and conflicts with its own retry.
                         Err(Failed::For(error @ (StoreError::Exists { .. } | StoreError::Moved { .. })))
                             if lost =>
                         {
@@ -144,7 +144,7 @@ impl PostgresStore {
             Ok(receipt) => Ok(receipt),
             Err(Trouble::Refused(error)) => Err(Failed::For(error)),
             Err(Trouble::Before(error)) if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
-            // Two commits that stand in each other's way: the server has let the other one go ahead.
+            // A deadlock or conflict of two commits: the server has let the other one proceed.
             Err(Trouble::Before(error)) if error::is_conflict(&error) => {
                 Err(Failed::Lost(StoreError::Locked))
             }
@@ -157,8 +157,8 @@ impl PostgresStore {
         }
     }
 
-    /// What a commit was given that took effect. Asked on a connection of its own: the caller may have one of the few, and
-    /// others as well who wait for the same.
+    /// The receipt of a commit, if it took effect. Uses a separate connection: the caller may hold one of the pooled ones,
+    /// as may others that wait for the same.
     fn found(&self, mutations: &[Mutation]) -> Option<Receipt> {
         self.pool.wait(async {
             let connection = self.pool.connect().await.ok()?;
@@ -206,14 +206,16 @@ impl PostgresStore {
         known.extend(sessions);
     }
 
-    /// What a transaction was given, if it took effect. Does not return before that is certain, unless the server stays away.
+    /// The receipt of a transaction, if it took effect. Returns only when the outcome is certain, or when the server stays
+    /// unreachable.
     fn outcome(
         &self,
         which: &TransactionRef,
         error: &Error,
         mutations: &[Mutation],
     ) -> Result<Option<Receipt>, StoreError> {
-        // An agent waits for a hook: what it recorded is told as uncertain then, and not recorded twice when it comes again.
+        // An agent waits for its hook: past this time the outcome is reported as uncertain, and a repeated event is not
+        // recorded twice.
         let patience = self.patience.unwrap_or(UNTIL_KNOWN.max(self.pool.patience()));
         let until = Instant::now() + patience;
         let mut idle = 0;
@@ -246,8 +248,8 @@ impl PostgresStore {
     }
 }
 
-/// What a process of the server left behind, if that is certain: when it is gone, or has had nothing to do for a while. One
-/// that lost its client goes as soon as it notices; one behind a pooler stays.
+/// What a server backend left behind, if that is certain: when it is gone, or was idle for a while. A backend that lost its
+/// client exits as soon as it notices; one behind a pooler stays.
 async fn left(
     connection: &Connection,
     backend: i32,
@@ -255,7 +257,7 @@ async fn left(
     mutations: &[Mutation],
 ) -> Option<Option<Receipt>> {
     let sql = "SELECT state IS DISTINCT FROM 'idle' FROM pg_stat_activity WHERE pid = $1";
-    // First whether it is at work: what it did before it ended is then there.
+    // Check first whether it is active: if it is not, everything it did is visible to the query that follows.
     let at_work = connection.client.query_opt(sql, &[&backend]).await.ok()?;
     let at_work = at_work.map(|row| row.try_get::<_, bool>(0)).transpose().ok()?;
     let found = commit_verification::found(&connection.client, mutations).await.ok()?;
@@ -267,7 +269,7 @@ async fn left(
     (found.is_some() || *idle >= IDLE).then_some(found)
 }
 
-/// What became of a transaction, if that is certain.
+/// The outcome of a transaction, if it is certain.
 async fn became(
     connection: &Connection,
     transaction: &str,
@@ -276,13 +278,13 @@ async fn became(
     let sql = "SELECT pg_xact_status($1::text::xid8)";
     let status = match connection.client.query_one(sql, &[&transaction]).await {
         Ok(row) => row.try_get::<_, Option<String>>(0).ok()??,
-        // "in the future": a server that crashed or took over has never heard of the transaction.
+        // "in the future": after a crash or a failover the server does not know the transaction.
         Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => return Some(None),
         Err(_) => return None,
     };
     match status.as_str() {
         "aborted" => Some(None),
-        // A server that crashed gives the number of a lost transaction to the next one.
+        // A server that crashed reuses the number of a lost transaction, so check the rows too.
         "committed" => commit_verification::found(&connection.client, mutations).await.ok(),
         _ => None,
     }

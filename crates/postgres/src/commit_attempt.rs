@@ -1,8 +1,8 @@
-//! One attempt to commit: what goes to the server, and how often somebody waits for it.
+//! One attempt to commit: what is sent to the server, in how many round trips.
 //!
-//! Every way to the server and back takes as long as writing a step does. A commit that only appends steps goes there once
-//! ([`append`]); any other begins first, because nothing may take effect should the server refuse to begin, and goes there
-//! once more with the rest. Whatever must not happen divides by nothing, after which the server refuses the rest.
+//! Each round trip takes as long as writing a step does. A commit that only appends steps takes one ([`append`]). Any other
+//! commit begins first, because nothing may take effect if the server refuses to begin, and sends the rest in a second
+//! round trip. A statement whose precondition fails divides by zero, after which the server refuses the rest.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -24,14 +24,14 @@ use crate::pool::Connection;
 use crate::schema::{self, FORMAT};
 use crate::{PostgresStore, append, commit_order, error, notify, rows};
 
-/// How many statements are under way at once.
+/// Maximum number of statements in flight.
 const AT_ONCE: usize = 16;
 
-/// Gives the transaction a number, and fails if the store is newer than `$2`, or in another epoch than `$1`.
+/// Assigns the transaction its number. Fails if the store's format is newer than `$2`, or its epoch is not `$1`.
 const FIRST: &str = "SELECT pg_current_xact_id()::text,
         1 / (coalesce($1 = epoch, true) AND $2 >= (SELECT version FROM stepback_schema))::integer FROM stepback_meta";
 
-/// Everything that is sent.
+/// Everything that one attempt sends.
 struct Sending<'a> {
     client: &'a Client,
     work: &'a Work<'a>,
@@ -47,7 +47,7 @@ struct Sending<'a> {
 }
 
 impl PostgresStore {
-    /// Tries to commit.
+    /// Tries to commit once.
     pub(crate) async fn attempt(
         &self,
         connection: &mut Connection,
@@ -66,12 +66,12 @@ impl PostgresStore {
             return self.append(connection, work, &appending).await;
         }
         if work.written.relied_on.as_ref().is_some_and(|relied_on| relied_on.recalled.is_some()) {
-            // Nobody compares it here: whoever recorded has to look.
+            // Recalled answers are not compared on this path: the recorder has to look them up.
             return Err(recalled_wrong().into());
         }
         let mut plan = mutations::plan(work.mutations, &sessions, &self.machine)?;
         if plan.has_steps() {
-            // Before the first position is taken.
+            // The lock must be taken before the first position.
             plan.rest.insert(0, commit_order::taking_first(self.key));
         }
         let first = connection.prepared(FIRST).await?;
@@ -104,7 +104,7 @@ impl PostgresStore {
         }
     }
 
-    /// Appends steps, by one call.
+    /// Appends steps in one call.
     async fn append(
         &self,
         connection: &mut Connection,
@@ -122,7 +122,7 @@ impl PostgresStore {
         let announced = self.heard.load(Ordering::Relaxed);
         let announcing = async {
             if announced {
-                // Sent by that, right behind the call, and its answer is for nobody.
+                // `now_or_never` only sends it, right behind the call; the answer is ignored.
                 let _ = client.batch_execute(&announcement).now_or_never();
             }
         };
@@ -130,7 +130,7 @@ impl PostgresStore {
         let appended = match appended {
             Ok(appended) => appended,
             Err(error) => {
-                // A statement by itself leaves no transaction.
+                // A single statement leaves no transaction open.
                 connection.is_clean = !error::is_lost(&error);
                 let client = &connection.client;
                 return Err(match error.code().map(SqlState::code) {
@@ -151,20 +151,21 @@ impl PostgresStore {
         let is_heard = *heard != 0;
         self.heard.store(is_heard, Ordering::Relaxed);
         if is_heard && !announced {
-            // Somebody has come. Waited for, since nobody else may move its bytes; from the next time on it goes with the call.
+            // Another process is listening now. Wait for the announcement, since no other thread may drive this connection;
+            // from the next commit on it is sent with the call.
             let _ = client.batch_execute(&announcement).await;
         }
         let receipt = Receipt { steps: appending.numbers(last)?, ops: Vec::new() };
-        // Rows say the lower half of it.
+        // `xmin` shows the lower half of the transaction number.
         let version = (*transaction as u32).to_string();
         let objects = work.written.objects.iter().map(|object| object.hash);
         self.recall.committed(self.pool.dialed(), work.epoch, objects, work.mutations, &version);
         Ok(receipt)
     }
 
-    /// Why the store is not what a commit relies on.
+    /// Returns why the store does not meet the commit's preconditions.
     async fn unfit(&self, client: &Client) -> Result<Trouble, Trouble> {
-        // Whatever was begun has failed, and may not have ended.
+        // The failed transaction may still be open.
         client.batch_execute("ROLLBACK").await?;
         let row = client.query_one("SELECT version FROM stepback_schema", &[]).await?;
         let version: i32 = rows::get(&row, 0)?;
@@ -176,7 +177,7 @@ impl PostgresStore {
 }
 
 impl Sending<'_> {
-    /// Begins first.
+    /// Commits in two round trips: begins first.
     async fn in_two(&self, ahead: bool) -> Result<Vec<Row>, Trouble> {
         let transaction = self.begin().await?;
         if ahead {
@@ -198,7 +199,7 @@ impl Sending<'_> {
             }
         };
         let (numbered, (done, ended)) = join(write, self.finish()).await;
-        // It may have got there all the same, with the end.
+        // The statements may have arrived all the same, together with COMMIT.
         let unsure =
             |error: Error| Trouble::Unsure { which: TransactionRef::Transaction(transaction.clone()), error };
         let lost = |error: Error| match error::is_lost(&error) {
@@ -218,7 +219,7 @@ impl Sending<'_> {
     async fn begin(&self) -> Result<String, Error> {
         let epoch = self.work.epoch.map(|epoch| epoch as i64);
         let known = FORMAT as i32;
-        // The lock is one statement and the question another: only then does the answer come from after the lock.
+        // The lock and the query are separate statements, so that the query sees the state after the lock was taken.
         let (begun, found) = join(
             self.client.batch_execute(&self.begin),
             self.client.query_one(&self.first, &[&epoch, &known]),
@@ -228,9 +229,9 @@ impl Sending<'_> {
         found?.try_get(0)
     }
 
-    /// Writes what needs nothing else and assigns numbers. Returns what says them.
+    /// Writes what depends on nothing else, and assigns numbers. Returns the rows with the numbers.
     ///
-    /// Objects come before numbers: what a workspace's row is held for should be short.
+    /// Objects come before numbers, to keep the time short for which a workspace's row is locked.
     async fn write(&self) -> Result<Vec<Row>, Error> {
         let columns = Columns::new(&self.work.written.objects);
         let wanted = &self.plan.wanted;
@@ -256,13 +257,13 @@ impl Sending<'_> {
         numbered
     }
 
-    /// Sends the last statements, the end, and the announcement, which nobody waits for.
+    /// Sends the last statements, COMMIT, and the announcement, whose answer is ignored.
     async fn finish(&self) -> (Vec<Result<u64, Error>>, Result<(), Error>) {
         let last = self.rest.len().saturating_sub(AT_ONCE);
         let ending = async {
             let ending = self.client.batch_execute(&self.end);
             let announcing = async {
-                // Sent by that, and its answer is for nobody.
+                // `now_or_never` only sends it; the answer is ignored.
                 let _ = self.client.batch_execute(&self.announcement).now_or_never();
             };
             join(ending, announcing).await.0
@@ -275,7 +276,7 @@ fn recalled_wrong() -> StoreError {
     StoreError::Moved { name: "what this process had last seen".into() }
 }
 
-/// The last number that each workspace gave.
+/// The last number assigned in each workspace.
 fn last_numbers(numbered: &[Row]) -> Result<HashMap<WorkspaceId, Wanted>, StoreError> {
     let mut last = HashMap::new();
     for row in numbered {
@@ -285,7 +286,7 @@ fn last_numbers(numbered: &[Row]) -> Result<HashMap<WorkspaceId, Wanted>, StoreE
     Ok(last)
 }
 
-/// What became of statements; of the first that failed, why.
+/// Checks the results of statements; returns the error of the first that failed.
 fn moved(done: Vec<Result<u64, Error>>, planned: &[Planned]) -> Result<(), Trouble> {
     for (done, planned) in done.into_iter().zip(planned) {
         match (done, &planned.moves) {
@@ -299,7 +300,7 @@ fn moved(done: Vec<Result<u64, Error>>, planned: &[Planned]) -> Result<(), Troub
     Ok(())
 }
 
-/// The statements of what is planned.
+/// Prepares the planned statements.
 async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Vec<Statement>, Error> {
     let mut statements = Vec::with_capacity(planned.len());
     for planned in planned {
@@ -308,7 +309,7 @@ async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Ve
     Ok(statements)
 }
 
-/// Carries out statements in order, all under way at once. Says of each how many rows it changed.
+/// Runs statements in order, pipelined. Returns for each the number of rows it changed.
 async fn under_way(
     client: &Client,
     statements: &[Statement],

@@ -1,4 +1,4 @@
-//! What became of a commit, seen by the rows that it makes.
+//! Determines whether a commit took effect, from the rows that it writes.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use tokio_postgres::{Client, Error};
 
 use crate::text;
 
-/// The numbers that a commit of `mutations` was given, if it took effect. `None` as well if they make nothing that could be
-/// looked for: doing those again does no harm.
+/// The receipt of a commit of `mutations`, if it took effect. Also `None` if the mutations write nothing that could be
+/// looked up: repeating those does no harm.
 pub(crate) async fn found(client: &Client, mutations: &[Mutation]) -> Result<Option<Receipt>, Error> {
     let (steps, ops): (Vec<&[u8]>, Vec<&[u8]>) = (
         mutations.iter().filter_map(appended_step).collect(),
@@ -38,7 +38,7 @@ fn appended_op(mutation: &Mutation) -> Option<&[u8]> {
     }
 }
 
-/// The numbers of all these, if all are there.
+/// The numbers of all these rows, if all exist.
 async fn numbers(client: &Client, sql: &str, ids: &[&[u8]]) -> Result<Option<Vec<u64>>, Error> {
     let mut known: HashMap<Vec<u8>, u64> = HashMap::new();
     for row in client.query(sql, &[&ids]).await? {
@@ -47,7 +47,7 @@ async fn numbers(client: &Client, sql: &str, ids: &[&[u8]]) -> Result<Option<Vec
     Ok(ids.iter().map(|id| known.get(*id).copied()).collect())
 }
 
-/// A row that is there if and only if the mutations took effect, or at least as if they had.
+/// A row that exists if and only if the mutations took effect, or the store is at least as if they had.
 fn evidence(mutations: &[Mutation]) -> Option<(String, Vec<u8>)> {
     let made = mutations.iter().find_map(|mutation| {
         let (table, id) = match mutation {

@@ -1,9 +1,9 @@
-//! What the server says, in words that say what to do.
+//! Translation of server errors into store errors with a remedy.
 
 use stepback_store::StoreError;
 use tokio_postgres::error::SqlState;
 
-/// Which record a violated uniqueness constraint protects, by the table it is of.
+/// The kind of record that a uniqueness constraint protects, by table.
 const UNIQUE: [(&str, &str); 4] = [
     ("stepback_workspaces", "this workspace"),
     ("stepback_sessions", "this session"),
@@ -11,7 +11,7 @@ const UNIQUE: [(&str, &str); 4] = [
     ("stepback_operations", "this operation"),
 ];
 
-/// What to do about a connection that could not be protected, by what is said about it.
+/// Remedies for a failed TLS handshake, by a part of the error message.
 const TLS: [(&str, &str); 7] = [
     ("does not support TLS", "set ssl = on in the server's settings, or connect without: sslmode=disable"),
     (
@@ -31,7 +31,7 @@ const TLS: [(&str, &str); 7] = [
     ("TLS", "see docs/guide/teams.md for sslmode and sslrootcert"),
 ];
 
-/// An error of the server at `shown` while doing `what`.
+/// Converts an error of the server at `shown` that occurred while doing `what`.
 pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
     let Some(code) = error.code() else {
         return server(shown, what, why(error), remedy_without_code(error));
@@ -49,18 +49,18 @@ pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) 
         return StoreError::Corrupt { what: format!("{shown}: {}", why(error)) };
     }
     let why = why(error);
-    // Not every way to be without room has a code of its own.
+    // Not every out-of-space error has its own code.
     let full = why.contains("could not extend file") || why.contains("No space left");
     let remedy = if full { remedy(&SqlState::DISK_FULL) } else { remedy(code) };
     server(shown, what, why, remedy)
 }
 
-/// A failure of the server with a remedy.
+/// Creates a server error with a remedy.
 pub(crate) fn server(shown: &str, what: &str, why: impl Into<String>, remedy: &'static str) -> StoreError {
     StoreError::Server { what: format!("cannot {what} {shown}"), why: why.into(), remedy }
 }
 
-/// What to do about an error that the server gave a code.
+/// The remedy for an error code of the server.
 fn remedy(code: &SqlState) -> &'static str {
     match code {
         code if *code == SqlState::INVALID_PASSWORD
@@ -110,7 +110,7 @@ fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
     "check that the server runs and can be reached, then try again"
 }
 
-/// The innermost message: the outer ones only say that something went wrong.
+/// The innermost message; the outer ones only say that something failed.
 pub(crate) fn why(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return match error.detail() {
@@ -130,7 +130,7 @@ pub(crate) fn why(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// Whether the connection is of no use any more.
+/// Whether the connection can no longer be used.
 pub(crate) fn is_lost(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => is_going_away(code),
@@ -141,7 +141,7 @@ pub(crate) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Whether the same commit may succeed when it is tried again.
+/// Whether the same commit may succeed on a retry.
 pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE

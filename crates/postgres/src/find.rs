@@ -1,4 +1,4 @@
-//! Queries as SQL: the conditions, the order, a page of the answer, and how many there are without counting them.
+//! Queries as SQL: conditions, order, one page of the result, and the total, mostly without counting rows.
 
 use futures_util::future::join4;
 use stepback_model::ids::WorkspaceId;
@@ -11,22 +11,22 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::rows::{self, COLUMNS, Record, WIDTH};
 use crate::{PostgresStore, text};
 
-/// A value that a statement keeps, with its type.
+/// A parameter value that a statement owns, with its type.
 pub(crate) type Typed = (Box<dyn ToSql + Sync + Send>, Type);
 
-/// Both halves of an answer are of the same moment.
+/// Begins a transaction in which both halves of an answer see the same moment.
 pub(crate) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its values.
+/// The conditions on a step: SQL about a row `s`, beginning with ` AND` unless it is empty, and its values.
 #[derive(Default)]
 pub(crate) struct Conditions {
-    /// The SQL.
+    /// The SQL text.
     pub sql: String,
     values: Vec<Typed>,
 }
 
 impl Conditions {
-    /// Keeps a value, and says what it is called.
+    /// Adds a value, and returns its placeholder.
     pub fn name(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
         self.values.push((Box::new(value), of));
         format!("${}", self.values.len())
@@ -58,7 +58,7 @@ impl Conditions {
         }
     }
 
-    /// Adds those of a query, without its cursor.
+    /// Adds the conditions of a query, without its cursor.
     pub fn add_query(&mut self, workspace: Option<WorkspaceId>, query: &Query) {
         if let Some(workspace) = workspace {
             self.add("s.workspace = ?", workspace.as_bytes().to_vec(), Type::BYTEA);
@@ -97,7 +97,7 @@ impl Conditions {
         }
     }
 
-    /// Adds what comes after a place in the order of a query.
+    /// Adds the condition that a step comes after a place in the order of a query.
     fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &Query, from: Cursor) {
         let sign = if query.oldest_first { '>' } else { '<' };
         let position = self.name(number(from.position), Type::INT8);
@@ -109,7 +109,8 @@ impl Conditions {
         }
         self.sql.push_str(&format!(" AND s.position {sign} {position}"));
         if workspace.is_some() {
-            // Numbers are in the same order and have an index with the workspace; if there is no such step, this says nothing.
+            // Numbers are in the same order and have an index with the workspace; if there is no such step, this does not
+            // restrict.
             let end = if query.oldest_first { 0 } else { i64::MAX };
             self.sql.push_str(&format!(
                 " AND s.number {sign} coalesce((SELECT number FROM stepback_steps c
@@ -118,7 +119,7 @@ impl Conditions {
         }
     }
 
-    /// The values, for a statement.
+    /// The values, as parameters of a statement.
     pub fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
         self.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
     }
@@ -128,7 +129,7 @@ pub(crate) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
+/// The columns that steps are ordered by. In one workspace, numbers are in commit order and have an index.
 fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
     match by {
         SortKey::Commit if inside_one => &["s.number"],
@@ -138,7 +139,7 @@ fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
     }
 }
 
-/// `ORDER BY` for a query, inside of one workspace or across all.
+/// `ORDER BY` for a query, within one workspace or across all.
 pub(crate) fn order(inside_one: bool, query: &Query) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
@@ -146,7 +147,7 @@ pub(crate) fn order(inside_one: bool, query: &Query) -> String {
     format!(" ORDER BY {}", columns.join(", "))
 }
 
-/// The statement for a page. `settled` is the last position that is decided.
+/// The statement for a page. `settled` is the last position that is final.
 fn page(
     workspace: Option<WorkspaceId>,
     query: &Query,
@@ -169,7 +170,8 @@ fn page(
     let sql = if plain {
         format!("{columns} FROM stepback_steps s WHERE true{wanted}{across}{limit}")
     } else {
-        // Indexes begin with the workspace: the first steps of each are found soon, and the first of these are the answer.
+        // Indexes begin with the workspace: the first steps of each workspace are cheap to find, and the first of those are
+        // the answer.
         format!(
             "{columns} FROM stepback_workspaces w CROSS JOIN LATERAL (
                 SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{inside}{limit}
@@ -179,11 +181,11 @@ fn page(
     (sql, conditions)
 }
 
-/// The statement that says how many there are. Numbers have no gaps, and steps are counted by session, kind and tool as they come;
-/// only what is asked for by anything else is counted now.
+/// The statement for the total. Numbers have no gaps, and steps are counted by session, kind and tool as they are
+/// committed; only queries with other filters count rows now.
 fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) {
     let mut conditions = Conditions::default();
-    // What is asked for, and which of it the counters know.
+    // The whole query, and the part of it that the counters can answer.
     let asked =
         Query { by: SortKey::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
     let numbers = Query { after: query.after, before: query.before, ..Query::default() };
@@ -191,7 +193,7 @@ fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) 
         session: query.session,
         agent: query.agent.clone(),
         kinds: query.kinds.clone(),
-        // No name stands for no tool.
+        // In the counters an empty name stands for no tool.
         tool: query.tool.clone().filter(|tool| !tool.is_empty()),
         failed: query.failed,
         ..Query::default()
@@ -250,12 +252,12 @@ impl PostgresStore {
         workspace: Option<WorkspaceId>,
         query: &Query,
     ) -> Result<Page, StoreError> {
-        // In one workspace commits wait for each other, so that what is there is in order.
+        // Within one workspace commits are serialised, so what is visible is complete and in order.
         let settled = match (workspace, query.by) {
             (None, SortKey::Commit) => Some(self.settle()?.position),
             _ => None,
         };
-        // One more than asked for tells whether there are more.
+        // Fetch one more than requested, to know whether there are more.
         let limit = query.limit.map(|most| most.saturating_add(1));
         let (sql, conditions) = page(workspace, query, limit, settled);
         let (counting, counted) = total(workspace, query);

@@ -1,7 +1,8 @@
-//! Keeping the index of words: what it does not know yet, what it is told, and putting small pieces together.
+//! Maintains the word index: finds steps that are not indexed, adds documents, and merges small blocks.
 //!
-//! Whoever tells it something holds a lock meanwhile, so that two servers that index the same steps do it one after the other,
-//! and the second finds it done. Nothing of it need be durable at once: what a crash takes away is told again.
+//! A process that changes the index holds a lock, so that two processes which index the same steps do so one after the
+//! other, and the second finds them already indexed. The index need not be durable at once: what a crash loses is indexed
+//! again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,19 +19,20 @@ use crate::postings::Block;
 use crate::rows::{self, COLUMNS, Record};
 use crate::{PostgresStore, text};
 
-/// The first half of the key of the lock that whoever changes the index holds.
+/// The first half of the key of the lock that is held while the index is changed.
 const INDEXING: i32 = 0x5342_0004;
 
-/// So many small blocks are put together to one.
+/// Number of small blocks that are merged into one.
 const MERGE: usize = 32;
 
-/// What can change about a step that is indexed. The same words as in the tables, or the index would not be used.
+/// Whether a step has anything that can change after it was indexed. Must be the same expression as in the tables, or their
+/// index is not used.
 const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged)";
 
-/// What was said about a step, for comparison.
+/// The annotation and purge state of a step, for comparison.
 const SAID: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purged)::text";
 
-/// What the database knows of a step that is told: its position, and its texts of before.
+/// What the database has for a document's step: its position, and the texts indexed before.
 struct Known {
     position: u64,
     before: Option<Before>,
@@ -40,7 +42,7 @@ struct Before {
     block: i64,
     words: i32,
     text: Vec<u8>,
-    /// Whether nothing else was said about the step since.
+    /// Whether the step's annotation and purge state are still those that were indexed.
     current: bool,
 }
 
@@ -83,7 +85,7 @@ impl PostgresStore {
         if left > 0 {
             let values: [&(dyn ToSql + Sync); 3] = [&known_to, &settled.position, &left];
             let new = self.pool.ask(async |connection| connection.rows(&fresh, &values).await)?;
-            // Everything before the first unknown step is known, and need not be looked at again.
+            // Everything before the first unindexed step is indexed, and need not be scanned again.
             let first = new.first().map(|row| rows::get::<i64>(row, rows::WIDTH)).transpose()?;
             let known_to = first.map_or(settled.position, |first| first - 1);
             let commits = if found.is_empty() && new.is_empty() { settled.commits } else { -1 };
@@ -93,7 +95,7 @@ impl PostgresStore {
         found.iter().map(StoredCheckpoint::read).collect()
     }
 
-    /// Notes how far everything is known: only so that the next look is shorter, and no harm if it fails.
+    /// Records how far all steps are indexed. This only shortens the next scan, so a failure is ignored.
     fn note_known(&self, known_to: i64, commits: i64) {
         let sql =
             "UPDATE stepback_index SET known_to = greatest(known_to, $1), commits = greatest(commits, $2)
@@ -118,7 +120,7 @@ impl PostgresStore {
         const TABLES: &str =
             "stepback_postings, stepback_texts, stepback_words, stepback_blocks, stepback_stale";
         self.changing_index(async |connection| {
-            // At once, for whoever may; otherwise row by row.
+            // Truncate where the user has the privilege; otherwise delete row by row.
             let may = "SELECT bool_and(has_table_privilege(name, 'TRUNCATE')) FROM unnest($1::text[]) name";
             let names: Vec<&str> = TABLES.split(", ").collect();
             let may: bool = connection.client.query_one(may, &[&names]).await?.try_get(0)?;
@@ -133,7 +135,7 @@ impl PostgresStore {
         })
     }
 
-    /// Changes the index in a transaction, alone.
+    /// Changes the index in a transaction, under its lock.
     fn changing_index(
         &self,
         work: impl AsyncFn(&mut Connection) -> Result<Result<(), StoreError>, Error>,
@@ -171,7 +173,7 @@ async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Res
     for (position, told) in told {
         let Told { document, before, raw_len, text } = told;
         let annotation = &document.stored.checkpoint.annotation;
-        // Somebody else was faster.
+        // Another process indexed it first.
         if before.as_ref().is_some_and(|before| before.text == text && before.current) {
             continue;
         }
@@ -207,7 +209,7 @@ async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Res
     Ok(Ok(()))
 }
 
-/// What is known of the steps of documents, by their ids.
+/// What the database has for the steps of documents, by their ids.
 async fn known(
     connection: &mut Connection,
     documents: &[Document],
@@ -233,7 +235,7 @@ async fn known(
     Ok(connection.rows(&sql, &[&ids]).await?.iter().map(read).collect())
 }
 
-/// Writes a block of words, and counts `new` more steps and `words` more words. Returns its number.
+/// Writes a block, and adds `new` steps and `words` words to the totals. Returns the block's number.
 async fn write_block(connection: &mut Connection, block: &Block, new: i64, words: i64) -> Result<i64, Error> {
     let count = "WITH counted AS (
             UPDATE stepback_index SET blocks = blocks + 1, documents = documents + $1, words = words + $2 RETURNING blocks
@@ -266,7 +268,7 @@ async fn write_block(connection: &mut Connection, block: &Block, new: i64, words
     Ok(id)
 }
 
-/// Texts as columns, so that any number of them is one statement.
+/// Texts as columns, so that one statement inserts any number of them.
 #[derive(Default)]
 struct TextColumns {
     positions: Vec<i64>,
@@ -307,7 +309,7 @@ impl TextColumns {
     }
 }
 
-/// Puts small blocks together, if there are many: every one of them is a row more to read for each of its words.
+/// Merges small blocks if there are many: each block is one more row to read for each of its words.
 async fn merge(connection: &mut Connection) -> Result<Result<(), StoreError>, Error> {
     let small = "SELECT id FROM stepback_blocks WHERE documents < 128 ORDER BY id";
     let small: Vec<i64> =

@@ -1,12 +1,13 @@
 //! A store in PostgreSQL, for a team or for several machines.
 //!
-//! Objects are rows, the log is rows, and a commit is one transaction: the server's own durability is the store's. Steps are
-//! numbered without gaps because whoever appends holds the row of the workspace; commits to different workspaces do not wait
-//! for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local directory that belongs to one
-//! database ([`local_name`]).
+//! Objects are rows, the log is rows, and a commit is one transaction, so the store is as durable as the server. Steps are
+//! numbered without gaps because an appending commit holds the row lock of the workspace; commits to different workspaces
+//! do not wait for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local directory that
+//! belongs to one database ([`local_name`]).
 //!
-//! The port is synchronous, the client library is not: every call waits for its answer, and moves the bytes of all connections
-//! meanwhile; so none may be made from asynchronous code, only from a thread that may block.
+//! The store interface is synchronous, the client library is asynchronous: every call blocks until its answer arrives, and
+//! drives the I/O of all connections meanwhile. Calls must therefore come from a thread that may block, never from
+//! asynchronous code.
 
 mod address;
 mod append;
@@ -52,25 +53,25 @@ pub use schema::FORMAT;
 
 use pool::Pool;
 
-/// How long to wait for others.
+/// How long to wait for other processes, unless the caller has less time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: Arc<Pool>,
     local: PathBuf,
-    /// Tells this machine's workspaces from those of others at the same path.
+    /// Distinguishes this machine's workspaces from those of other machines at the same path.
     machine: String,
     /// The second half of the keys of this store's advisory locks.
     key: i32,
-    /// Which workspace a session is of never changes.
+    /// Cache of the workspace of each session; it never changes.
     sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
-    /// What need not be asked.
+    /// What this process can answer without a round trip.
     recall: optimistic_cache::Recall,
     recent: Recent,
-    /// Whether somebody listened when this last appended steps.
+    /// Whether another process was listening when this one last appended steps.
     heard: AtomicBool,
-    /// Announcements of commits, once somebody waits for one.
+    /// Notifications of commits; started when a caller first waits for one.
     ears: OnceLock<notify::Listener>,
     patience: Option<Duration>,
 }
@@ -81,23 +82,23 @@ impl std::fmt::Debug for PostgresStore {
     }
 }
 
-/// Which store, and how to get at it.
+/// Which store to open, and how.
 #[derive(Clone)]
 pub struct Access {
     /// The address of the database.
     pub url: String,
-    /// A directory for what must be on this machine, for this database alone.
+    /// A directory on this machine, used for this database alone.
     pub local: PathBuf,
-    /// The password, if the address has none.
+    /// The password, if the address contains none.
     pub password: Option<Vec<u8>>,
-    /// What this machine is called, if it is not to be known by the id that the system has given it.
+    /// The name of this machine; `None` uses the id that the system has given it.
     pub machine: Option<String>,
-    /// How long to wait for others, if it is less than usual.
+    /// How long to wait for other processes, if less than usual.
     pub patience: Option<Duration>,
 }
 
 impl Access {
-    /// With nothing but an address and a local directory.
+    /// Creates one with only an address and a local directory.
     pub fn new(url: &str, local: &Path) -> Self {
         Self {
             url: url.to_string(),
@@ -110,18 +111,18 @@ impl Access {
 }
 
 impl PostgresStore {
-    /// Opens the store in the database at `url`, making its tables if there are none. `local` is a directory for what must be
-    /// on this machine, for this database alone.
+    /// Opens the store in the database at `url`, creating its tables if there are none. `local` is a directory on this
+    /// machine, used for this database alone.
     pub fn open(url: &str, local: &Path) -> Result<Self, StoreError> {
         Self::connect(&Access::new(url, local))
     }
 
-    /// Opens a store, making its tables if there are none.
+    /// Opens a store, creating its tables if there are none.
     pub fn connect(access: &Access) -> Result<Self, StoreError> {
         Self::open_with(access, schema::Make::Yes)
     }
 
-    /// Opens a store; [`StoreError::Absent`] if the database has none of our tables.
+    /// Opens a store; fails with [`StoreError::Absent`] if the database has none of stepback's tables.
     pub fn connect_existing(access: &Access) -> Result<Self, StoreError> {
         Self::open_with(access, schema::Make::No)
     }
@@ -145,7 +146,7 @@ impl PostgresStore {
         })
     }
 
-    /// Where the store is, without the password.
+    /// The address of the store for display, without the password.
     pub fn shown(&self) -> &str {
         &self.pool.shown
     }

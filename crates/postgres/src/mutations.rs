@@ -1,8 +1,9 @@
-//! A commit's mutations as statements, as few as possible: every one that has to be waited for is a way to the server and back.
+//! Translates a commit's mutations into as few statements as possible, since each one that has to be waited for is a round
+//! trip.
 //!
-//! Workspaces and sessions come first, since steps need them and they need nothing. Then the rows of the workspaces are locked
-//! and their counters raised, which assigns all numbers at once. The rest goes out in order; where it needs a number, the
-//! server counts back from the counter. So nothing has to be waited for in between.
+//! Workspaces and sessions come first, since steps depend on them and they depend on nothing. Then the rows of the
+//! workspaces are locked and their counters raised, which assigns all numbers at once. The rest is sent in order; where a
+//! statement needs a number, the server counts back from the counter. So nothing has to be waited for in between.
 
 use std::collections::HashMap;
 
@@ -15,14 +16,14 @@ use tokio_postgres::types::ToSql;
 use crate::steps::Steps;
 use crate::text;
 
-/// A value that a statement keeps.
+/// A parameter value that a statement owns.
 pub(crate) type Owned = Box<dyn ToSql + Sync + Send>;
 
 /// One statement with its values.
 pub(crate) struct Planned {
     pub sql: &'static str,
     pub values: Vec<Owned>,
-    /// The reference that was moved by somebody else if this divides by zero.
+    /// The reference that another process moved, if this statement divides by zero.
     pub moves: Option<String>,
 }
 
@@ -32,26 +33,26 @@ impl Planned {
     }
 }
 
-/// Everything a commit does to rows.
+/// All statements of a commit.
 pub(crate) struct Plan {
-    /// What adds workspaces and sessions.
+    /// The statements that add workspaces and sessions.
     pub beginnings: Vec<Planned>,
-    /// How many numbers each workspace has to give, in order of the workspaces.
+    /// How many numbers each workspace has to assign, in order of the workspaces.
     pub wanted: Vec<(WorkspaceId, Wanted)>,
-    /// The rest, in order.
+    /// The remaining statements, in order.
     pub rest: Vec<Planned>,
-    /// For each step and each operation, its workspace, and how many numbers are given after its own.
+    /// For each step and each operation, its workspace, and how many numbers are assigned after its own.
     steps: Vec<(WorkspaceId, i64)>,
     operations: Vec<(WorkspaceId, i64)>,
 }
 
 impl Plan {
-    /// Whether steps are appended.
+    /// Whether the commit appends steps.
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// The numbers that were given, when each workspace has counted to `last`.
+    /// The receipt, given the `last` number of each workspace.
     pub fn receipt(&self, last: &HashMap<WorkspaceId, Wanted>) -> Result<Receipt, StoreError> {
         Ok(Receipt {
             steps: given(&self.steps, last, |last| last.steps)?,
@@ -60,7 +61,7 @@ impl Plan {
     }
 }
 
-/// The numbers that were given, counted back from the `last` ones.
+/// The assigned numbers, counted back from the `last` ones.
 pub(crate) fn given(
     places: &[(WorkspaceId, i64)],
     last: &HashMap<WorkspaceId, Wanted>,
@@ -74,14 +75,14 @@ pub(crate) fn given(
     places.iter().map(number).collect()
 }
 
-/// How many numbers a workspace has to give.
+/// How many numbers a workspace has to assign.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted {
     pub steps: i64,
     pub operations: i64,
 }
 
-/// Raises the counters of workspaces, and holds their rows until the end of the transaction.
+/// Raises the counters of workspaces, and locks their rows until the end of the transaction.
 pub(crate) const NUMBER: &str = "UPDATE stepback_workspaces w
     SET steps = w.steps + n.steps, operations = w.operations + n.operations
     FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) n (id, steps, operations)
@@ -102,7 +103,7 @@ pub(crate) fn sessions_needed(mutations: &[Mutation]) -> Vec<SessionId> {
     needed
 }
 
-/// Sessions that `mutations` add, with their workspaces.
+/// The sessions that `mutations` add, with their workspaces.
 pub(crate) fn added_sessions(mutations: &[Mutation]) -> impl Iterator<Item = (SessionId, WorkspaceId)> {
     mutations.iter().filter_map(|mutation| match mutation {
         Mutation::AddSession(session) => Some((session.id, session.workspace)),
@@ -110,7 +111,7 @@ pub(crate) fn added_sessions(mutations: &[Mutation]) -> impl Iterator<Item = (Se
     })
 }
 
-/// How many numbers each workspace has to give, in order of the workspaces.
+/// How many numbers each workspace has to assign, in order of the workspaces.
 pub(crate) fn wanted(
     mutations: &[Mutation],
     sessions: &HashMap<SessionId, WorkspaceId>,
@@ -176,7 +177,7 @@ fn beginnings(mutations: &[Mutation], machine: &str) -> Vec<Planned> {
     planned
 }
 
-/// What a commit does. `sessions` are those that steps are appended to, with their workspaces.
+/// Plans a commit. `sessions` are those that steps are appended to, with their workspaces.
 pub(crate) fn plan(
     mutations: &[Mutation],
     sessions: &HashMap<SessionId, WorkspaceId>,
@@ -233,7 +234,7 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// How many steps there are by session, kind and tool, as columns.
+/// The number of steps by session, kind and tool, as columns.
 pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
     let mut counts: HashMap<(SessionId, &'static str, String), (i64, i64)> = HashMap::new();
     for mutation in mutations {
@@ -253,18 +254,18 @@ pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
     ]
 }
 
-/// Whether a call of a session has begun and not ended.
+/// Whether a session has an open call.
 pub(crate) fn is_working(info: &SessionInfo) -> bool {
     !info.open.is_empty()
 }
 
-/// What the tool of a step is called where steps are counted.
+/// The name under which the tool of a step is counted.
 pub(crate) fn counted_tool(step: &Step) -> String {
     step.facts.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The statement that counts the steps by session, kind and tool. Whoever appends holds the row of the workspace, so that
-/// nobody else counts for the same session.
+/// The statement that counts the steps by session, kind and tool. The appending commit holds the row lock of the workspace,
+/// so no other commit counts for the same session.
 fn counted(mutations: &[Mutation]) -> Planned {
     let sql = "INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
          SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
@@ -273,7 +274,7 @@ fn counted(mutations: &[Mutation]) -> Planned {
     Planned::new(sql, counts(mutations))
 }
 
-/// The statement of a mutation that changes what is there.
+/// The statement for a mutation that changes an existing row.
 fn change(mutation: &Mutation) -> Option<Planned> {
     Some(match mutation {
         Mutation::SetSessionInfo { session, info } => Planned::new(
@@ -302,7 +303,7 @@ fn change(mutation: &Mutation) -> Option<Planned> {
         ),
         Mutation::SetRef { name, expected, value } => {
             let mut values = vec![words(name), bytes(value.as_bytes())];
-            // Dividing by nothing is how a statement can fail, so that those behind it do too.
+            // Dividing by zero makes the statement fail, and with it those that follow.
             let sql = match expected {
                 None => {
                     "WITH moved AS (INSERT INTO stepback_refs (name, value) VALUES ($1, $2)

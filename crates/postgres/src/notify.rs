@@ -1,8 +1,8 @@
-//! Being told that somebody committed, without asking again and again.
+//! Commit notifications, so that waiting for a commit does not need polling.
 //!
-//! An announcement says only that it is worth to look. Who waits for a commit looks at the mark first, after every
-//! announcement, and now and then anyway: announcements are lost with the connection. A thread of its own listens, since
-//! nobody else moves bytes while nobody asks anything.
+//! A notification only says that it is worth checking. A caller that waits for a commit reads the commit mark first, after
+//! every notification, and now and then regardless, since notifications are lost with the connection. A separate thread
+//! listens, because otherwise I/O is driven only while a query is in progress.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use tokio_postgres::AsyncMessage;
 use crate::PostgresStore;
 use crate::pool::Connector;
 
-/// The channel that commits are announced on.
+/// The channel on which commits are announced.
 const CHANNEL: &str = "stepback";
-/// The first half of the key of the lock that whoever listens shares. A commit that gets it for itself has nobody to tell: who
-/// comes then waits for the commit's end, and looks.
+/// The first half of the key of the lock that listeners share. A commit that gets it exclusively has no listeners to
+/// notify: a listener that arrives then waits for the end of the commit, and checks.
 pub(crate) const LISTENING: i32 = 0x5342_0005;
-/// How long to wait before connecting again.
+/// The delay before reconnecting.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// How often to look while announcements can be heard, and while they cannot.
+/// How often to check while notifications arrive, and while they cannot.
 const WITH_EARS: Duration = Duration::from_secs(5);
 const WITHOUT: Duration = Duration::from_millis(200);
 
-/// What is heard: how many announcements, and whether there is a connection to hear them on.
+/// The number of notifications received, and whether there is a connection to receive them on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Heard {
     count: u64,
     listening: bool,
 }
 
-/// A thread that listens, until this is dropped.
+/// A thread that listens until this is dropped.
 pub(crate) struct Listener {
     heard: watch::Receiver<Heard>,
     handle: Handle,
@@ -56,7 +56,7 @@ impl Listener {
 }
 
 impl PostgresStore {
-    /// Waits for a commit after `after`, of anybody.
+    /// Waits for a commit after `after`, by any process.
     pub(crate) fn await_commit(
         &self,
         after: CommitMark,
@@ -66,7 +66,7 @@ impl PostgresStore {
         let mut heard = ears.heard.clone();
         let until = Instant::now() + patience;
         loop {
-            // Before the look: what is announced after it ends the wait.
+            // Before the check, so that a notification after it ends the wait.
             let listening = heard.borrow_and_update().listening;
             let mark = self.current_mark()?;
             let left = until.saturating_duration_since(Instant::now());
@@ -74,25 +74,25 @@ impl PostgresStore {
                 return Ok(mark);
             }
             let pause = left.min(if listening { WITH_EARS } else { WITHOUT });
-            // Too late and too soon are both fine: it is looked again.
+            // Waking too late or too early is harmless: the loop checks again.
             let _ = ears.handle.block_on(async { tokio::time::timeout(pause, heard.changed()).await });
         }
     }
 
-    /// What is heard, from now on.
+    /// The listener, started on first use.
     fn ears(&self) -> Result<&Listener, StoreError> {
         match self.ears.get() {
             Some(ears) => Ok(ears),
             None => {
                 let ears = Listener::new(self.pool.way.clone(), self.key)?;
-                // Somebody else may have been faster; what nobody hears ends by itself.
+                // Another thread may have started one first; an unused listener ends by itself.
                 Ok(self.ears.get_or_init(|| ears))
             }
         }
     }
 }
 
-/// Listens until the store is gone.
+/// Listens until the store is dropped.
 async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
     loop {
         if let Ok((client, mut connection)) = way.dial().await {
@@ -113,9 +113,9 @@ async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
             };
             let listening = async {
                 if asking.await.is_ok() {
-                    // What was announced before is worth a look too.
+                    // Commits from before listening began have to be checked too.
                     sender.send_modify(|heard| *heard = Heard { count: heard.count + 1, listening: true });
-                    // The client must stay for as long as the connection is wanted.
+                    // The connection closes when the client is dropped.
                     sender.closed().await;
                 }
             };
@@ -132,8 +132,8 @@ async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
     }
 }
 
-/// What announces a commit, to be sent behind its end: so that no lock is held while it becomes durable. For an
-/// announcement alone the server waits for no disk.
+/// The statement that announces a commit. It is sent after COMMIT, so that no lock is held while the commit becomes
+/// durable; for a notification alone the server does not wait for the disk.
 pub(crate) fn announcement(key: i32) -> String {
     format!("NOTIFY {CHANNEL}, '{key}'")
 }

@@ -1,8 +1,8 @@
-//! Reading and writing objects: rows, compressed like in every other store.
+//! Reading and writing objects as rows, compressed like in every other store.
 //!
-//! A batch asks the server as little as it can. What it writes stays in memory, and whether something is stored already is
-//! asked for all of it at once; only a batch that grows large is sent ahead, into a temporary table that nobody else sees and
-//! that is gone with its connection.
+//! A batch makes as few round trips as possible. What it writes stays in memory, and one query at the end asks which
+//! objects are stored already. Only a batch that grows large is sent ahead, into a temporary table that is private to its
+//! connection and vanishes with it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,8 +20,8 @@ use crate::optimistic_cache::ReliedOn;
 use crate::pool::{Connection, Lease};
 use crate::{PostgresStore, rows};
 
-/// An object and everything it is stored against, in one question. Bases are less deep than what is stored against them, so
-/// that no damage can make the server run in circles.
+/// Reads an object and its chain of bases in one query. The depth decreases along the chain, so that no damage can make the
+/// server loop.
 const READ: &str = "WITH RECURSIVE chain AS (
         SELECT codec, depth, raw_len, base, payload FROM stepback_objects WHERE hash = $1 AND kind = $2
         UNION ALL
@@ -29,32 +29,32 @@ const READ: &str = "WITH RECURSIVE chain AS (
         FROM stepback_objects o JOIN chain c ON o.hash = c.base AND o.depth < c.depth AND o.kind = $2
     ) SELECT codec, depth, raw_len, base, payload FROM chain ORDER BY depth";
 
-/// Adds objects, given as columns, and makes them visible to everybody.
+/// Inserts objects, given as columns, into the shared table.
 pub(crate) const INSERT_NEW: &str = "INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
     SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])
     ON CONFLICT (hash) DO NOTHING";
 
-/// Sends objects, given as columns, ahead.
+/// Inserts objects, given as columns, into the temporary table.
 const INSERT_AHEAD: &str = "INSERT INTO pg_temp.stepback_ahead (hash, kind, codec, depth, raw_len, base, payload)
     SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])";
 
 /// A batch with more bytes than this is sent ahead.
 const MOST_IN_MEMORY: usize = 16 << 20;
 
-/// For a batch with fewer bytes than this it is not asked what is stored already: asking takes longer than sending.
+/// A batch with fewer bytes than this does not ask what is stored already: asking takes longer than sending.
 const WORTH_ASKING: usize = 256 << 10;
 
-/// PostgreSQL takes a value of 1 GiB at most, and needs several times that in memory. Large files are stored in pieces, so
-/// that nothing usual comes near.
+/// Maximum size of an object, in bytes. PostgreSQL accepts at most 1 GiB per value, and needs several times that in
+/// memory. Large files are stored in pieces, so ordinary objects stay far below.
 const LARGEST: usize = 256 << 20;
 
-/// An object is stored against the base of its predecessor as long as the difference is below this part of its size.
+/// An object is stored against the base of its predecessor as long as the delta is smaller than its size divided by this.
 const CLOSE: usize = 16;
 
-/// So many objects of a batch may be stored as differences: each means reading another one first.
+/// Maximum number of objects of a batch stored as deltas: each requires reading another object first.
 const MAX_DIFFERENCES: u32 = 96;
 
-/// An object in the form it is stored in.
+/// An object in its stored form.
 pub(crate) struct Encoded {
     pub hash: Hash,
     kind: ObjectKind,
@@ -65,7 +65,7 @@ pub(crate) struct Encoded {
     payload: Vec<u8>,
 }
 
-/// Objects as columns, which is how a statement takes many at once.
+/// Objects as columns, so that one statement takes many.
 pub(crate) struct Columns<'a> {
     hashes: Vec<&'a [u8]>,
     kinds: Vec<i16>,
@@ -77,7 +77,7 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Sorted by hash: two commits that store the same objects then wait for each other in the same order.
+    /// Sorts by hash, so that two commits which store the same objects lock them in the same order.
     pub fn new(objects: &'a [Encoded]) -> Self {
         let mut sorted: Vec<&Encoded> = objects.iter().collect();
         sorted.sort_unstable_by_key(|object| object.hash);
@@ -95,24 +95,24 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// As the values of a statement.
+    /// The columns as parameters of a statement.
     pub fn values(&self) -> [&(dyn ToSql + Sync); 7] {
         [&self.hashes, &self.kinds, &self.codecs, &self.depths, &self.lengths, &self.bases, &self.payloads]
     }
 }
 
-/// Makes objects that were sent ahead visible to everybody.
+/// Copies the objects that were sent ahead into the shared table.
 pub(crate) const TAKE_OVER: &str = "INSERT INTO stepback_objects SELECT * FROM pg_temp.stepback_ahead ORDER BY hash ON CONFLICT (hash) DO NOTHING";
 
-/// A batch that is written and waits for its commit.
+/// A finished batch that waits for its commit.
 #[derive(Default)]
 pub(crate) struct Written {
     pub objects: Vec<Encoded>,
-    /// The connection that has the rest in a temporary table.
+    /// The connection whose temporary table holds the rest of the batch.
     pub ahead: Option<Lease>,
-    /// What must be as it was.
+    /// What the commit relies on to be unchanged.
     pub relied_on: Option<Arc<ReliedOn>>,
-    /// If something of it was recalled, of when ([`crate::pool::Pool::dialed`]).
+    /// If a part of it comes from the cache: the value of [`crate::pool::Pool::dialed`] at that time.
     pub recalled: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl ObjectSource for PostgresStore {
     }
 }
 
-/// The bytes of one object, whose base is `below`.
+/// Decodes one object, given the bytes of its base.
 fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let said = |error: StoreError| error.to_string();
     let code: i16 = rows::get(row, 0).map_err(said)?;
@@ -171,11 +171,11 @@ fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Objects on their way.
+/// A batch of objects being written.
 pub(crate) struct Batch<'a> {
     store: &'a PostgresStore,
     epoch: u64,
-    /// How many connections there had been when it began.
+    /// The number of connections opened when the batch began.
     dialed: u64,
     differences: AtomicU32,
     inner: Mutex<Pending>,
@@ -198,7 +198,7 @@ impl PostgresStore {
         Batch { store: self, epoch, dialed, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
     }
 
-    /// How deep an object is stored, and against what.
+    /// The delta depth of a stored object, and its base.
     fn place(&self, kind: ObjectKind, hash: Hash) -> Result<Option<(u8, Option<Hash>)>, StoreError> {
         let sql = "SELECT depth, base FROM stepback_objects WHERE hash = $1 AND kind = $2";
         let key = hash.as_bytes().as_slice();
@@ -214,7 +214,7 @@ impl Batch<'_> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object as its difference to what `similar` is stored against, if that is close enough, else to `similar`.
+    /// Encodes an object as a delta against the base of `similar` if that is close enough, else against `similar`.
     fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<(u8, Hash, Vec<u8>)> {
         let left = |left: u32| left.checked_sub(1);
         self.differences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
@@ -241,7 +241,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Sends what is in memory ahead.
+    /// Sends what is in memory to the temporary table.
     fn send(&self, pending: &mut Pending) -> Result<(), StoreError> {
         let mut objects = std::mem::take(&mut pending.written.objects);
         pending.bytes = 0;
@@ -258,7 +258,7 @@ impl Batch<'_> {
         pool.wait(send_ahead(connection, &objects)).map_err(|error| pool.failed("write to", &error))
     }
 
-    /// Drops what is stored already.
+    /// Drops objects that are stored already.
     fn forget_stored(&self, objects: &mut Vec<Encoded>) -> Result<(), StoreError> {
         if objects.is_empty() {
             return Ok(());
@@ -296,7 +296,7 @@ impl ObjectSink for Batch<'_> {
             let reason = format!("an object in PostgreSQL cannot be larger than {} MiB", LARGEST >> 20);
             return Err(ObjectError::corrupt(kind, hash, reason));
         }
-        // Finding a difference means asking anyway.
+        // Finding a base takes a round trip anyway.
         if similar.is_some() && self.store.contains(kind, hash)? {
             return Ok(hash);
         }
@@ -315,7 +315,7 @@ impl ObjectSink for Batch<'_> {
 
 impl ObjectBatch for Batch<'_> {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
-        // The kind is part of the hash, so that what was seen was of this kind.
+        // The hash covers the kind, so an object seen with this hash has this kind.
         Ok(self.pending().seen.contains(&hash) || self.store.contains(kind, hash)?)
     }
 

@@ -1,6 +1,7 @@
-//! A single step of a session that is there already, which is what an agent that reports as it goes sends.
+//! Appends a single step to an existing session, which is what an agent that reports live sends.
 //!
-//! It has a function of its own: to make lists of it, and to take them apart again, takes longer than much of the rest.
+//! It has its own database function: building lists of one, and taking them apart again, takes longer than much of the
+//! rest.
 
 use std::collections::HashMap;
 
@@ -18,10 +19,10 @@ use crate::text;
 const CALL: &str = "SELECT stepback_append_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
     $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)";
 
-/// Makes the function. Released, and never changed: another one is a function of another name.
+/// Creates the function. It is released and must never change: a new version gets a new name.
 ///
-/// It does what [`append::MAKE`] does, in the same order, and says the same. `k_info` is what is known of the session now, and
-/// `r_name` the reference that must be as it was; each may be missing.
+/// It does what [`append::MAKE`] does, in the same order, and returns the same. `k_info` is the new info of the session,
+/// and `r_name` the reference that must be unchanged; each may be null.
 ///
 /// [`append::MAKE`]: crate::append::MAKE
 pub(crate) const MAKE: &str = "
@@ -85,7 +86,7 @@ END
 $append$;
 ";
 
-/// What `mutations` append, if that is a single step of a session that is there, and what is known of that session.
+/// What `mutations` append, if that is a single step of an existing session, with that session's new info.
 pub(crate) fn appending(
     mutations: &[Mutation],
     sessions: &HashMap<SessionId, WorkspaceId>,
@@ -102,7 +103,7 @@ pub(crate) fn appending(
     };
     let reference = match relied_on.map_or(&[][..], |relied_on| &relied_on.references) {
         [] => None,
-        // It is looked at with the row of the session.
+        // The reference is compared together with the row of the session.
         [reference] if known.is_some() => Some(reference),
         _ => return Ok(None),
     };

@@ -1,10 +1,11 @@
-//! What this process knows of the store because it was told or did it itself, so that it need not ask before every step.
+//! A cache of what this process last read or wrote, so that it need not ask the server before every step.
 //!
-//! An agent that reports as it goes belongs to one session, and nobody else changes that. So what was last committed here is
-//! most likely what is there. Whether it is, the server finds out when something is committed that relies on it: the row of a
-//! session has to be the one that was seen or written, known by the transaction that wrote it, and references have to point
-//! where they did. If not, nothing happens, all is forgotten, and whoever recorded looks. Nothing is recalled across
-//! connections: a server that took over, or was brought back from a copy, may not have all that was stored.
+//! An agent that reports live belongs to one session, which no other process usually changes. So what this process
+//! committed last is most likely still current. The server checks that when a commit relies on it: the row of a session
+//! must be the one that was read or written here, identified by the transaction that wrote it, and references must have the
+//! same targets. If not, the commit fails without effect, the cache is cleared, and the recorder looks the values up.
+//! Nothing is kept across connections: after a failover, or a restore from a backup, the server may lack some of what was
+//! stored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +15,26 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::Session;
 use stepback_store::port::{Answers, Mutation, Questions};
 
-/// How many sessions and references are remembered, and how many objects.
+/// Maximum number of cached sessions and references, and of cached objects.
 const MOST: usize = 1000;
 const MOST_OBJECTS: usize = 10_000;
 
-/// The transaction that wrote a row, as the server says it.
+/// The transaction that wrote a row, as the server reports it in `xmin`.
 pub(crate) type Version = String;
 
-/// What must be as it was.
+/// What a commit relies on to be unchanged.
 pub(crate) struct ReliedOn {
     sessions: HashMap<SessionId, Version>,
     pub references: Vec<(String, Option<StepId>)>,
-    /// Of when it is recalled, as [`Pool::dialed`] says; then it has to be compared. None, if it was looked at right before.
+    /// The value of [`Pool::dialed`] at which it was cached, if it comes from the cache; the commit has to compare it then.
+    /// `None` if it was just looked up.
     ///
     /// [`Pool::dialed`]: crate::pool::Pool::dialed
     pub recalled: Option<u64>,
 }
 
 impl ReliedOn {
-    /// What was just seen.
+    /// Creates one from answers that were just looked up.
     pub fn seen(
         sessions: impl Iterator<Item = (SessionId, Version)>,
         references: Vec<(String, Option<StepId>)>,
@@ -40,25 +42,25 @@ impl ReliedOn {
         Self { sessions: sessions.collect(), references, recalled: None }
     }
 
-    /// The version that a session has to have.
+    /// The version that the row of a session must have.
     pub fn version(&self, session: SessionId) -> Option<&Version> {
         self.sessions.get(&session)
     }
 }
 
-/// What is remembered.
+/// The cache.
 #[derive(Default)]
 pub(crate) struct Recall(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// How many connections there had been.
+    /// The number of connections opened when it was filled.
     dialed: u64,
-    /// The epoch that all of it is of.
+    /// The epoch to which all entries belong.
     epoch: Option<u64>,
     sessions: HashMap<SessionId, (Session, Version)>,
     references: HashMap<String, Option<StepId>>,
-    /// Objects that are stored.
+    /// Objects known to be stored.
     objects: HashSet<Hash>,
 }
 
@@ -67,7 +69,7 @@ impl Recall {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answers, if all of it is known. Nothing is known of steps: that they are new is what is believed.
+    /// The answers, if all of them are cached. Steps are not cached: they are assumed to be new.
     pub fn answers(&self, dialed: u64, questions: &Questions<'_>) -> Option<Answers> {
         let memory = self.memory();
         if memory.dialed != dialed {
@@ -92,7 +94,7 @@ impl Recall {
         })
     }
 
-    /// Takes in what was seen.
+    /// Adds what was read from the server.
     pub fn saw(
         &self,
         dialed: u64,
@@ -109,7 +111,7 @@ impl Recall {
         memory.references.extend(references);
     }
 
-    /// Takes in what was committed by steps being appended, in a transaction of this number.
+    /// Adds what a commit that appended steps wrote, in the transaction with this number.
     pub fn committed(
         &self,
         dialed: u64,
@@ -142,13 +144,13 @@ impl Recall {
         }
     }
 
-    /// Whether an object is stored, for somebody who relies on this epoch.
+    /// Whether an object is known to be stored, for a caller that relies on this epoch.
     pub fn has(&self, dialed: u64, epoch: u64, hash: Hash) -> bool {
         let memory = self.memory();
         memory.dialed == dialed && memory.epoch == Some(epoch) && memory.objects.contains(&hash)
     }
 
-    /// Forgets everything: something else was committed, or something failed.
+    /// Clears the cache: something else was committed, or something failed.
     pub fn forget(&self) {
         *self.memory() = Memory::default();
     }

@@ -1,7 +1,7 @@
-//! Connections, whose bytes are moved by whoever waits for an answer.
+//! The connection pool. The thread that waits for an answer drives the I/O itself.
 //!
-//! A thread of their own would have to be woken for every question, and would wake the asker for every answer: as long as the
-//! server takes for most of them. Where several threads wait, one of them moves the bytes of all.
+//! A separate I/O thread would have to be woken for every query, and would have to wake the caller for every answer, which
+//! takes as long as the server needs for most queries. Where several threads wait, one of them drives all connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::address::Address;
 use crate::error;
 use crate::tls::{Protected, Tls};
 
-/// How many connections one process uses at most, besides those of large batches.
+/// Maximum number of connections per process, besides those of large batches.
 const MOST: usize = 8;
-/// Servers before this version lack what we rely on: the fate of a transaction by its number.
+/// The oldest supported server version. Older ones cannot report the status of a transaction by its number.
 const OLDEST: u32 = 130_000;
-/// How long to wait before each new attempt after a connection was lost: long enough for a server that restarts.
+/// Delays before each retry after a connection was lost: long enough in total for a server that restarts.
 const AGAIN: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(200),
@@ -31,32 +31,32 @@ const AGAIN: [Duration; 5] = [
     Duration::from_millis(2000),
 ];
 
-/// Sets up a connection, and asks which version is at the other end. Whoever set up the server to wait for more than its own
-/// disk keeps that; nobody gets less. Making machine code of a statement takes longer than any of ours.
+/// Sets up a connection, and asks for the server's version. A stronger `synchronous_commit` that the server's administrator
+/// configured is kept; a weaker one is raised. JIT compilation is off because it takes longer than any of our statements.
 const SET_UP: &str = "SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off;
     SELECT current_setting('server_version_num'), pg_backend_pid()";
 
-/// How long to wait until the server knows that a connection is over.
+/// How long to wait until the server has noticed that a connection was closed.
 const GOODBYE: Duration = Duration::from_millis(500);
-/// Whether a connection that nobody used for longer is still there is looked at first.
+/// A connection that was idle for longer than this is checked before use.
 const RESTED: Duration = Duration::from_secs(1);
 
 /// One connection.
 pub(crate) struct Connection {
     pub client: Client,
-    /// The process that serves it.
+    /// Process id of the server backend that serves it.
     pub backend: i32,
-    /// Whether a commit that failed here left nothing behind.
+    /// Whether the last failed commit left no transaction open on this connection.
     pub is_clean: bool,
     statements: HashMap<String, Statement>,
-    /// What moves its bytes, whenever somebody waits.
+    /// The task that drives the connection's I/O while a thread waits for an answer.
     moving: JoinHandle<()>,
 }
 
 impl Connection {
-    /// The statement `sql`, prepared once.
+    /// Returns the prepared statement for `sql`, preparing it on first use.
     pub async fn prepared(&mut self, sql: &str) -> Result<Statement, Error> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
@@ -66,27 +66,27 @@ impl Connection {
         Ok(statement)
     }
 
-    /// The rows that `sql` finds.
+    /// The rows that `sql` returns.
     pub async fn rows(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
         let statement = self.prepared(sql).await?;
         self.client.query(&statement, values).await
     }
 
-    /// The row that `sql` finds, if it finds one.
+    /// The row that `sql` returns, if there is one.
     pub async fn row(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error> {
         let statement = self.prepared(sql).await?;
         self.client.query_opt(&statement, values).await
     }
 }
 
-/// How to get at the server.
+/// How to reach the server.
 pub(crate) struct Connector {
     config: Config,
     tls: Tls,
 }
 
 impl Connector {
-    /// A new connection as it is, with whoever moves its bytes.
+    /// Opens a raw connection, and returns it with the future that drives its I/O.
     pub async fn dial(
         &self,
     ) -> Result<(Client, tokio_postgres::Connection<Socket, Protected<Socket>>), Error> {
@@ -98,7 +98,7 @@ impl Connector {
 pub(crate) struct Pool {
     pub shown: String,
     pub way: Arc<Connector>,
-    /// Always there until the pool is dropped.
+    /// `Some` until the pool is dropped.
     runtime: Option<Runtime>,
     patience: Duration,
     state: Mutex<Idle>,
@@ -108,12 +108,12 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    /// With when each was used last.
+    /// Idle connections, with the time of their last use.
     connections: Vec<(Connection, Instant)>,
     in_use: usize,
 }
 
-/// A connection for the time being; goes back when it is dropped.
+/// A connection on loan; it returns to the pool when this is dropped.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     connection: Option<Connection>,
@@ -121,7 +121,7 @@ pub(crate) struct Lease {
 }
 
 impl Pool {
-    /// Nothing is connected yet.
+    /// Creates a pool without connecting yet.
     pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
         let tls = Tls::new(&address.tls).map_err(|why| {
             let remedy = "see docs/guide/teams.md for sslmode and sslrootcert";
@@ -140,32 +140,33 @@ impl Pool {
         })
     }
 
-    /// How many connections there were so far. If it is another one, the server may be another one too, or have lost something.
+    /// The number of connections opened so far. If it has changed, the server may be a different one, or may have lost
+    /// data.
     pub fn dialed(&self) -> u64 {
         self.dialed.load(Ordering::Relaxed)
     }
 
-    /// Waits for an answer.
+    /// Blocks until `answer` is ready.
     pub fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
         self.runtime().block_on(answer)
     }
 
     fn runtime(&self) -> &Runtime {
-        // Taken out by `drop` alone.
+        // Only `drop` takes it out.
         self.runtime.as_ref().unwrap_or_else(|| unreachable!("it is here"))
     }
 
-    /// How long to wait for others.
+    /// How long to wait for other processes.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// An error while doing `what`.
+    /// Converts a server error that occurred while doing `what`.
     pub fn failed(&self, what: &str, error: &Error) -> StoreError {
         error::translate(&self.shown, what, error)
     }
 
-    /// A connection that nobody else uses.
+    /// Leases a connection for exclusive use.
     pub fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
         let mut idle = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + self.patience;
@@ -181,7 +182,7 @@ impl Pool {
         let mut lease = Lease { pool: self.clone(), connection: None, counted: true };
         while let Some((connection, used)) = self.take_idle() {
             if used.elapsed() > RESTED {
-                // That the server closed it is noticed only while somebody waits.
+                // That the server closed it is noticed only while the runtime runs.
                 self.wait(async { tokio::time::sleep(Duration::from_millis(1)).await });
             }
             if !connection.client.is_closed() {
@@ -197,13 +198,13 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).connections.pop()
     }
 
-    /// A connection of its own for a batch that is too large for memory; not one of the few that everybody shares.
+    /// Leases a new connection for a batch that is too large for memory; it does not count towards the shared ones.
     pub fn lease_apart(self: &Arc<Self>) -> Result<Lease, StoreError> {
         let connection = self.wait(self.connect())?;
         Ok(Lease { pool: self.clone(), connection: Some(connection), counted: false })
     }
 
-    /// Asks a question; when the connection is lost, on a new one.
+    /// Runs a query; if the connection is lost, retries it on a new one.
     pub fn ask<T>(
         self: &Arc<Self>,
         question: impl AsyncFn(&mut Connection) -> Result<T, Error>,
@@ -211,7 +212,7 @@ impl Pool {
         self.persistently(|lease| {
             let connection = lease.connection()?;
             self.wait(question(connection)).map_err(|error| {
-                // With it goes a transaction that may be open.
+                // Discarding it also ends a transaction that may be open.
                 lease.discard();
                 let lost = error::is_lost(&error);
                 let failure = self.failed("read from", &error);
@@ -220,7 +221,7 @@ impl Pool {
         })
     }
 
-    /// Does `work` on a connection, and again on a new one whenever that one is lost before anything was decided.
+    /// Runs `work` on a connection, and retries on a new one whenever the connection is lost before anything was decided.
     pub fn persistently<T>(
         self: &Arc<Self>,
         mut work: impl FnMut(&mut Lease) -> Result<T, Failed>,
@@ -234,7 +235,7 @@ impl Pool {
             std::thread::sleep(pause);
             let mut lease = match self.lease() {
                 Ok(lease) => lease,
-                // Only a server that was there a moment ago is worth waiting for.
+                // Retrying pays only for a server that was reachable a moment ago.
                 Err(error) if last.is_some() => {
                     last = Some(error);
                     continue;
@@ -246,7 +247,7 @@ impl Pool {
                 Err(Failed::For(error)) => return Err(error),
                 Err(Failed::Lost(error)) => {
                     lease.discard();
-                    // The others were most likely lost with it.
+                    // The other connections were most likely lost too.
                     self.state.lock().unwrap_or_else(PoisonError::into_inner).connections.clear();
                     last = Some(error);
                 }
@@ -255,12 +256,12 @@ impl Pool {
         Err(last.unwrap_or(StoreError::Locked))
     }
 
-    /// A new connection, set up.
+    /// Opens and sets up a new connection.
     pub async fn connect(&self) -> Result<Connection, StoreError> {
         let failed = |error: Error| self.failed("connect to", &error);
         let (client, connection) = self.way.dial().await.map_err(failed)?;
         let moving = self.runtime().spawn(async move {
-            // Whoever waits for an answer is told what went wrong.
+            // The caller that waits for an answer gets the error.
             let _ = connection.await;
         });
         let set_up = format!("SET lock_timeout = {}; {SET_UP}", self.patience.as_millis());
@@ -286,7 +287,7 @@ impl Pool {
         }
     }
 
-    /// Ends a connection, and with it whatever it has begun and not ended.
+    /// Closes a connection, and with it any open transaction.
     fn close(&self, connection: Connection) {
         let Connection { client, moving, .. } = connection;
         drop(client);
@@ -298,18 +299,18 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Without waiting: it may happen where nobody may wait.
+        // Do not block here: the drop may run where blocking is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Why something was not done.
+/// Why `work` did not succeed.
 pub(crate) enum Failed {
-    /// For this reason; trying again would not help.
+    /// An error that a retry would not fix.
     For(StoreError),
-    /// The connection was lost first.
+    /// The connection was lost before anything was decided.
     Lost(StoreError),
 }
 
@@ -320,12 +321,12 @@ impl From<StoreError> for Failed {
 }
 
 impl Lease {
-    /// The connection.
+    /// The leased connection.
     pub fn connection(&mut self) -> Result<&mut Connection, StoreError> {
         self.connection.as_mut().ok_or(StoreError::Locked)
     }
 
-    /// Closes the connection instead of giving it back.
+    /// Closes the connection instead of returning it to the pool.
     pub fn discard(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.close(connection);

@@ -1,7 +1,8 @@
-//! Where the words of steps are, as bytes: an inverted index, taken apart and put together without a database.
+//! The inverted index as bytes: encoding, merging and matching of postings, independent of a database.
 //!
-//! Steps are indexed in blocks. Of each word, a block has one row with its places in all steps of the block: for each step its
-//! position, how many words it has, how often it has this one, and where. Numbers are differences, seven bits to a byte.
+//! Steps are indexed in blocks. A block has one row per word, with the word's places in all steps of the block: for each
+//! step its position, how many words it has, how often it has this one, and where. Numbers are stored as differences, in
+//! varints of seven bits per byte.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,7 +14,7 @@ use stepback_store::StoreError;
 #[derive(Default)]
 pub(crate) struct Block {
     words: BTreeMap<String, Places>,
-    /// How many steps.
+    /// The number of steps in the block.
     pub documents: usize,
 }
 
@@ -24,7 +25,7 @@ struct Places {
 }
 
 impl Block {
-    /// Adds the texts of a step, which come in order of the steps' positions. Returns how many words they have.
+    /// Adds the texts of a step; steps must be added in order of their positions. Returns how many words the texts have.
     pub fn add(&mut self, position: u64, texts: &Texts) -> u64 {
         let mut found: HashMap<Cow<'_, str>, Vec<u64>> = HashMap::new();
         let (mut place, mut length) = (0u64, 0u64);
@@ -34,7 +35,7 @@ impl Block {
                 place += 1;
                 length += 1;
             }
-            // No phrase goes over from one field to the next.
+            // Leave a gap, so that no phrase extends from one field to the next.
             place += 1;
         }
         for (word, places) in found {
@@ -53,7 +54,7 @@ impl Block {
         length
     }
 
-    /// Its words, in order, with the bytes of their rows.
+    /// The words of the block in order, with the bytes of their rows.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.words.iter().map(|(word, places)| (word.as_str(), places.bytes.as_slice()))
     }
@@ -86,16 +87,16 @@ pub(crate) struct Row<'r> {
     pub places: &'r [u8],
 }
 
-/// Steps of blocks that were told anew since, and are somewhere else now.
+/// Block and position of entries that are out of date, because the step was indexed again in another block.
 pub(crate) type Stale = HashSet<(i64, u64)>;
 
-/// A step that has a phrase.
+/// A step that contains a phrase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PhraseHit {
     pub position: u64,
-    /// How many words it has.
+    /// The number of words in the step.
     pub length: u64,
-    /// How often it has the phrase.
+    /// How often the step contains the phrase.
     pub count: u64,
 }
 
@@ -103,7 +104,7 @@ fn damaged() -> StoreError {
     StoreError::Corrupt { what: "the index: a row of places cannot be read".into() }
 }
 
-/// Calls `visit` for each step in a row, with the bytes of its places.
+/// Calls `visit` for each step of an index row, with the bytes of its places.
 fn each<'r>(
     row: &Row<'r>,
     stale: &Stale,
@@ -134,25 +135,25 @@ fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The steps that have words in a row, found out row by row: first the rows of all words that may stand at the first place,
-/// then those for the second place, and so on. What was read is not kept, only what it says about steps that may have it.
+/// Finds the steps that contain consecutive words, row by row: first the rows of all words that may stand at the first
+/// place, then those for the second place, and so on. Rows are not kept, only the candidates they leave.
 #[derive(Default)]
 pub(crate) struct PhraseMatcher {
-    /// Of each step that has the words of the places before: where they end.
+    /// For each step that has the words of the places before: where they end. `None` at the first place.
     before: Option<HashMap<u64, HashSet<u64>>>,
-    /// Of each step that goes on at this place: how long it is, and where.
+    /// For each step that has a word for the current place: its length, and the places.
     here: HashMap<u64, (u64, Vec<u64>)>,
 }
 
 impl PhraseMatcher {
-    /// Goes on to the next place.
+    /// Continues with the next place of the phrase.
     pub fn next_place(&mut self) {
         let here = std::mem::take(&mut self.here);
         let ends = here.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
         self.before = Some(ends.collect());
     }
 
-    /// Adds a row of a word that may stand at this place.
+    /// Adds a row of a word that may stand at the current place.
     pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
         let Self { before, here } = self;
         each(row, stale, |having, places| {
@@ -173,7 +174,7 @@ impl PhraseMatcher {
         })
     }
 
-    /// The steps that have all of it, in order.
+    /// The steps that contain the whole phrase, in order.
     pub fn finish(self) -> Vec<PhraseHit> {
         let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| PhraseHit {
             position,
@@ -186,7 +187,7 @@ impl PhraseMatcher {
     }
 }
 
-/// The steps that have any of some words, found out row by row.
+/// Finds the steps that contain any of some words, row by row.
 #[derive(Default)]
 pub(crate) struct AnyOf {
     all: Vec<PhraseHit>,
@@ -212,7 +213,7 @@ impl AnyOf {
     }
 }
 
-/// The one of a list at a position.
+/// The hit at a position.
 pub(crate) fn at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
     list.binary_search_by_key(&position, |having| having.position).ok().map(|found| &list[found])
 }

@@ -1,4 +1,4 @@
-//! The questions the engine asks of the log.
+//! The simple reads of the log: workspaces, sessions, references, steps and operations.
 
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use crate::rows::{self, COLUMNS, OPERATION, Record, SESSION, WORKSPACE};
 use crate::{PostgresStore, text};
 
-/// A value of a statement.
+/// A parameter value of a statement.
 type Value<'a> = &'a (dyn ToSql + Sync);
 
 impl PostgresStore {
@@ -24,7 +24,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn find_workspace(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
-        // What is no directory of any machine is the same for all of them.
+        // A remote workspace is the same for all machines.
         let machine = if root.starts_with(Workspace::REMOTE) { "" } else { self.machine.as_str() };
         self.find(&format!("{WORKSPACE} WHERE machine = $1 AND root = $2"), &[&machine, &root])
     }

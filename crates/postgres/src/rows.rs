@@ -1,4 +1,4 @@
-//! From rows to records.
+//! Conversion of rows to records.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -22,14 +22,14 @@ pub(crate) const SESSION: &str = "SELECT id, workspace, agent, started_at, info:
 /// The columns of a step, of a row called `s`.
 pub(crate) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
     s.tags::text, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration, s.detail";
-/// How many columns that are.
+/// The number of these columns.
 pub(crate) const WIDTH: usize = 21;
 /// The columns of an operation.
 pub(crate) const OPERATION: &str = "SELECT id, workspace, number, at, summary, action::text, status, undone, journal FROM stepback_operations";
 
-/// Reads one row.
+/// A record that can be read from a row.
 pub(crate) trait Record: Sized {
-    /// The record in `row`.
+    /// Reads the record in `row`.
     fn read(row: &Row) -> Result<Self, StoreError>;
 }
 
@@ -104,17 +104,17 @@ impl Record for Operation {
     }
 }
 
-/// One column.
+/// Reads one column.
 pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreError> {
     row.try_get(column).map_err(|error| damaged(column, error))
 }
 
-/// A column with an id or a hash.
+/// Reads a column with an id or a hash.
 pub(crate) fn id<T>(row: &Row, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, StoreError> {
     parse(get(row, column)?).ok_or_else(|| damaged(column, "wrong length"))
 }
 
-/// A column with an id or a hash, or nothing.
+/// Reads a nullable column with an id or a hash.
 pub(crate) fn maybe_id<T>(
     row: &Row,
     column: usize,
@@ -123,7 +123,7 @@ pub(crate) fn maybe_id<T>(
     Ok(get::<Option<&[u8]>>(row, column)?.and_then(parse))
 }
 
-/// A column with text.
+/// Reads a column with text.
 pub(crate) fn words(row: &Row, column: usize) -> Result<String, StoreError> {
     Ok(text::original(get(row, column)?))
 }

@@ -1,5 +1,5 @@
-//! The tables, made and changed by numbered migrations, and the gate that keeps a program out of a store it does not
-//! understand.
+//! Creates and migrates the tables by numbered migrations, and refuses to open a store whose format this program does not
+//! know.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use crate::tables::MIGRATIONS;
 /// The format this program reads and writes: the number of migrations. Raise it by adding one.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
-/// The first half of the key of the lock that whoever changes the tables holds.
+/// The first half of the key of the lock that is held while the tables are changed.
 const MIGRATING: i32 = 0x5342_0001;
 
-/// Whether tables may be made where there are none.
+/// Whether to create the tables if there are none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Make {
-    /// They may.
+    /// Create them.
     Yes,
-    /// There must be some.
+    /// Do not create them; the store must exist.
     No,
 }
 
-/// What is known of a store before anything else is asked.
+/// The identity of a store, read when it is opened.
 pub(crate) struct Found {
-    /// Different for every store ever made.
+    /// Unique id of the store.
     pub id: String,
     /// The second half of the keys of its locks.
     pub key: i32,
 }
 
-/// Checks that the tables are there and not newer than we are; makes or changes them otherwise.
+/// Checks that the tables exist and that their format is not too new; otherwise creates or migrates them.
 pub(crate) fn prepare(pool: &Arc<Pool>, make: Make) -> Result<Found, StoreError> {
     match pool.ask(async |connection| version(connection).await)? {
         None if make == Make::No => return Err(StoreError::Absent { path: (&pool.shown).into() }),
@@ -55,7 +55,7 @@ pub(crate) fn prepare(pool: &Arc<Pool>, make: Make) -> Result<Found, StoreError>
     Ok(Found { id, key: key as i32 })
 }
 
-/// What to say about a store that is newer than we are.
+/// The error for a store whose format is newer than this program.
 pub(crate) fn too_new(shown: &str, found: u32) -> StoreError {
     StoreError::Newer { path: shown.into(), found, known: FORMAT }
 }
@@ -70,21 +70,22 @@ async fn version(connection: &mut Connection) -> Result<Option<u32>, Error> {
     Ok(Some(row.try_get::<_, i32>(0)? as u32))
 }
 
-/// Brings the tables to the present format, in one transaction, while everybody else who wants to waits.
+/// Migrates the tables to the current format in one transaction, while other processes that want to do the same wait.
 fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
     let mut lease = pool.lease()?;
     let connection = lease.connection()?;
     let migrated = pool.wait(async {
         let key = format!("({MIGRATING}, current_schema()::regnamespace::oid::integer)");
-        // First the lock and then the transaction, so that it sees what was done while we waited.
+        // Take the lock before the transaction begins, so that it sees what was committed during the wait.
         connection.client.batch_execute(&format!("SELECT pg_advisory_lock{key}")).await?;
         connection.client.batch_execute("BEGIN").await?;
-        // Nobody commits meanwhile: a program that knows only the tables of before would look for them in the middle of it.
+        // Commits are locked out meanwhile: a program that knows only the old tables would otherwise query them halfway
+        // through.
         let commits = format!(
             "SELECT pg_advisory_xact_lock({COLLECTING}, current_schema()::regnamespace::oid::integer)"
         );
         connection.client.batch_execute(&commits).await?;
-        // Another process may have done it while we waited.
+        // Another process may have migrated during the wait.
         let found = version(connection).await?.unwrap_or(0);
         if found > FORMAT {
             return Ok(Err(too_new(&pool.shown, found)));
@@ -99,7 +100,7 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
     });
     let migrated = migrated.map_err(|error| pool.failed("make the tables in", &error)).flatten();
     if migrated.is_err() {
-        // With it go the transaction and the lock.
+        // Discarding the connection also ends the transaction and releases the lock.
         lease.discard();
     }
     migrated

@@ -1,7 +1,7 @@
-//! Searching: which steps have the words, how well they fit, and what to show of them.
+//! Full-text search: which steps contain the words, how well they match, and what to show of them.
 //!
-//! The database gives rows of the index; what they mean is decided here, by the same rules as in every other store. So no
-//! extension is needed, and no step is missed because a server splits words in another way.
+//! The database returns rows of the word index; they are evaluated here, by the same rules as in every other store. So no
+//! extension is needed, and no step is missed because a server splits words differently.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -22,10 +22,10 @@ use crate::postings::{self, AnyOf, PhraseHit, PhraseMatcher, Stale};
 use crate::rows::{self, COLUMNS, Record, WIDTH};
 use crate::trigrams::{self, Part};
 
-/// What a question came to: an answer, or that something in the database is damaged.
+/// The result of a query: an answer, or the error that something in the database is damaged.
 type Answer<T> = Result<Result<T, StoreError>, Error>;
 
-/// Passes on what is damaged.
+/// Returns early with the inner error if the database is damaged.
 macro_rules! sound {
     ($answer:expr) => {
         match $answer {
@@ -35,13 +35,13 @@ macro_rules! sound {
     };
 }
 
-/// Positions of steps with their scores, in the order in which they are shown.
+/// Positions of steps with their scores, in display order.
 type Ranked = Vec<(i64, f64)>;
 
 impl PostgresStore {
     pub(crate) fn find_texts(&self, search: &Search) -> Result<Found, StoreError> {
         self.pool.ask(async |connection| {
-            // All of the answer is of the same moment.
+            // All parts of the answer see the same moment.
             connection.client.batch_execute(SNAPSHOT).await?;
             let found = find(connection, search).await?;
             connection.client.batch_execute("COMMIT").await?;
@@ -67,13 +67,13 @@ async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
     Ok(Ok(Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }))
 }
 
-/// Steps that rows of the index still have, and that are somewhere else now.
+/// Entries of the index that are out of date, because their step was indexed again in another block.
 async fn stale(connection: &mut Connection) -> Result<Stale, Error> {
     let rows = connection.rows("SELECT block, position FROM stepback_stale", &[]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64))).collect()
 }
 
-/// Calls `visit` for each row of some words, without having all of them in memory.
+/// Calls `visit` for each index row of some words, without loading all of them into memory.
 async fn each_row(
     connection: &mut Connection,
     words: &[i32],
@@ -89,14 +89,14 @@ async fn each_row(
     Ok(Ok(()))
 }
 
-/// The steps that have any of some words.
+/// The steps that contain any of some words.
 async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<PhraseHit>> {
     let mut any = AnyOf::default();
     sound!(each_row(connection, words, |row| any.add(row, stale)).await?);
     Ok(Ok(any.finish()))
 }
 
-/// The steps that have a phrase, given as the words that may stand at each of its places.
+/// The steps that contain a phrase, given as the words that may stand at each of its places.
 async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<PhraseHit>> {
     if let [words] = phrase {
         return having_any(connection, words, stale).await;
@@ -111,7 +111,7 @@ async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale)
     Ok(Ok(in_a_row.finish()))
 }
 
-/// The steps that have all of `with` and nothing of `without`, in order of their positions.
+/// The steps that contain all of `with` and none of `without`, in order of their positions.
 async fn by_words(
     connection: &mut Connection,
     with: &[Phrase],
@@ -152,7 +152,7 @@ async fn ranking(connection: &mut Connection) -> Result<Ranking, Error> {
     Ok(Ranking { documents, average: words / documents })
 }
 
-/// The words that may stand at each place of a phrase.
+/// The ids of the words that may stand at each place of a phrase.
 async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<i32>>, Error> {
     let known = "SELECT word, id FROM stepback_words WHERE word = ANY($1)";
     let mut ids: HashMap<String, i32> = HashMap::new();
@@ -167,7 +167,7 @@ async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<
     Ok(places)
 }
 
-/// Those of `matching` that the search is limited to, in the order that is asked for.
+/// Those of `matching` that pass the search's filters, in the requested order.
 async fn among(connection: &mut Connection, search: &Search, matching: Ranked) -> Answer<Ranked> {
     let mut ranked = matching;
     let mut conditions = Conditions::default();
@@ -195,12 +195,12 @@ async fn among(connection: &mut Connection, search: &Search, matching: Ranked) -
     Ok(Ok(left))
 }
 
-/// What fits equally well, newest first.
+/// Sorts by score; ties are newest first.
 fn best_first(ranked: &mut Ranked) {
     ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
 }
 
-/// The steps that have a substring, and how many. Its parts narrow down which texts have to be looked at.
+/// The steps that contain a substring, and their number. Its parts narrow down which texts have to be read.
 async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
@@ -211,7 +211,7 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
         let positions = |list: Vec<PhraseHit>| list.into_iter().map(|having| having.position).collect();
         let has: HashSet<u64> = positions(sound!(having_any(connection, &all, &stale).await?));
         if matches!(part, Part::Inside(_)) {
-            // All of what is wanted is inside of one word, which is known whole.
+            // The whole substring is inside of one word, and the index has these words uncut.
             certain = positions(sound!(having_any(connection, &words.short, &stale).await?));
         }
         candidates = Some(match candidates {
@@ -232,7 +232,7 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
         }
     };
     conditions.add_query(search.workspace, &ordered);
-    // What is certain need not be read.
+    // Texts that certainly match need not be read.
     let certain_name = conditions
         .name(certain.iter().map(|position| *position as i64).collect::<Vec<_>>(), Type::INT8_ARRAY);
     let sql = format!(

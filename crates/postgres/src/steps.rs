@@ -1,4 +1,4 @@
-//! Steps as columns, so that any number of them is appended by one statement.
+//! Steps as columns, so that one statement appends any number of them.
 
 use stepback_model::ids::WorkspaceId;
 use stepback_model::json::Root;
@@ -7,13 +7,13 @@ use stepback_model::record::{Annotation, Step, Trigger};
 use crate::mutations::{Owned, Planned};
 use crate::text;
 
-/// Steps on their way into the table.
+/// Steps to be inserted, as columns.
 #[derive(Default)]
 pub(crate) struct Steps {
     ids: Vec<Vec<u8>>,
     workspaces: Vec<Vec<u8>>,
     sessions: Vec<Vec<u8>>,
-    /// How many of the same workspace come after each.
+    /// How many steps of the same workspace come after each.
     after: Vec<i64>,
     parents: Vec<Option<Vec<u8>>>,
     kinds: Vec<&'static str>,
@@ -34,7 +34,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Adds one.
+    /// Adds a step.
     pub fn push(
         &mut self,
         step: &Step,
@@ -66,12 +66,12 @@ impl Steps {
         self.details.push(step.facts.detail.map(Root::to_bytes));
     }
 
-    /// The statement that appends them all.
+    /// The statement that appends them all; `None` if there are none.
     pub fn planned(self) -> Option<Planned> {
         if self.ids.is_empty() {
             return None;
         }
-        // Sorted before they take their positions: those follow the numbers.
+        // Sorted before positions are taken, so that positions follow the numbers.
         let sql = "INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
                 tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
             SELECT a, b, c, last - d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
@@ -83,7 +83,7 @@ impl Steps {
         Some(Planned::new(sql, self.values()))
     }
 
-    /// The columns of the only step, in the order in which the function for a single step takes them.
+    /// The columns of the only step, in the argument order of the function for a single step.
     pub fn only(self) -> Vec<Owned> {
         fn only<T>(column: Vec<T>) -> Option<T> {
             column.into_iter().next()
@@ -111,7 +111,7 @@ impl Steps {
         ]
     }
 
-    /// The columns, in the order in which all else that appends steps takes them.
+    /// The columns, in the argument order of the other statements that append steps.
     pub fn values(self) -> Vec<Owned> {
         vec![
             Box::new(self.ids),

@@ -1,4 +1,4 @@
-//! This store's answers to the [`Store`] port.
+//! The implementation of [`Store`] for PostgreSQL; each method calls the module that does the work.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -160,7 +160,7 @@ impl Store for PostgresStore {
         Some(&self.local)
     }
 
-    /// Other machines cannot see what is linked here.
+    /// Hard links on this machine are not visible to other machines.
     fn has_vault(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Freeing what nothing needs any more, and checking that what is needed is there.
+//! Garbage collection of unreferenced objects, and the consistency check.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -12,14 +12,14 @@ use tokio_postgres::types::ToSql;
 use crate::commit::COLLECTING;
 use crate::{PostgresStore, commit_order, error, notify, rows};
 
-/// So many objects are forgotten with one statement.
+/// Number of objects deleted by one statement.
 const AT_ONCE: usize = 10_000;
 
-/// All bytes of all tables.
+/// The size of all tables, in bytes.
 const TOTAL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
     WHERE c.relkind = 'r' AND c.relname LIKE 'stepback\\_%' AND c.relnamespace = current_schema()::regnamespace";
 
-/// What to look for in a healthy store, each with what to say about it.
+/// Queries that find nothing in a healthy store, each with the message for what it finds.
 const COMPLAINTS: [(&str, &str); 9] = [
     (
         "SELECT count(*) FROM stepback_objects WHERE octet_length(hash) <> 32 OR kind NOT BETWEEN 1 AND 8",
@@ -71,7 +71,7 @@ const COMPLAINTS: [(&str, &str); 9] = [
 ];
 
 impl PostgresStore {
-    /// Calls `visit` for every object, without having all of them in memory.
+    /// Calls `visit` for every object, without loading all of them into memory.
     pub(crate) fn visit_objects(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
         let mut lease = self.pool.lease()?;
         let connection = lease.connection()?;
@@ -134,12 +134,12 @@ impl PostgresStore {
         });
         let swept = swept.map_err(|error| self.pool.failed("free objects in", &error)).flatten();
         if let Err(error) = swept {
-            // With it goes the transaction.
+            // Discarding the connection also ends the transaction.
             lease.discard();
             return Err(error);
         }
-        // Giving space back to the system means writing the table anew, while everybody waits: only when it is worth it. Who
-        // does not own the table cannot; the server then uses the space again for what comes.
+        // Returning space to the system rewrites the table, while all others wait: do so only when it is worth it. A user
+        // who does not own the table cannot; the server then reuses the space for new rows.
         if !dead.is_empty() {
             let how = if dead.len() * 3 >= count { "VACUUM FULL" } else { "VACUUM" };
             let vacuumed = self.pool.wait(async {
@@ -172,7 +172,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn complaints(&self) -> Result<Vec<String>, StoreError> {
-        // What is checked must come from the server, not from memory.
+        // The check must read from the server, not from the cache.
         self.recent.clear();
         let mut complaints = Vec::new();
         for (sql, what) in COMPLAINTS {
@@ -186,14 +186,14 @@ impl PostgresStore {
     }
 }
 
-/// How many commits there were.
+/// Reads the number of commits.
 const MARK: &str = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM stepback_commits";
 
 fn connection_of(lease: &mut crate::pool::Lease) -> Result<&mut crate::pool::Connection, StoreError> {
     lease.connection()
 }
 
-/// What is neither in `live` nor needed by something that is.
+/// The objects that are neither in `live` nor needed by one that is.
 fn dead_among(all: Vec<(Hash, Option<Hash>)>, live: &HashSet<Hash>) -> Vec<Hash> {
     let base_of: HashMap<Hash, Hash> =
         all.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();

@@ -1,8 +1,8 @@
-//! The tables, as the migrations that lead to them.
+//! The table definitions, as the list of migrations that lead to them.
 
 use crate::{append, one};
 
-/// The tables as they were made first.
+/// The tables of the first format.
 const FIRST: &str = "
 CREATE TABLE stepback_schema (version integer NOT NULL);
 INSERT INTO stepback_schema VALUES (0);
@@ -83,8 +83,8 @@ CREATE TABLE stepback_operations (
 CREATE INDEX stepback_operations_unfinished ON stepback_operations (workspace) WHERE status = 'applying';
 ";
 
-/// The order of commits across workspaces, what queries need to be answered without looking at everything, and how many steps
-/// there are. Steps from before get an order that keeps the one inside of each workspace, and is that of time otherwise.
+/// The order of commits across workspaces, indexes for queries, and step counts. Steps from before get an order that keeps
+/// the one within each workspace, and is otherwise the order of time.
 const ORDER: &str = "
 CREATE SEQUENCE stepback_positions;
 ALTER TABLE stepback_steps ADD COLUMN position bigint;
@@ -118,7 +118,7 @@ INSERT INTO stepback_tallies
     FROM stepback_steps GROUP BY 1, 2, 3;
 ";
 
-/// The index of words. Where PostgreSQL's trigrams are installed, words are found by their parts without looking at all.
+/// The word index. Where PostgreSQL's trigram extension is installed, words are found by their parts without a full scan.
 const SEARCH: &str = "
 CREATE TABLE stepback_index (
     documents bigint NOT NULL,
@@ -165,13 +165,14 @@ EXCEPTION WHEN undefined_object THEN NULL;
 END $$;
 ";
 
-/// Details of steps stand on pages: the tables stay as they are, and a program that takes `detail` for a hash is kept out.
+/// Details of steps are stored as pages: the tables do not change, but a program that takes `detail` for a hash must be
+/// kept out.
 const PAGES: &str = "";
 
-/// A way to append steps that never was in a release.
+/// A way to append steps that was never released.
 const UNRELEASED: &str = "";
 
-/// Sessions change with every step. Where nothing that is in an index does, a row is written and nothing else.
+/// Sessions change with every step. As long as no indexed column changes, only the row is written and no index.
 const STEADY: &str = "
 DROP INDEX stepback_sessions_working;
 ALTER TABLE stepback_sessions ADD COLUMN working boolean NOT NULL DEFAULT false;
@@ -180,6 +181,6 @@ ALTER TABLE stepback_sessions SET (fillfactor = 50);
 CREATE INDEX stepback_sessions_working ON stepback_sessions (workspace) WHERE working;
 ";
 
-/// Each leads from the format before it to the next. One that was released is never changed.
+/// The migrations; each leads from one format to the next. A released one is never changed.
 pub(crate) const MIGRATIONS: &[&str] =
     &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, append::MAKE, one::MAKE];

@@ -1,16 +1,16 @@
-//! Text that PostgreSQL does not take: a zero character, in a text or inside of a JSON document.
+//! Escapes text that PostgreSQL does not accept: NUL characters, in a text or inside of a JSON document.
 //!
-//! An agent may print one, and nothing recorded may be lost. So it is written as two characters, and the first of the two as
-//! two of itself; whatever has neither, which is nearly everything, is stored as it is.
+//! An agent may print one, and no recorded data may be lost. So NUL is escaped as two characters, and the escape character
+//! as two of itself. Text with neither, which is nearly all text, is stored unchanged.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Begins the two characters: from the private use area, where text has no business.
+/// The escape character: from the private use area, which ordinary text does not use.
 const MARK: char = '\u{f8ff}';
 
-/// `text` as it is stored.
+/// Escapes `text` for storage.
 pub(crate) fn stored(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', MARK]) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub(crate) fn stored(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Undoes [`stored`].
+/// Reverses [`stored`].
 pub(crate) fn original(text: String) -> String {
     if !text.contains(MARK) {
         return text;
@@ -42,7 +42,7 @@ pub(crate) fn original(text: String) -> String {
     out
 }
 
-/// A record as the text of a document.
+/// Serialises a record as the text of a JSON document.
 pub(crate) fn document(record: &impl serde::Serialize) -> String {
     // The records are plain data with string keys, which always serialise.
     let text = serde_json::to_string(record).unwrap_or_default();
@@ -54,7 +54,7 @@ pub(crate) fn document(record: &impl serde::Serialize) -> String {
     value.to_string()
 }
 
-/// Reads a record from the text of a document.
+/// Reads a record from the text of a JSON document.
 pub(crate) fn record<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     if !text.contains(MARK) {
         return serde_json::from_str(text);

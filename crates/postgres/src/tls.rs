@@ -1,7 +1,7 @@
-//! Connections that nobody else can read: what an address asks for, and whom it trusts.
+//! TLS connections: the mode an address asks for, and which certificates are trusted.
 //!
-//! The modes are those of PostgreSQL's own programs. `prefer` and `require` keep others from listening in, not from answering
-//! in the server's place; only the `verify` modes do.
+//! The modes are those of PostgreSQL's own programs. `prefer` and `require` prevent eavesdropping, but not another server
+//! answering in the server's place; only the `verify` modes do.
 
 use std::future::Future;
 use std::io;
@@ -21,19 +21,19 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// How a connection is to be protected.
+/// How a connection is protected; the values of `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Mode {
-    /// Not at all.
+    /// Not encrypted.
     Disable,
-    /// Encrypted if the server can.
+    /// Encrypted if the server supports it.
     #[default]
     Prefer,
     /// Encrypted.
     Require,
-    /// Encrypted, and the server's certificate comes from somebody we trust.
+    /// Encrypted, and the server's certificate was issued by a trusted authority.
     VerifyCa,
-    /// And it was made for the host that we connect to.
+    /// In addition, the certificate was issued for the host that we connect to.
     VerifyFull,
 }
 
@@ -49,7 +49,7 @@ impl Mode {
         })
     }
 
-    /// The part of it that the client library decides.
+    /// The part of the mode that the client library handles.
     pub fn library(self) -> SslMode {
         match self {
             Self::Disable => SslMode::Disable,
@@ -59,23 +59,23 @@ impl Mode {
     }
 }
 
-/// What an address asks for.
+/// The TLS options of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     pub mode: Mode,
-    /// A file with the certificates to trust, in place of the system's.
+    /// A file with the certificates to trust, instead of the system's.
     pub roots: Option<PathBuf>,
 }
 
-/// Protects connections.
+/// Makes connections use TLS.
 #[derive(Clone)]
 pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
-    /// Reads the certificates that are needed, which may be none.
+    /// Reads the certificates that are needed, if any.
     pub fn new(asked: &Asked) -> Result<Self, String> {
         let provider = Arc::new(crypto::ring::default_provider());
-        // With a list of whom to trust, `require` means what `verify-ca` does; so it is everywhere else.
+        // With a list of trusted certificates, `require` means `verify-ca`, as in PostgreSQL's own programs.
         let verify = match asked.mode {
             Mode::VerifyCa | Mode::VerifyFull => true,
             Mode::Require => asked.roots.is_some(),
@@ -97,11 +97,11 @@ impl Tls {
     }
 }
 
-/// Who checks that a certificate comes from somebody we trust.
+/// The verifier of certificate chains.
 fn chain(roots: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut store = RootCertStore::empty();
     match roots {
-        // As PostgreSQL's own programs have it.
+        // As in PostgreSQL's own programs.
         Some(path) if path.as_os_str() != "system" => {
             let wrong = |why: &dyn std::fmt::Display| {
                 format!("the certificates in {} cannot be read: {why}", path.display())
@@ -124,7 +124,7 @@ fn chain(roots: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<Web
         .map_err(|error| error.to_string())
 }
 
-/// Checks as much of a server's certificate as was asked for.
+/// Checks as much of a server's certificate as the mode asks for.
 #[derive(Debug)]
 struct Verifier {
     chain: Option<Arc<WebPkiServerVerifier>>,
@@ -144,7 +144,7 @@ impl ServerCertVerifier for Verifier {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         let checked = chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match checked {
-            // The name is looked at last, so that everything else is right.
+            // The name is checked last, so everything else is valid.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.host => Ok(ServerCertVerified::assertion()),
@@ -185,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     }
 }
 
-/// Protects one connection.
+/// Makes one connection use TLS.
 pub(crate) struct ToHost {
     connector: TlsConnector,
     host: String,
@@ -204,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for ToHos
     }
 }
 
-/// A connection that nobody else can read.
+/// A TLS connection.
 pub(crate) struct Protected<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Protected<S> {

@@ -1,8 +1,8 @@
-//! Parts of words: from the characters somebody looks for to the words that may have them.
+//! Substring search: maps a substring to the indexed words that may contain its parts.
 //!
-//! A substring falls apart into runs of word characters. A run with something else on both sides is a word; one at an edge is
-//! the end or the beginning of one, and one that is all of it may be anywhere inside. Every step that has the substring has
-//! such words, so that only their steps have to be looked at.
+//! A substring is split into runs of word characters. A run with other characters on both sides is a whole word. A run at
+//! an edge is the end or the beginning of a word, and a run that is the whole substring may be anywhere inside of one.
+//! Every step that contains the substring has such words, so only the steps of these words have to be read.
 
 use stepback_model::search::{LONGEST_WORD, words};
 use tokio_postgres::Error;
@@ -12,29 +12,30 @@ use crate::pool::Connection;
 /// With more words than this, reading all of their places takes longer than reading all texts.
 const TOO_MANY: usize = 4000;
 
-/// What is known of a word; folded, and at most as long as words are kept.
+/// What a substring says about one word. The text is case-folded, and at most as long as the index keeps words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// All of it.
+    /// The whole word.
     Whole(String),
-    /// How it begins.
+    /// The beginning of the word.
     Beginning(String),
-    /// How it ends.
+    /// The end of the word.
     End(String),
-    /// Something in it.
+    /// Any part of the word.
     Inside(String),
 }
 
-/// Words that fit a part.
+/// The words that match a part.
 #[derive(Default)]
 pub(crate) struct TermMatch {
-    /// Those that are known whole.
+    /// Words that are stored uncut.
     pub short: Vec<i32>,
-    /// Those that are so long that they were cut off; whether they fit is not known.
+    /// Words so long that they were cut off; whether they match is unknown.
     pub cut: Vec<i32>,
 }
 
-/// The parts of what is looked for. A long word at its edge is none: of such words only the beginning is kept.
+/// The parts of the substring `wanted`. A long word at an edge gives no part, since the index keeps only the beginning of
+/// such words.
 pub(crate) fn of(wanted: &str) -> Vec<Part> {
     words(wanted)
         .filter_map(|word| {
@@ -53,7 +54,7 @@ pub(crate) fn of(wanted: &str) -> Vec<Part> {
 }
 
 impl Part {
-    /// As a pattern for `LIKE`.
+    /// The part as a pattern for `LIKE`.
     fn pattern(&self) -> String {
         let (before, text, after) = match self {
             Self::Whole(text) => ("", text, ""),
@@ -61,12 +62,12 @@ impl Part {
             Self::End(text) => ("%", text, ""),
             Self::Inside(text) => ("%", text, "%"),
         };
-        // Of the signs that mean something there, words have only this one.
+        // Of the special characters of `LIKE`, words contain only this one.
         format!("{before}{}{after}", text.replace('_', "\\_"))
     }
 }
 
-/// The words that fit a part.
+/// The words that match a part.
 pub(crate) async fn words_fitting(
     connection: &mut Connection,
     part: &Part,
@@ -76,7 +77,7 @@ pub(crate) async fn words_fitting(
     let pattern = part.pattern();
     let rows = match part {
         Part::Beginning(begin) => {
-            // In byte order, all words that begin so are together; no word has this character.
+            // In byte order, all words with this prefix are adjacent; no word contains this character.
             let end = format!("{begin}\u{10ffff}");
             let sql = "SELECT id, char_length(word) >= 64 FROM stepback_words WHERE word >= $1 AND word < $2 LIMIT $3";
             connection.rows(sql, &[begin, &end, &most]).await?
@@ -89,12 +90,12 @@ pub(crate) async fn words_fitting(
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// The ids of all words that fit a part.
+/// The ids of all words that match a part.
 pub(crate) async fn words_of(connection: &mut Connection, part: &Part) -> Result<Vec<i32>, Error> {
     Ok(words_fitting(connection, part, usize::MAX).await?.into_iter().map(|(id, _)| id).collect())
 }
 
-/// The words that may have a part, unless there are too many to be of use.
+/// The words that may contain a part; `None` if there are too many to be useful.
 pub(crate) async fn few_words(connection: &mut Connection, part: &Part) -> Result<Option<TermMatch>, Error> {
     let found = words_fitting(connection, part, TOO_MANY + 1).await?;
     let mut fitting = TermMatch::default();
@@ -102,7 +103,7 @@ pub(crate) async fn few_words(connection: &mut Connection, part: &Part) -> Resul
         if long { fitting.cut.push(id) } else { fitting.short.push(id) }
     }
     if matches!(part, Part::End(_) | Part::Inside(_)) {
-        // What was cut off may have had it.
+        // The part may have been in what was cut off.
         let sql = "SELECT id FROM stepback_words WHERE char_length(word) >= 64 LIMIT $1";
         let most = TOO_MANY as i64 + 1;
         for row in connection.rows(sql, &[&most]).await? {

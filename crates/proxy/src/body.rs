@@ -1,4 +1,4 @@
-//! Bodies on their way: each piece is passed on as it comes, and a copy goes to the record.
+//! Bodies in transit: each chunk is passed on as it arrives, and a copy goes to the recording.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -17,21 +17,21 @@ use crate::recording::{Recording, RequestRecorder, StreamState};
 use crate::refusal::chain;
 use crate::state::ProxyState;
 
-/// After the end of what the model says, so long may nothing come before the sink is told. What comes later is passed on and
-/// not recorded; as a rule the end of the body comes at once.
+/// After the end of the model's answer, the sink is called once nothing has arrived for this long. What arrives later is
+/// passed on and not recorded; usually the end of the body follows at once.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// What an agent may act on waits so long for the end of the answer, so that the answer is on record before what comes of it.
-/// Any other piece shows that the model goes on.
+/// A chunk that an agent may act on is held this long for the end of the answer, so that the answer is recorded before
+/// its consequences. Any further chunk shows that the model continues.
 const DOUBT: Duration = Duration::from_millis(50);
 
-/// However much still comes, the sink is told so long after that end.
+/// The sink is called at the latest this long after that end, however much still arrives.
 const SETTLED: Duration = Duration::from_millis(250);
 
-/// So many bytes are held back at most.
+/// The most bytes that are held back.
 const MOST_HELD: usize = 1 << 20;
 
-/// What was written before a connection is broken gets so long to leave.
+/// How long data already written gets to leave before a connection is broken.
 const LEAVING: Duration = Duration::from_millis(10);
 
 /// The body of a request.
@@ -76,33 +76,33 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
     }
 }
 
-/// The body of an answer, whether it comes from the model, from a recording or from us.
+/// The body of an answer, whether it comes from the model, from a recording or from the proxy.
 pub(crate) struct AnswerBody {
     shared: Arc<ProxyState>,
     inner: AnyBody,
-    /// Until the sink is told.
+    /// The recording; `None` once the sink was called.
     recording: Option<Recording>,
     stage: Stage,
     held: VecDeque<Frame<Bytes>>,
     held_bytes: usize,
-    /// When the model has said all: until when at the latest more is waited for.
+    /// Set when the model's answer has ended: the latest time until which more is waited for.
     settled: Option<Instant>,
     over: Option<Over>,
     silence: Pin<Box<Sleep>>,
 }
 
 enum Stage {
-    /// Pieces are passed on.
+    /// Chunks are passed on.
     Passing,
-    /// The model may have said all; what it said last is held back until the next piece shows it.
+    /// The answer may have ended; its last chunk is held back until the next one shows whether it has.
     Doubting(Pin<Box<Sleep>>),
-    /// The model has said all; what still comes is held back until nothing does.
+    /// The answer has ended; what still arrives is held back until nothing does.
     Settling(Pin<Box<Sleep>>),
-    /// The sink is being told, up to a moment.
+    /// The sink is being called, up to a deadline.
     Telling(oneshot::Receiver<()>, Pin<Box<Sleep>>),
-    /// What was held back goes out.
+    /// Chunks that were held back are sent.
     Releasing,
-    /// What was written leaves before the connection breaks.
+    /// Data already written is sent before the connection is broken.
     Breaking(Pin<Box<Sleep>>),
 }
 
@@ -127,7 +127,7 @@ impl AnswerBody {
         }
     }
 
-    /// For an answer without a body, the sink is told before its head goes out: nobody will ask for pieces.
+    /// For an answer without a body, calls the sink before the head is sent: no chunks will be polled.
     pub(crate) async fn tell_if_empty(&mut self) {
         if self.inner.is_end_stream() {
             self.over = Some(Over::Clean);
@@ -161,7 +161,7 @@ impl AnswerBody {
         self.held.push_back(frame);
     }
 
-    /// Begins to tell the sink how it ended.
+    /// Starts to tell the sink how the answer ended.
     fn tell(&mut self) {
         let ended = match &self.over {
             Some(Over::Broken(error)) => Ended::CutOff(chain(&**error)),
@@ -176,7 +176,7 @@ impl AnswerBody {
         };
     }
 
-    /// Takes a piece in. Returns it if it can go out at once.
+    /// Handles a chunk. Returns it if it can be sent at once.
     fn take(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
         match frame {
             Some(Ok(frame)) => {

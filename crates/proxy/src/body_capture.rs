@@ -1,4 +1,4 @@
-//! Copies of bodies for the record: bounded each and all together, decompressed, and in the end text.
+//! Copies of bodies for the recording: limited individually and in total, decompressed, and converted to text at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use stepback_exchange::Chunks;
 
 use crate::decode::{Decoded, Decoder};
 
-/// So many bytes may go into a decoder without anything coming out before nobody doubts it.
+/// The most input bytes kept for the case that a decoder without any output so far turns out not to work.
 const UNPROVEN: usize = 1 << 16;
 
-/// Bytes that all copies share.
+/// A number of bytes that all copies share.
 pub(crate) struct Budget {
     held: AtomicU64,
     most: u64,
@@ -34,7 +34,7 @@ impl Budget {
     }
 }
 
-/// A share of the budget, given back when it is dropped.
+/// A share of the budget, returned when dropped.
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: u64,
@@ -46,40 +46,40 @@ impl Drop for Share {
     }
 }
 
-/// A copy of a body that is on its way.
+/// A copy of a body in transit.
 pub(crate) struct BodyCapture {
     share: Share,
     most: u64,
     bytes: Vec<u8>,
-    /// How many bytes passed, as they were carried.
+    /// How many bytes passed, as transferred.
     pub(crate) passed: u64,
     left_out: u64,
     decoder: Option<Decoder>,
-    /// What went into the decoder before anything came out, in case that it is not what it says it is.
+    /// The decoder's input before its first output, in case the body is not encoded as declared.
     unproven: Vec<u8>,
-    /// Whether what is kept is free of compression.
+    /// Whether the kept bytes are decompressed.
     decoded: bool,
     full: bool,
     chunks: Chunks,
-    /// When the last piece came.
+    /// When the last chunk arrived.
     last: u64,
-    /// Where the event begins that is not complete yet, and how far an end of it was looked for.
+    /// Where the incomplete event begins, and how far its end was searched.
     event: usize,
     searched: usize,
 }
 
-/// A copy that is complete.
+/// A complete copy.
 pub(crate) struct Text {
     pub(crate) body: String,
     pub(crate) chunks: Chunks,
     pub(crate) left_out: u64,
-    /// Whether the body is without compression.
+    /// Whether the body is decompressed.
     pub(crate) decoded: bool,
     pub(crate) share: Share,
 }
 
 impl BodyCapture {
-    /// An empty one; `encoding` is the body's `content-encoding`.
+    /// Creates an empty copy; `encoding` is the body's `content-encoding`.
     pub(crate) fn new(budget: &Arc<Budget>, most: u64, encoding: Option<&str>) -> Self {
         let encoding = encoding.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
         let decoder = encoding.and_then(Decoder::of);
@@ -100,7 +100,7 @@ impl BodyCapture {
         }
     }
 
-    /// Takes a piece in and returns what was kept of it. One that cannot be decompressed is kept as it is.
+    /// Adds a chunk and returns what was kept of it. A chunk that cannot be decompressed is kept unchanged.
     pub(crate) fn push(&mut self, after: u64, piece: &[u8]) -> &[u8] {
         self.passed += piece.len() as u64;
         self.last = after;
@@ -123,7 +123,7 @@ impl BodyCapture {
             Some(Decoded::TooMuch(bytes)) => {
                 self.keep(&bytes, room);
                 self.full = true;
-                // How much more it would have been is not known; that there was more is.
+                // How much more there was is unknown; only that there was more.
                 self.left_out += 1;
             }
             Some(Decoded::Broken(bytes)) if before > 0 || !bytes.is_empty() => {
@@ -143,7 +143,7 @@ impl BodyCapture {
         &self.bytes[before..]
     }
 
-    /// From here on bytes are kept as they are. Returns those that were waiting for the decoder.
+    /// Stops decoding: from here on bytes are kept unchanged. Returns the bytes that waited for the decoder.
     fn not_decoded(&mut self) -> Vec<u8> {
         self.decoder = None;
         self.decoded = false;
@@ -163,9 +163,9 @@ impl BodyCapture {
         }
     }
 
-    /// What is kept of the event that this piece completes, and of those behind it; `None` while the event goes on.
+    /// Returns the kept bytes of the events that this chunk completes; `None` while the event is incomplete.
     pub(crate) fn completed_events(&mut self) -> Option<&[u8]> {
-        // A blank line may lie across two pieces, so the search begins a little before what is new.
+        // A blank line may span two chunks, so the search begins a little before the new bytes.
         let from = self.searched.saturating_sub(3).max(self.event);
         self.searched = self.bytes.len();
         let end = end_of_last_event(&self.bytes[from..])? + from;
@@ -173,10 +173,10 @@ impl BodyCapture {
         Some(&self.bytes[start..end])
     }
 
-    /// What was kept, as text.
+    /// Returns what was kept, as text.
     pub(crate) fn text(mut self) -> Text {
         if !self.unproven.is_empty() {
-            // It ended before anything came out.
+            // The body ended before the decoder produced output.
             let raw = self.not_decoded();
             let room = usize::try_from(self.most).unwrap_or(usize::MAX);
             self.keep(&raw, room);
@@ -191,20 +191,20 @@ impl BodyCapture {
     }
 }
 
-/// Where the last blank line of a stream ends.
+/// Returns where the last blank line of a stream ends.
 fn end_of_last_event(bytes: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
     ends.into_iter().filter_map(|end| memchr::memmem::rfind(bytes, end).map(|at| at + end.len())).max()
 }
 
-/// Bytes as far as they can be shown, with sizes of chunks that fit what became of them.
+/// Converts bytes to text as far as possible, and adjusts the sizes of the chunks to the result.
 fn lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
     let mut body = String::with_capacity(bytes.len());
     let mut read = 0usize;
     let mut chunk_end = 0u64;
     let mut at = 0usize;
     let mut ends = Vec::with_capacity(chunks.0.len());
-    // For every chunk: where its end lies in the text. An end within a character that cannot be shown moves behind it.
+    // Tracks where the end of every chunk is in the text. An end within an invalid sequence moves behind it.
     let mut note = |read: usize, piece: usize, written: usize, shown: usize| {
         while at < chunks.0.len() {
             let end = usize::try_from(chunk_end + chunks.0[at].bytes).unwrap_or(usize::MAX);
@@ -223,7 +223,8 @@ fn lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
         read += valid.len();
         if !invalid.is_empty() {
             let sign = char::REPLACEMENT_CHARACTER;
-            // One byte shown as three, or three as three: the length alone does not tell, so it is never taken as equal.
+            // One byte becomes three, or three become three: equal lengths prove nothing, so the two are never treated as
+            // equal.
             note(read, invalid.len(), body.len() + sign.len_utf8(), 0);
             body.push(sign);
             read += invalid.len();

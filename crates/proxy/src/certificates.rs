@@ -1,4 +1,4 @@
-//! Whom a secure connection trusts: what the system trusts, and what a person adds to it.
+//! The certificates that TLS connections trust: those of the system, and those that the user adds.
 
 use std::io;
 use std::path::Path;
@@ -8,12 +8,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The settings of secure connections. `needed` is false where none will be made: reading the system's certificates takes
-/// some milliseconds.
+/// Returns the TLS configuration. `needed` is false if no TLS connection will be made: reading the system's certificates
+/// takes some milliseconds.
 pub(crate) fn trust(needed: bool, added: Option<&Path>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     if needed {
-        // Some of a system's certificates may be odd; the others still serve. With none at all, connecting says so.
+        // Some of a system's certificates may be unusable; the others still work. With none at all, connecting fails with
+        // a message.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(path) = added {
             let wrong = |why: &dyn std::fmt::Display| {

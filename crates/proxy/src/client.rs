@@ -1,4 +1,5 @@
-//! Asking a model without a proxy in between, for code that waits: the same connections and the same trust.
+//! A blocking client that calls a model without a proxy in between, with the same connections and the same trusted
+//! certificates.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -17,34 +18,34 @@ use crate::refusal::{Failure, chain};
 use crate::upstream::Target;
 use crate::{Limits, certificates, headers};
 
-/// Asks models and keeps connections open between requests.
+/// Calls models and keeps connections open between requests.
 pub struct Client {
     runtime: Runtime,
     models: Models,
     limits: Limits,
 }
 
-/// Why there is no answer at all.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request cannot be sent like this.
+    /// The request is invalid and cannot be sent.
     #[error("the request cannot be sent: {0}")]
     Request(String),
-    /// No answer came; the text says why and what to do.
+    /// No answer arrived; the text says why and what to do.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Client {
-    /// A client. `certificates` are trusted beside those of the system.
+    /// Creates a client. `certificates` are trusted in addition to those of the system.
     pub fn new(limits: Limits, certificates: Option<&Path>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let models = connect::models(certificates::trust(true, certificates)?, limits.connect);
         Ok(Self { runtime, models, limits })
     }
 
-    /// Sends a request and waits for the end of its answer. `on_chunk` sees every piece when it comes, decompressed; it
-    /// may break off, and the answer is then [`Ended::Cancelled`]. An answer that broke off is an answer.
+    /// Sends a request and waits for the end of its answer. `on_chunk` gets every chunk as it arrives, decompressed; it
+    /// may stop the answer, which is then [`Ended::Cancelled`]. An answer that was cut off is returned as an answer.
     pub fn post(
         &self,
         url: &str,

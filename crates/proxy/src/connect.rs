@@ -1,4 +1,4 @@
-//! Connections to models: kept open and used again, secure where the address says so, and given up in time.
+//! Connections to models: pooled, with TLS if the address asks for it, and with time limits.
 
 use std::future::Future;
 use std::io;
@@ -21,14 +21,14 @@ pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// A body of either direction.
 pub(crate) type AnyBody = UnsyncBoxBody<Bytes, AnyError>;
 
-/// Asks models.
+/// The HTTP client for models.
 pub(crate) type Models = Client<InTime, AnyBody>;
 
-/// How long a connection that is not in use is kept. Servers close theirs after a minute or more, and one that both sides
+/// How long an unused connection is kept. Servers close theirs after a minute or more, and a connection that both sides
 /// close at the same moment costs a request.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// A client with its pool of connections. It has to be used within a tokio runtime.
+/// Creates a client with its connection pool. It must be used within a tokio runtime.
 pub(crate) fn models(trust: rustls::ClientConfig, patience: Duration) -> Models {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -46,7 +46,7 @@ pub(crate) fn models(trust: rustls::ClientConfig, patience: Duration) -> Models 
         .build(InTime { inner, patience })
 }
 
-/// A connector with a limit for the whole of connecting: the name, the connection, and TLS.
+/// A connector with a time limit for the whole of connecting: name lookup, TCP, and TLS.
 #[derive(Clone)]
 pub(crate) struct InTime {
     inner: HttpsConnector<HttpConnector>,

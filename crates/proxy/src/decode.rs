@@ -1,8 +1,8 @@
-//! Undoing the compression of a body while it comes in pieces, for the record only: what is passed on stays as it is.
+//! Decompresses a body as it arrives in chunks, for the recording only: what is passed on stays unchanged.
 
 use std::io::{self, Write};
 
-/// Where decompressed bytes go. It refuses what is too much, so that a small body that unpacks to a huge one stops early.
+/// A buffer for decompressed bytes. It refuses too many, so that a small body that unpacks to a huge one stops early.
 #[derive(Default)]
 struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -25,32 +25,32 @@ impl Write for BoundedBuffer {
     }
 }
 
-/// What became of a piece.
+/// The result of decoding a chunk.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Decoded {
-    /// These bytes came out of it; there may be none yet.
+    /// The decoded bytes; may be empty so far.
     Bytes(Vec<u8>),
-    /// More came out than there is room for; these are the bytes that fit.
+    /// More came out than fits; holds the bytes that fit.
     TooMuch(Vec<u8>),
-    /// It is not what it says it is.
+    /// The data is not in the declared encoding.
     Broken(Vec<u8>),
 }
 
-/// A compression being undone.
+/// A streaming decoder.
 pub(crate) struct Decoder(Kind);
 
 enum Kind {
     Gzip(Box<flate2::write::MultiGzDecoder<BoundedBuffer>>),
     Zlib(Box<flate2::write::ZlibDecoder<BoundedBuffer>>),
     Deflate(Box<flate2::write::DeflateDecoder<BoundedBuffer>>),
-    /// `deflate` means zlib's form, but some send it bare; the first byte tells.
+    /// `deflate` means the zlib format, but some servers send raw deflate; the first byte tells which.
     DeflateOfSomeForm,
     Brotli(Box<brotli_decompressor::DecompressorWriter<BoundedBuffer>>),
     Zstd(zstd_safe::DCtx<'static>),
 }
 
 impl Decoder {
-    /// For a `content-encoding`; `None` if it is none that we know, or none at all.
+    /// Returns the decoder for a `content-encoding`; `None` if it is unknown or empty.
     pub(crate) fn of(encoding: &str) -> Option<Self> {
         let kind = match encoding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => {
@@ -63,7 +63,7 @@ impl Decoder {
             ))),
             "zstd" => {
                 let mut context = zstd_safe::DCtx::try_create()?;
-                // The largest window that the format allows to be expected of everybody (RFC 9659).
+                // The largest window that the format allows every decoder to be expected to support (RFC 9659).
                 context.set_parameter(zstd_safe::DParameter::WindowLogMax(23)).ok()?;
                 Kind::Zstd(context)
             }
@@ -72,7 +72,7 @@ impl Decoder {
         Some(Self(kind))
     }
 
-    /// Takes a piece in; `most` bytes may come out of it.
+    /// Decodes a chunk into at most `most` bytes.
     pub(crate) fn push(&mut self, piece: &[u8], most: usize) -> Decoded {
         if let (Kind::DeflateOfSomeForm, Some(first)) = (&self.0, piece.first()) {
             self.0 = if first & 0x0f == 8 {
@@ -92,7 +92,7 @@ impl Decoder {
     }
 }
 
-/// Writes a piece through a decoder and takes what came out.
+/// Writes a chunk through a decoder and returns the output.
 fn through<D: Write>(
     decoder: &mut D,
     room: impl Fn(&mut D) -> &mut BoundedBuffer,
@@ -100,7 +100,7 @@ fn through<D: Write>(
     most: usize,
 ) -> Decoded {
     room(decoder).most = most;
-    // Flushing gives out what the decoder knows already: an event must not wait in it for the next piece.
+    // Flushing returns what the decoder already knows: an event must not wait in it for the next chunk.
     let result = decoder.write_all(piece).and_then(|()| decoder.flush());
     let bytes = std::mem::take(&mut room(decoder).bytes);
     match result {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn brotli_is_known() {
-        // As a brotli encoder made it of this text.
+        // As a brotli encoder compressed this text.
         let text = b"hello hello hello, says the model, hello\n";
         let packed = [
             27, 40, 0, 248, 29, 9, 54, 78, 116, 111, 36, 134, 87, 101, 104, 173, 0, 194, 194, 38, 89, 216,

@@ -1,4 +1,4 @@
-//! Asking the model: the request as it came, save what is about the connection.
+//! Forwards a request to the model, unchanged except for headers about the connection.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::recording::Recording;
 use crate::refusal::{Failure, find};
 use crate::state::ProxyState;
 
-/// A request on its way.
+/// A request to be sent.
 pub(crate) struct Sending<'a> {
     pub(crate) parts: Parts,
     pub(crate) body: AnyBody,
-    /// Path and query, with what authorises in it.
+    /// Path and query, including credentials.
     pub(crate) path: &'a str,
     pub(crate) wire: Option<Wire>,
     pub(crate) recording: Option<Recording>,
 }
 
-/// Sends it and gives the answer back as it comes.
+/// Sends the request and returns the answer as a stream.
 pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> ProxyResult {
     let Sending { mut parts, body, path, wire, mut recording } = sending;
     let Some(target) = shared.routes.find(wire, path, &parts.headers) else {
@@ -58,7 +58,7 @@ pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> Prox
             body.tell_if_empty().await;
             return Ok(http::Response::from_parts(parts, body));
         }
-        // The request's own body failed: the agent is gone, which the recording tells when it is dropped.
+        // The request's own body failed: the agent has disconnected, which the recording reports when it is dropped.
         Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => {
             return Err(error.into());
         }
@@ -68,7 +68,7 @@ pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> Prox
     fail(shared, wire, recording, &failure).await
 }
 
-/// No answer came: the agent is told why, and so is the record.
+/// Reports that no answer arrived, to the agent and to the recording.
 async fn fail(
     shared: &Arc<ProxyState>,
     wire: Option<Wire>,

@@ -1,4 +1,4 @@
-//! What becomes of one request.
+//! Handles one request.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -19,7 +19,7 @@ use crate::refusal::document;
 use crate::state::{ProxyState, count};
 use crate::{Decision, replay, tunnel};
 
-/// What is given back to the agent. An error breaks the connection.
+/// The response to the agent. An error breaks the connection.
 pub(crate) type ProxyResult = Result<Response<AnswerBody>, AnyError>;
 
 /// Answers a request.
@@ -68,7 +68,7 @@ fn encoding(parts: &Parts) -> Option<&str> {
     parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok())
 }
 
-/// Reads the whole request and lets somebody else say what becomes of it.
+/// Reads the whole request and asks the configured `Answers` what to do with it.
 async fn decide(
     shared: &Arc<ProxyState>,
     mut parts: Parts,
@@ -102,7 +102,7 @@ async fn decide(
         })
     };
     let Ok((request, decision)) = asking.await else {
-        // To ask the model instead could cost money that nobody wanted to spend.
+        // Asking the model instead could cost money that the user did not want to spend.
         let message = "stepback proxy: looking for the recorded answer failed; the model was not asked.";
         return given(shared, wire, None, 500, message).await;
     };
@@ -132,12 +132,12 @@ async fn decide(
     }
 }
 
-/// A body that is there already.
+/// Returns a body that is already complete.
 pub(crate) fn whole(body: Bytes) -> AnyBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// An answer of our own: an error in the wire's form.
+/// Returns an answer of the proxy itself: an error in the wire's format.
 pub(crate) async fn given(
     shared: &Arc<ProxyState>,
     wire: Option<Wire>,

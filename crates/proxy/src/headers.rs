@@ -1,12 +1,12 @@
-//! Which headers are passed on, and what of them may be recorded.
+//! Which headers are passed on, and which of them may be recorded.
 
 use http::HeaderMap;
 use http::header::{self, HeaderName};
 
-/// What stands in place of a secret.
+/// The replacement for a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// Headers that are about one connection and not about the message.
+/// Headers about one connection rather than the message.
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -18,16 +18,16 @@ const HOP_BY_HOP: [&str; 8] = [
     "http2-settings",
 ];
 
-/// Names that authorise, and parts of names that say so.
+/// Names of headers with credentials, and parts of such names.
 const SECRET_NAMES: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
 const SECRET_PARTS: [&str; 8] =
     ["token", "secret", "api-key", "apikey", "api_key", "password", "credential", "authorization"];
 
-/// Query parameters that authorise.
+/// Query parameters with credentials.
 const SECRET_PARAMETERS: [&str; 7] =
     ["key", "api_key", "api-key", "apikey", "access_token", "token", "client_secret"];
 
-/// Takes out what is about the connection only, including what `Connection` names.
+/// Removes headers about the connection, including those that `Connection` names.
 pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -37,7 +37,7 @@ pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
         .filter_map(|name| name.trim().parse().ok())
         .collect();
     for name in named {
-        // A message cannot do without these, whatever it says about them.
+        // A message needs these headers, whatever `Connection` says.
         if name != header::CONTENT_LENGTH && name != header::HOST && name != header::CONTENT_TYPE {
             headers.remove(name);
         }
@@ -47,17 +47,17 @@ pub(crate) fn drop_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header authorises and must not be recorded.
+/// Whether a header holds credentials and must not be recorded.
 fn is_secret(name: &str, value: &str) -> bool {
     SECRET_NAMES.contains(&name)
         || SECRET_PARTS.iter().any(|part| name.contains(part))
-        // Whatever the header is called, this is how credentials are written.
+        // Credentials are written like this in any header.
         || ["bearer ", "basic "].iter().any(|scheme| {
             value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         })
 }
 
-/// All headers that may be recorded.
+/// Returns all headers that may be recorded.
 pub(crate) fn recordable(headers: &HeaderMap) -> Vec<(String, String)> {
     headers
         .iter()
@@ -69,8 +69,7 @@ pub(crate) fn recordable(headers: &HeaderMap) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Those of them that say something about the message, and nothing about how it was carried. `decoded`: the body is
-/// recorded without its compression.
+/// Returns the headers about the message, without those about its transfer. `decoded`: the body is recorded decompressed.
 pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<(String, String)> {
     all.iter()
         .filter(|(name, _)| {
@@ -83,7 +82,7 @@ pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<
         .collect()
 }
 
-/// An address or a path with the values of authorising parameters replaced.
+/// Returns an address or a path with the values of secret parameters replaced.
 pub(crate) fn without_secret_parameters(text: &str) -> String {
     parameters(text, &mut |name, value| {
         let name = decode_percent(name).to_ascii_lowercase();
@@ -95,7 +94,7 @@ pub(crate) fn without_secret_parameters(text: &str) -> String {
     })
 }
 
-/// The same path with the values that `original` has in place of those that were replaced.
+/// Returns the same path with replaced values restored from `original`.
 pub(crate) fn with_secret_parameters(path: &str, original: &str) -> String {
     let mut secrets: Vec<(String, String)> = Vec::new();
     parameters(original, &mut |name, value| {
@@ -113,7 +112,7 @@ pub(crate) fn with_secret_parameters(path: &str, original: &str) -> String {
     })
 }
 
-/// Lets `value` choose the value of every query parameter; everything else stays as it is.
+/// Replaces the value of every query parameter by what `value` returns; everything else is unchanged.
 fn parameters(text: &str, value: &mut dyn FnMut(&str, &str) -> String) -> String {
     let Some((path, query)) = text.split_once('?') else { return text.to_owned() };
     let pairs: Vec<String> = query
@@ -126,7 +125,7 @@ fn parameters(text: &str, value: &mut dyn FnMut(&str, &str) -> String) -> String
     format!("{path}?{}", pairs.join("&"))
 }
 
-/// Percent escapes of a parameter's name, resolved; what is none stays.
+/// Resolves percent escapes in a parameter's name; invalid ones are unchanged.
 fn decode_percent(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

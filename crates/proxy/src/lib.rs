@@ -1,9 +1,10 @@
-//! The model proxy: an agent's base URL points here, every byte goes on to the model as it is, and each exchange is handed
-//! to a sink. Instead of asking the model, an answer can come from a recording.
+//! The model proxy: an agent's base URL points here, every byte is forwarded to the model unchanged, and each exchange is
+//! handed to a sink. Instead of asking the model, the proxy can answer from a recording.
 //!
-//! The agent must not notice it. Pieces of an answer are passed on as they come, copies are made beside the stream and are
-//! bounded, and whatever the sink does (it may be slow, fail or panic), the stream goes on. Only the last piece of an answer
-//! waits, and not for long, until the sink has noted it: the agent acts on it, and what it does next must be recorded after.
+//! The agent must not notice it. Chunks of an answer are passed on as they arrive, copies are made beside the stream and
+//! are limited in size, and whatever the sink does (it may be slow, fail or panic), the stream continues. Only the last
+//! chunk of an answer waits, briefly, until the sink has recorded it: the agent acts on that chunk, and its next action
+//! must be recorded after it.
 
 mod body;
 mod body_capture;
@@ -32,48 +33,49 @@ use stepback_exchange::{Exchange, Request, Response};
 pub use server::{Proxy, Stats, start};
 pub use upstream::Upstreams;
 
-/// What a proxy is started with.
+/// The configuration of a proxy.
 pub struct Config {
-    /// Where agents find it.
+    /// Where the proxy listens.
     pub listen: Listen,
-    /// Where it finds the models.
+    /// The addresses of the models.
     pub upstreams: Upstreams,
-    /// Who is told of every exchange.
+    /// Receives every exchange.
     pub sink: Arc<dyn Sink>,
-    /// Who may answer instead of the model.
+    /// May answer instead of the model; `None` always asks the model.
     pub answers: Option<Arc<dyn Answers>>,
-    /// How much and how long.
+    /// Sizes and time limits.
     pub limits: Limits,
-    /// A file of certificates (PEM) that are trusted beside those of the system, as agents have it in `NODE_EXTRA_CA_CERTS`.
+    /// A file of certificates (PEM) that are trusted in addition to those of the system, as agents have it in
+    /// `NODE_EXTRA_CA_CERTS`.
     pub certificates: Option<PathBuf>,
 }
 
-/// Where agents find the proxy.
+/// Where the proxy listens.
 #[derive(Debug)]
 pub enum Listen {
-    /// An address on this machine's loopback; any other is refused. Port 0 takes a free one.
+    /// A loopback address; any other is refused. Port 0 picks a free port.
     Addr(SocketAddr),
-    /// Any address. Whoever reaches it can use it, so this has to be said in so many words.
+    /// Any address. Every client that can reach it can use it, so this must be requested explicitly.
     Anywhere(SocketAddr),
-    /// A socket that listens already.
+    /// A socket that is already listening.
     Socket(TcpListener),
-    /// A socket that listens in another network namespace, where the same address is not the same place.
+    /// A socket that listens in another network namespace, where the same address means a different place.
     Elsewhere(TcpListener),
 }
 
-/// How much is kept, and how long is waited.
+/// Sizes and time limits.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// So many bytes of one body are recorded at most, after decompression; the rest is passed on and counted.
+    /// The most bytes of one body that are recorded, after decompression; the rest is passed on and counted.
     pub recorded_body: u64,
-    /// So many bytes of all exchanges that are not yet with the sink.
+    /// The most bytes of all exchanges that the sink has not received yet.
     pub recorded_total: u64,
-    /// How long connecting may take, TLS included.
+    /// The time limit for connecting, including TLS.
     pub connect: Duration,
-    /// How long the model may say nothing at all. Agents have limits of their own, and this must not be the shorter one.
+    /// How long the model may be silent. Agents have limits of their own, and this one must not be shorter.
     pub idle: Duration,
-    /// How long the last piece of an answer waits for the sink, so that what the agent does next is recorded after it. After
-    /// a sink was late, it waits only a moment until one is done again.
+    /// How long the last chunk of an answer waits for the sink, so that the agent's next action is recorded after it.
+    /// After the sink was late once, the wait is short until the sink finishes in time again.
     pub hold: Duration,
 }
 
@@ -89,52 +91,52 @@ impl Default for Limits {
     }
 }
 
-/// Who is told of every exchange with a model. Both functions are called on threads where they may block, for one exchange
-/// in this order and once each; of different exchanges at the same time. What they do never changes the stream.
+/// Receives every exchange with a model. Both functions are called on threads where they may block: for one exchange in
+/// this order and once each, for different exchanges concurrently. They never affect the stream.
 pub trait Sink: Send + Sync {
-    /// A request is complete. `headers` are all it had, save those that authorise it.
+    /// Called when a request is complete. `headers` are all its headers except credentials.
     fn begun(&self, id: &str, at: SystemTime, request: &Request, headers: &[(String, String)]);
-    /// Its answer is complete, or there will be no more of it. The last piece waits for this to return, see
-    /// [`Limits::hold`]. If the agent went away before any answer came, the status is 0.
+    /// Called when its answer is complete, or will not continue. The last chunk waits for this to return, see
+    /// [`Limits::hold`]. If the agent disconnected before any answer arrived, the status is 0.
     fn ended(&self, id: &str, exchange: &Exchange);
 }
 
-/// Who may answer instead of the model.
+/// May answer instead of the model.
 pub trait Answers: Send + Sync {
-    /// What becomes of a request. It may block. Requests that ask no model (a list of models) come here as well, with no
-    /// wire, so that nothing reaches the network that should not. `id` is the one the sink is told.
+    /// Decides what to do with a request. It may block. Requests that ask no model (a list of models) come here as well,
+    /// with no wire, so that nothing reaches the network that should not. `id` is the one that the sink gets.
     fn answer(&self, id: &str, request: &mut Request) -> Decision;
 }
 
-/// What becomes of a request.
+/// What to do with a request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Decision {
-    /// It goes to the model as it came.
+    /// Forward it to the model unchanged.
     Live,
-    /// It goes to the model with the body and the path that [`Answers::answer`] left in it; the body is written anew, so its
-    /// bytes differ even where its meaning does not. The sink is told of the request as it was sent.
+    /// Forward it to the model with the body and the path that [`Answers::answer`] left in it; the body is serialized
+    /// again, so its bytes differ even if its meaning does not. The sink gets the request as it was sent.
     LiveChanged,
-    /// It is answered with what was recorded. A recorded answer that broke off breaks off again at the same place.
+    /// Answer it from a recording. A recorded answer that was cut off is cut off again at the same place.
     Recorded {
-        /// The answer.
+        /// The recorded answer.
         response: Response,
-        /// When its pieces come.
+        /// When its chunks are sent.
         timing: Timing,
     },
-    /// It is refused with an error in the form the agent knows.
+    /// Refuse it with an error in a format the agent understands.
     Refuse {
         /// The HTTP status.
         status: u16,
-        /// What to tell the agent, and through it the person.
+        /// A message for the agent, and through it for the user.
         message: String,
     },
 }
 
-/// When the pieces of a recorded answer come.
+/// When the chunks of a recorded answer are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// As they came when it was recorded.
+    /// With the delays of the recording.
     Real,
-    /// At once.
+    /// All at once.
     Instant,
 }

@@ -1,4 +1,4 @@
-//! The record of one exchange while it happens: the request's side, the answer's side, and telling the sink.
+//! The recording of one exchange while it happens: the request's side, the answer's side, and the calls of the sink.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::body_capture::{BodyCapture, Share};
 use crate::headers;
 use crate::state::{ProxyState, count};
 
-/// The request's side. The body that goes to the model and the answer that comes from it both hold on to it.
+/// The request's side. It is shared by the body that goes to the model and the answer that comes from it.
 pub(crate) struct RequestRecorder {
     shared: Arc<ProxyState>,
     id: String,
@@ -24,7 +24,7 @@ pub(crate) struct RequestRecorder {
     stage: Mutex<Stage>,
 }
 
-/// What a request says before its body.
+/// The head of a request.
 #[derive(Clone)]
 pub(crate) struct Head {
     pub(crate) wire: Option<Wire>,
@@ -36,7 +36,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The request with its body.
+    /// Returns the request with its body.
     pub(crate) fn request(&self, copy: BodyCapture) -> (Request, Share) {
         let bytes = copy.passed;
         let text = copy.text();
@@ -56,18 +56,18 @@ impl Head {
 type Told = JoinHandle<Option<(Request, Option<Share>)>>;
 
 enum Stage {
-    /// The body is on its way.
+    /// The body is in transit.
     Coming(BodyCapture),
-    /// It was read to decide what becomes of it.
+    /// The body was read to decide what to do with the request.
     Known(Box<Request>),
-    /// The sink is being told.
+    /// The sink is being called.
     Told(Told),
-    /// The answer's side took it.
+    /// The answer's side took the request.
     Taken,
 }
 
 impl RequestRecorder {
-    /// For a request whose body is still to come.
+    /// Creates a recorder for a request whose body has not arrived yet.
     pub(crate) fn coming(
         shared: &Arc<ProxyState>,
         id: String,
@@ -78,7 +78,7 @@ impl RequestRecorder {
         Self::new(shared, id, head, arrived, Stage::Coming(copy))
     }
 
-    /// For one that is known.
+    /// Creates a recorder for a request that is already complete.
     pub(crate) fn known(
         shared: &Arc<ProxyState>,
         id: String,
@@ -106,14 +106,14 @@ impl RequestRecorder {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece of the body goes by.
+    /// Adds a chunk of the body.
     pub(crate) fn piece(&self, piece: &[u8]) {
         if let Stage::Coming(copy) = &mut *self.stage() {
             copy.push(0, piece);
         }
     }
 
-    /// There is no more of the body: the sink is told, once.
+    /// Ends the body: the sink is called, once.
     pub(crate) fn complete(self: &Arc<Self>) {
         let mut stage = self.stage();
         let body = match std::mem::replace(&mut *stage, Stage::Taken) {
@@ -138,7 +138,7 @@ impl RequestRecorder {
         }));
     }
 
-    /// The request, once the sink was told of it.
+    /// Returns the request, once the sink was called for it.
     async fn request(self: &Arc<Self>) -> Option<(Request, Option<Share>)> {
         self.complete();
         let told = std::mem::replace(&mut *self.stage(), Stage::Taken);
@@ -153,18 +153,18 @@ impl RequestRecorder {
     }
 }
 
-/// What a piece of an answer says.
+/// What a chunk says about the state of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamState {
-    /// Something, and more will come.
+    /// The answer continues.
     More,
-    /// Something that an agent may act on; the end may be right behind it.
+    /// An agent may act on this chunk, and the end may follow directly.
     PerhapsAll,
-    /// The end.
+    /// The answer has ended.
     All,
 }
 
-/// The answer's side. If it is dropped before the sink was told, the agent went away, and the sink is told that.
+/// The answer's side. If it is dropped before the sink was called, the agent has disconnected, and the sink gets that.
 pub(crate) struct Recording {
     asked: Arc<RequestRecorder>,
     status: u16,
@@ -172,9 +172,9 @@ pub(crate) struct Recording {
     copy: Option<BodyCapture>,
     streamed: bool,
     first_byte: Option<u64>,
-    /// Why no answer came from the model; what is given to the agent is our own.
+    /// Why no answer came from the model; the agent gets one from the proxy.
     failed: Option<String>,
-    /// The answer came to its end, whatever becomes of the connection.
+    /// Whether the answer is complete, whatever happens to the connection.
     said_all: bool,
 }
 
@@ -194,7 +194,7 @@ impl Recording {
         }
     }
 
-    /// The answer begins.
+    /// Records the head of the answer.
     pub(crate) fn head(&mut self, status: u16, headers: &HeaderMap) {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         self.status = status;
@@ -203,12 +203,12 @@ impl Recording {
         self.streamed = header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
     }
 
-    /// It will be our own, because none came.
+    /// Records that no answer came and the proxy answers itself.
     pub(crate) fn failed(&mut self, reason: String) {
         self.failed = Some(reason);
     }
 
-    /// A piece goes by.
+    /// Adds a chunk of the answer.
     pub(crate) fn piece(&mut self, piece: &[u8]) -> StreamState {
         let after = self.asked.micros();
         self.first_byte.get_or_insert(after);
@@ -231,12 +231,12 @@ impl Recording {
         }
     }
 
-    /// There will be no more of it for the body is at its end.
+    /// Records that the body has ended.
     pub(crate) fn at_end(&mut self) {
         self.said_all = true;
     }
 
-    /// Tells the sink. What it returns is ready when the sink is.
+    /// Calls the sink. The returned receiver resolves when the sink is done.
     pub(crate) fn tell(mut self, ended: Ended) -> oneshot::Receiver<()> {
         self.tell_now(ended)
     }
@@ -262,7 +262,7 @@ impl Recording {
         let (status, first_byte, took) = (self.status, self.first_byte, self.asked.micros());
         let request = { async move { (asked.request().await, asked) } };
         shared.spawn_sink_call(request, move |shared, (request, asked)| {
-            // Without a request the runtime is ending, and nobody can be told.
+            // Without a request the runtime is shutting down, and the sink cannot be called.
             let Some((request, _share)) = request else { return };
             let text = copy.text();
             let headers = headers::about_the_message(&headers, text.decoded);
@@ -280,7 +280,7 @@ impl Recording {
             let exchange = Exchange { id: asked.id.clone(), request, response };
             shared.tell(|sink| sink.ended(&asked.id, &exchange));
             shared.is_done();
-            // Whoever waited may be gone.
+            // The waiting body may be gone.
             let _ = done.send(());
         });
         wait
@@ -300,9 +300,9 @@ impl Drop for Recording {
     }
 }
 
-/// Whether these events really end an answer; `is_last` only says that they look like it. What comes after the sink was told
-/// is not recorded, so this has to be sure: a chunk with a finish reason may be followed by the usage (Chat), and every chunk
-/// may have one (Gemini).
+/// Whether these events really end an answer; `is_last` only says that they look like it. What arrives after the sink was
+/// called is not recorded, so this must be certain: a chunk with a finish reason may be followed by the usage (Chat), and
+/// every chunk may have one (Gemini).
 fn ends(wire: Wire, events: &[u8]) -> bool {
     let text = String::from_utf8_lossy(events).into_owned();
     match wire {

@@ -1,4 +1,4 @@
-//! Errors of the proxy itself, in the form that each wire's agents know how to show.
+//! Errors of the proxy itself, in the format that the agents of each wire can show.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use serde_json::json;
 use stepback_exchange::Wire;
 
-/// An error document of a wire.
+/// Returns an error document of a wire.
 pub(crate) fn document(wire: Option<Wire>, status: u16, message: &str) -> String {
     let ours = status < 500;
     match wire {
@@ -26,23 +26,23 @@ pub(crate) fn document(wire: Option<Wire>, status: u16, message: &str) -> String
     .to_string()
 }
 
-/// Why no answer came.
+/// Why no answer arrived.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
     /// What went wrong.
     pub(crate) reason: String,
-    /// What to do about it.
+    /// What the user can do about it.
     pub(crate) advice: &'static str,
 }
 
 impl Failure {
-    /// What the agent is told.
+    /// Returns the message for the agent.
     pub(crate) fn message(&self) -> String {
         format!("stepback proxy: {}. {}", self.reason, self.advice)
     }
 
-    /// From the error of a request to `upstream`.
+    /// Creates a failure from the error of a request to `upstream`.
     pub(crate) fn of(upstream: &str, error: &(dyn Error + 'static)) -> Self {
         let text = chain(error);
         let kind = find::<io::Error>(error).map(io::Error::kind);
@@ -64,7 +64,7 @@ impl Failure {
         Self { status, reason: format!("{upstream}: {what} ({text})"), advice }
     }
 
-    /// Nothing came for too long.
+    /// Creates a failure for a model that was silent for too long.
     pub(crate) fn silent(upstream: &str, seconds: u64) -> Self {
         Self { status: 504, reason: format!("{upstream}: it said nothing for {seconds} s"), advice: AGAIN }
     }
@@ -76,7 +76,7 @@ const REACH: &str = "Check the address of the model, and that something answers 
 const HTTP: &str = "Check that the address of the model is right, and http:// or https:// fits it.";
 const AGAIN: &str = "Try again; if it stays, ask the model's server without the proxy.";
 
-/// An error and what is behind it, in one line. Addresses with their queries are in none of them.
+/// Returns an error and its causes, on one line. None of them contain addresses with queries.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);
@@ -90,8 +90,8 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     parts.join(": ")
 }
 
-/// The first error of a kind in a chain. An `io::Error` passes over the error it was made from when asked for its source, so
-/// that one is looked at as well.
+/// Returns the first error of a type in a chain. The `source` of an `io::Error` skips the error it was made from, so that
+/// one is checked as well.
 pub(crate) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let made_from = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     error

@@ -1,4 +1,4 @@
-//! Giving a recorded answer: the same pieces in the same order, at once or as they came, with the same end.
+//! Sends a recorded answer: the same chunks in the same order, at once or with the recorded delays, with the same end.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::handler::{ProxyResult, given};
 use crate::recording::Recording;
 use crate::state::ProxyState;
 
-/// Gives a recorded answer.
+/// Sends a recorded answer.
 pub(crate) async fn answer(
     shared: &Arc<ProxyState>,
     wire: Option<Wire>,
@@ -40,7 +40,7 @@ pub(crate) async fn answer(
     }
     let body = RecordedBody::new(&response, timing, arrived);
     if response.status == 0 {
-        // The agent went away before there was an answer, so there is none to give.
+        // The agent disconnected before there was an answer, so there is none to send.
         return Err("nothing was recorded before the connection ended".into());
     }
     if let (Timing::Real, Some((after, _))) = (timing, body.pieces.front()) {
@@ -69,12 +69,12 @@ pub(crate) async fn answer(
 /// A recorded body.
 struct RecordedBody {
     pieces: VecDeque<(Duration, Bytes)>,
-    /// Why it breaks off after the last piece, if it does.
+    /// Why the body is cut off after the last chunk; `None` if it is not.
     breaks: Option<String>,
     arrived: Instant,
     timing: Timing,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Its length is told beforehand: it is whole, and came in one piece.
+    /// Whether its length is sent in advance: the body is complete, and came in one chunk.
     sized: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The proxy as a whole: its socket, its thread, its end.
+//! The proxy server: its socket, its thread, its shutdown.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,10 +21,10 @@ use crate::state::{ProxyState, count};
 use crate::upstream::Routes;
 use crate::{Config, Listen, certificates, connect};
 
-/// How long an ending proxy waits for the sink.
+/// How long a proxy that shuts down waits for the sink.
 const SINK_AT_THE_END: Duration = Duration::from_secs(5);
 
-/// A running proxy. Dropped, it ends at once.
+/// A running proxy. Dropping it ends it at once.
 pub struct Proxy {
     addr: SocketAddr,
     shared: Arc<ProxyState>,
@@ -32,32 +32,32 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a proxy did so far.
+/// Counters of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Connections of agents.
+    /// Connections from agents.
     pub connections: u64,
-    /// Requests, those that ask no model included.
+    /// Requests, including those that ask no model.
     pub requests: u64,
-    /// Exchanges that are not at their end.
+    /// Exchanges that have not ended.
     pub running: u64,
-    /// Exchanges that are.
+    /// Exchanges that have ended.
     pub exchanges: u64,
-    /// Of these, without an answer.
+    /// Of the ended ones: without an answer.
     pub failed: u64,
-    /// Of these, broken off by the model's side.
+    /// Of the ended ones: cut off by the model's side.
     pub cut_off: u64,
-    /// Of these, given up by the agent.
+    /// Of the ended ones: cancelled by the agent.
     pub cancelled: u64,
-    /// How often the last piece did not wait any longer for the sink.
+    /// How often the last chunk was sent before the sink was done.
     pub sink_late: u64,
     /// How often the sink panicked.
     pub sink_panicked: u64,
-    /// Bytes of bodies that are kept now.
+    /// Bytes of bodies that are kept at present.
     pub recorded_bytes: u64,
 }
 
-/// Starts a proxy on a thread of its own. It listens when this returns.
+/// Starts a proxy on its own thread. It is listening when this returns.
 pub fn start(config: Config) -> io::Result<Proxy> {
     let Config { listen, upstreams, sink, answers, limits, certificates } = config;
     let routes = Routes::parse(&upstreams)?;
@@ -78,8 +78,8 @@ pub fn start(config: Config) -> io::Result<Proxy> {
         routes.refuse_loop(addr)?;
     }
     socket.set_nonblocking(true)?;
-    // Two threads carry it all: one is held up by whatever else the machine does (see the design note). What may block goes to
-    // threads beside them.
+    // Two threads do all the work: a single one is delayed by other load on the machine (see the design note). Blocking
+    // work runs on other threads.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_io()
@@ -100,22 +100,23 @@ pub fn start(config: Config) -> io::Result<Proxy> {
 }
 
 impl Proxy {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What an agent's base URL is set to, without a path.
+    /// Returns the value for an agent's base URL, without a path.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// Ends it: nothing new is taken in, running answers may finish for so long, the rest is broken off and recorded as such.
+    /// Shuts down: no new requests are accepted, running answers may finish within `patience`, the rest is cut off and
+    /// recorded as such.
     pub fn shutdown(mut self, patience: Duration) -> Stats {
         self.stop(patience);
         self.stats()
@@ -145,7 +146,7 @@ fn run(
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
         serve(socket, shared, ended).await;
-        // A sink that hangs does not keep the program from ending.
+        // A sink that hangs must not prevent the program from ending.
         let _ = tokio::time::timeout(SINK_AT_THE_END, shared.all_told()).await;
     });
     runtime.shutdown_background();
@@ -165,7 +166,7 @@ async fn serve(
                     count(&shared.counts.connections);
                     connections.spawn(serve_one(stream, Arc::clone(shared), ended.clone()));
                 }
-                // Too many open files, as a rule: those that are open will be closed some time.
+                // Usually too many open files; some of them will be closed eventually.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             },
             Some(_) = connections.join_next() => {}
@@ -181,7 +182,7 @@ async fn serve(
 }
 
 async fn serve_one(stream: TcpStream, shared: Arc<ProxyState>, mut ended: watch::Receiver<Option<Duration>>) {
-    // Without it pieces may come later; they come all the same.
+    // Without it chunks may arrive later, but they do arrive.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| handle(Arc::clone(&shared), request));
     let connection = http1::Builder::new()
@@ -190,7 +191,7 @@ async fn serve_one(stream: TcpStream, shared: Arc<ProxyState>, mut ended: watch:
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = pin!(connection);
-    // How a connection ends is known to its exchanges.
+    // The exchanges of a connection know how it ended.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = ended.wait_for(Option::is_some) => connection.as_mut().graceful_shutdown(),

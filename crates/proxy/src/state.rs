@@ -1,4 +1,4 @@
-//! What all requests of one proxy share, and the calls of the sink beside their streams.
+//! The state that all requests of one proxy share, and the calls of the sink, which run beside the streams.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::connect::Models;
 use crate::upstream::Routes;
 use crate::{Answers, Limits, Sink, Stats};
 
-/// So many calls of the sink at once: enough for several that wait for a disk, few enough to leave the streams a processor.
+/// The most concurrent calls of the sink: enough for several that wait for a disk, few enough to leave a processor for
+/// the streams.
 const SINK_CALLS: usize = 8;
-/// So long is waited for a sink that was late the last time.
+/// How long to wait for a sink that was late the last time.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct ProxyState {
@@ -26,9 +27,9 @@ pub(crate) struct ProxyState {
     pub(crate) models: Models,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
-    /// The proxy was told to end, and its patience with running streams is over.
+    /// Whether the proxy is shutting down and the time for running streams is over.
     pub(crate) ending: AtomicBool,
-    /// The sink was not done in time, and has not been done since.
+    /// Whether the sink was late and has not finished in time since.
     late: AtomicBool,
     runtime: Handle,
     sink_calls: Arc<Semaphore>,
@@ -37,7 +38,7 @@ pub(crate) struct ProxyState {
     next: AtomicU64,
 }
 
-/// What [`Stats`] are made of.
+/// The counters behind [`Stats`].
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
@@ -51,12 +52,12 @@ pub(crate) struct Counts {
     pub(crate) sink_panicked: AtomicU64,
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Calls of the sink that are not done, so that an ending proxy can wait for them.
+/// Calls of the sink that are not done, so that a proxy that shuts down can wait for them.
 #[derive(Default)]
 struct Waiting {
     calls: AtomicUsize,
@@ -103,7 +104,7 @@ impl ProxyState {
         }))
     }
 
-    /// An id that no other exchange has, here or in another proxy.
+    /// Returns an id that is unique across exchanges and proxies.
     pub(crate) fn new_id(&self) -> String {
         format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -112,7 +113,7 @@ impl ProxyState {
         BodyCapture::new(&self.budget, self.limits.recorded_body, encoding)
     }
 
-    /// Runs what `before` resolves to on a thread where it may block, beside everything else.
+    /// Runs what `before` resolves to on a thread where it may block.
     pub(crate) fn spawn_sink_call<B, T>(
         self: &Arc<Self>,
         before: impl Future<Output = B> + Send + 'static,
@@ -135,15 +136,15 @@ impl ProxyState {
         })
     }
 
-    /// Calls the sink; if it panics, that is counted and nothing else happens.
+    /// Calls the sink; a panic is counted and otherwise ignored.
     pub(crate) fn tell(&self, call: impl FnOnce(&dyn Sink)) {
         if catch_unwind(AssertUnwindSafe(|| call(&*self.sink))).is_err() {
             count(&self.counts.sink_panicked);
         }
     }
 
-    /// How long the end of an answer waits for the sink. One that hangs costs the agent its whole patience once, not with
-    /// every call.
+    /// Returns how long the end of an answer waits for the sink. A sink that hangs costs the agent the full wait once,
+    /// not with every call.
     pub(crate) fn patience(&self) -> Duration {
         match self.late.load(Ordering::Relaxed) {
             true => self.limits.hold.min(LITTLE_PATIENCE),
@@ -151,18 +152,18 @@ impl ProxyState {
         }
     }
 
-    /// The end of an answer went out before the sink was done with it.
+    /// Records that the end of an answer was sent before the sink was done with it.
     pub(crate) fn was_late(&self) {
         self.late.store(true, Ordering::Relaxed);
         count(&self.counts.sink_late);
     }
 
-    /// The sink is done with an answer.
+    /// Records that the sink is done with an answer.
     pub(crate) fn is_done(&self) {
         self.late.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until the sink was told everything.
+    /// Waits until all calls of the sink are done.
     pub(crate) async fn all_told(&self) {
         loop {
             let none = self.waiting.none.notified();

@@ -1,4 +1,4 @@
-//! WebSockets that are not about a model: once both sides agree, bytes go both ways and nobody looks at them.
+//! WebSockets that are not about a model: once both sides agree, bytes are copied both ways without being read.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::headers::drop_hop_by_hop;
 use crate::refusal::Failure;
 use crate::state::ProxyState;
 
-/// Whether a request asks for a WebSocket. Other upgrades are about the connection to us and are not passed on.
+/// Whether a request asks for a WebSocket. Other upgrades concern the connection to the proxy and are not passed on.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Asks the other side, and joins both if it agrees.
+/// Forwards the upgrade request, and connects both sides if the server agrees.
 pub(crate) async fn open(
     shared: &Arc<ProxyState>,
     mut request: Request<Incoming>,

@@ -1,4 +1,4 @@
-//! Where the models are, and which of them a request is for.
+//! The addresses of the models, and the routing of requests to them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -7,10 +7,10 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Uri};
 use stepback_exchange::Wire;
 
-/// Addresses of models, `http://` or `https://`, with the path that every request's path is put behind.
+/// Addresses of models, `http://` or `https://`, with a path that is prepended to every request's path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upstreams {
-    /// For what has no address of its own here.
+    /// For requests without an address of their own here.
     pub default: Option<String>,
     /// For Anthropic Messages.
     pub messages: Option<String>,
@@ -22,13 +22,13 @@ pub struct Upstreams {
     pub gemini: Option<String>,
 }
 
-/// One address, taken apart.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
     scheme: Scheme,
     authority: Authority,
     base: String,
-    /// How it is called in messages.
+    /// The address as shown in messages.
     pub(crate) shown: String,
 }
 
@@ -64,7 +64,7 @@ impl Target {
         self.authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// The whole address for a path and query.
+    /// Returns the full address for a path and query.
     pub(crate) fn uri(&self, path: &str) -> Result<Uri, http::Error> {
         let path = if path == "*" || self.base.is_empty() {
             path.to_owned()
@@ -78,7 +78,7 @@ impl Target {
             .build()
     }
 
-    /// Whether this is the place where the proxy itself listens.
+    /// Whether this is the address that the proxy itself listens on.
     fn is_at(&self, addr: SocketAddr) -> bool {
         if self.port() != addr.port() {
             return false;
@@ -97,7 +97,7 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified()
 }
 
-/// All addresses, taken apart.
+/// All parsed addresses.
 #[derive(Debug)]
 pub(crate) struct Routes {
     default: Option<Target>,
@@ -144,7 +144,7 @@ impl Routes {
         }
     }
 
-    /// The one that a request is for.
+    /// Returns the target of a request.
     pub(crate) fn find(&self, wire: Option<Wire>, path: &str, headers: &HeaderMap) -> Option<&Target> {
         let wire = wire.or_else(|| akin(path, headers));
         let own = wire.and_then(|wire| self.by_wire.iter().find(|(known, _)| *known == wire));
@@ -153,7 +153,7 @@ impl Routes {
     }
 }
 
-/// The wire that a request belongs to which asks no model: a count of tokens, a list of models.
+/// Returns the wire of a request that asks no model: a count of tokens, a list of models.
 fn akin(path: &str, headers: &HeaderMap) -> Option<Wire> {
     let mut path = path.split('?').next().unwrap_or_default();
     while let Some((above, _)) = path.rsplit_once('/') {

@@ -1,7 +1,7 @@
-//! What each byte can be part of, as one constant table.
+//! The classes of each byte, as one constant table.
 //!
-//! The scanner asks this of every byte, so it has to be a single load; and it runs in a hook process that
-//! lives for a millisecond, so nothing may be built when it starts.
+//! The scanner looks up every byte, so this must be a single load; and it runs in a hook process that lives for a
+//! millisecond, so nothing may be built at startup.
 
 /// `a` to `z`.
 pub const LOWER: u8 = 1;
@@ -72,7 +72,7 @@ pub fn is(byte: u8, mask: u8) -> bool {
     CLASS[byte as usize] & mask != 0
 }
 
-/// Where the run of bytes of `mask` that begins at `from` ends, looking at no more than `most` bytes.
+/// Returns where the run of bytes of `mask` that begins at `from` ends, reading at most `most` bytes.
 #[inline]
 pub fn run_end(bytes: &[u8], from: usize, mask: u8, most: usize) -> usize {
     let stop = bytes.len().min(from.saturating_add(most));
@@ -83,7 +83,7 @@ pub fn run_end(bytes: &[u8], from: usize, mask: u8, most: usize) -> usize {
     at
 }
 
-/// All classes that occur in `bytes`.
+/// Returns all classes that occur in `bytes`.
 pub fn classes(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |all, b| all | CLASS[*b as usize])
 }
@@ -98,7 +98,7 @@ pub fn contains(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|w| w == needle)
 }
 
-/// How many different bytes there are, counting no further than `enough`.
+/// Returns how many different bytes there are, counting no further than `enough`.
 pub fn distinct(bytes: &[u8], enough: usize) -> usize {
     let mut seen = [0u64; 4];
     let mut count = 0;

@@ -1,11 +1,11 @@
-//! Tells values from what stands in their place in source code and documentation.
+//! Distinguishes values from other text in their place in source code and documentation.
 //!
 //! `password` is followed by types, calls, variables and labels far more often than by a password.
 
 use crate::byte_class::{self, ALNUM, DIGIT, LOWER, UPPER};
 use crate::names::is_one_of;
 
-/// Words that are a value of everything and a secret of nobody.
+/// Common words that are values but never secrets.
 const DULL: &[&str] = &[
     "null",
     "none",
@@ -117,7 +117,7 @@ const DULL: &[&str] = &[
     "config",
 ];
 
-/// What a type or an algorithm is called before its number.
+/// Names of types and algorithms that are followed by a number.
 const NUMBERED: &[&str] = &[
     "uint", "int", "float", "utf", "utf-", "sha", "sha-", "base", "argon", "argon2id", "ed", "secp", "x",
     "aes", "aes-", "bytes", "string", "vec", "matrix", "oauth", "md", "rs", "hs", "es", "ps", "blake",
@@ -163,8 +163,8 @@ pub fn is_expression(value: &[u8]) -> bool {
     is_numbered_name(value) || is_dotted_name(value)
 }
 
-/// Whether the value is an identifier with a number in it: parts that are words, numbers only at the ends of
-/// parts, and a part that says what it is.
+/// Whether the value is an identifier with a number in it: parts that are words, numbers only at the ends of parts, and a
+/// part that names a type or an algorithm.
 fn is_numbered_name(value: &[u8]) -> bool {
     let stem_end = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |at| at + 1);
     let stem = &value[..stem_end];
@@ -176,7 +176,7 @@ fn is_numbered_name(value: &[u8]) -> bool {
     if value.len() < 24 && OWN.iter().any(|word| byte_class::contains_ignoring_case(value, word.as_bytes())) {
         return true;
     }
-    // A type: a capital, then humps.
+    // A type: a capital letter, then camel case.
     let digits = value.iter().filter(|b| byte_class::is(**b, DIGIT)).count();
     let humps = value.iter().filter(|b| byte_class::is(**b, UPPER)).count();
     let lower = value.iter().filter(|b| byte_class::is(**b, LOWER)).count();

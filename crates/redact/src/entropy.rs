@@ -1,9 +1,8 @@
-//! Tokens that nothing but their randomness gives away.
+//! Tokens that are recognized only by their randomness.
 //!
-//! This is the rule that could do harm: digests, identifiers, encoded pictures and lock files are random
-//! too. So it asks for letters of both cases and digits in a steady change, for a length that keys have,
-//! for a place of its own between blanks or quotes, and for a name in front, if there is one, that does not
-//! explain it.
+//! This is the rule that could do harm: digests, identifiers, encoded pictures and lock files are random too. So it
+//! requires letters of both cases and digits in frequent alternation, a length that keys have, spaces or quotes around
+//! it, and a name in front, if there is one, that does not explain it.
 
 use crate::byte_class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WORD};
 use crate::values::is_placeholder;
@@ -12,7 +11,7 @@ use crate::window::{Found, View};
 const SHORTEST: usize = 32;
 const LONGEST: usize = 100;
 
-/// Names, or parts of them, of things that are random and no secret.
+/// Names, or parts of them, of things that are random but not secret.
 const EXPLAINS: &[&str] = &[
     "id",
     "hash",
@@ -69,11 +68,11 @@ const EXPLAINS: &[&str] = &[
     "root",
 ];
 
-/// The beginnings of encoded things that are no secret: public keys, certificates, pictures.
+/// The beginnings of encoded data that is not secret: public keys, certificates, pictures.
 const ENCODED: &[&[u8]] =
     &[b"AAAA", b"MII", b"iVBOR", b"R0lG", b"UklG", b"PHN2", b"PD94", b"JVBER", b"H4sI", b"UEsD", b"LS0t"];
 
-/// The random token that begins with the run.
+/// Returns the random token that begins with the run.
 #[inline]
 pub fn token(view: &View<'_>) -> Option<Found> {
     let length = view.end - view.start;
@@ -94,7 +93,7 @@ pub fn token(view: &View<'_>) -> Option<Found> {
     }
 }
 
-/// Base64 with `+` or `/` in it also fits many paths, so only the lengths of common keys count.
+/// Returns a token of base64 with `+` or `/`. Many paths fit that too, so only the lengths of common keys count.
 #[inline(never)]
 fn base64(view: &View<'_>) -> Option<Found> {
     let end = byte_class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
@@ -128,8 +127,8 @@ fn judge(view: &View<'_>, end: usize) -> Option<Found> {
     Some(Found::new(view.start, end, "high-entropy"))
 }
 
-/// `toolu_…`, `call_…`, `chatcmpl-…`, `sha512-…`: whoever writes a prefix has said what it is; the ones that
-/// mean a secret are in the table.
+/// Whether the text has a short prefix such as `toolu_…`, `call_…`, `chatcmpl-…`, `sha512-…`, which says what it is;
+/// prefixes of secrets are in the table.
 fn has_small_prefix(text: &[u8]) -> bool {
     let joint = text.iter().take(16).position(|b| matches!(b, b'_' | b'-'));
     joint.is_some_and(|at| text[..at].iter().all(|b| byte_class::is(*b, LOWER | DIGIT)))
@@ -162,7 +161,7 @@ fn is_random(text: &[u8]) -> bool {
     entropy >= if text.len() < 40 { 4.2 } else { 4.4 }
 }
 
-/// Whether the token is a line between lines: a block of something encoded.
+/// Whether the token is a line between similar lines: a block of encoded data.
 fn is_line_of_block(view: &View<'_>, end: usize) -> bool {
     let after = view.byte(end) == b'\n' || view.byte(end) == b'\r' || view.byte(end) == b'\\';
     let before = matches!(view.before(), b'\n' | b'n');

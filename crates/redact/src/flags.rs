@@ -1,5 +1,5 @@
-//! Secrets on command lines and in files where only a blank or a position stands before them: `--password x`,
-//! `mysql -px`, `curl -u me:x`, `.netrc`, `.pgpass`, SQL.
+//! Secrets on command lines and in files where only a space or a position precedes them: `--password x`, `mysql -px`,
+//! `curl -u me:x`, `.netrc`, `.pgpass`, SQL.
 
 use crate::byte_class::{self, ALNUM, DIGIT};
 use crate::names::{self, Family, Named};
@@ -9,7 +9,7 @@ use crate::window::{Found, MARK, View};
 
 const PASSWORD: Named = Named { family: Family::Password, kind: "password", shouted: false };
 
-/// The secret after the run, which is followed by a blank and had `dashes` hyphens before it.
+/// Returns the secret after the run, which is followed by a space and preceded by `dashes` hyphens.
 pub fn after_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
     let run = view.run();
     let start = view.skip_blanks(view.end);
@@ -44,7 +44,7 @@ pub fn after_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
     }
 }
 
-/// `-pSECRET`, as MySQL's programs take it.
+/// Returns the secret in `-pSECRET`, as MySQL's programs accept it.
 pub fn attached(view: &View<'_>) -> Option<Found> {
     let mysql: [&[u8]; 3] = [b"mysql", b"mariadb", b"sshpass"];
     if view.end - view.start < 2 || !command_before(view, &mysql) {
@@ -58,7 +58,7 @@ pub fn attached(view: &View<'_>) -> Option<Found> {
         .count();
     let value = &view.bytes[start..start + length];
     let password = Named { shouted: true, ..PASSWORD };
-    // `-port`, `-pass…`, `-protocol` are not what they seem.
+    // `-port`, `-pass…`, `-protocol` are other options.
     if length < 4 || value.starts_with(b"ort") || value.starts_with(b"ass") || value.starts_with(b"rotocol") {
         return None;
     }
@@ -70,7 +70,7 @@ fn is_quote(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'' | b'`')
 }
 
-/// `password 'x'` in SQL, `password is "x"` in a prompt, `login me password x` in `.netrc`.
+/// Returns the secret in `password 'x'` in SQL, `password is "x"` in a prompt, `login me password x` in `.netrc`.
 fn spoken(view: &View<'_>, start: usize) -> Option<Found> {
     let quoted = if view.has(start, b"is ") { start + 3 } else { start };
     if is_quote(view.byte(quoted)) {
@@ -93,7 +93,7 @@ fn quoted_password(view: &View<'_>, start: usize) -> Option<Found> {
     .then(|| Found::new(start + 1, start + 1 + length, "password"))
 }
 
-/// `name:password`, of which the password goes.
+/// Returns the password in `name:password`.
 fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
     let start = start + usize::from(is_quote(view.byte(start)));
     let length = view
@@ -120,7 +120,7 @@ fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
     Some(Found::new(start + colon + 1, start + length, "password"))
 }
 
-/// `host:5432:database:user:password`, from the port on.
+/// Returns the password in `host:5432:database:user:password`, from the port on.
 pub fn pgpass(view: &View<'_>) -> Option<Found> {
     if !matches!(view.run(), b"5432" | b"5433" | b"6432") || view.before() != b':' {
         return None;
@@ -155,7 +155,7 @@ fn line_before<'a>(view: &View<'a>) -> &'a [u8] {
     &view.bytes[..view.start]
 }
 
-/// Whether one of the programs was called earlier on the line.
+/// Whether one of the programs is called earlier on the line.
 fn command_before(view: &View<'_>, programs: &[&[u8]]) -> bool {
     let before = line_before(view);
     for at in (0..before.len()).rev() {

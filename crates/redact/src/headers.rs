@@ -1,4 +1,4 @@
-//! The schemes of HTTP authorization, wherever they stand: in a header, in a command, in a variable.
+//! The schemes of HTTP authorization, wherever they occur: in a header, in a command, in a variable.
 
 use crate::byte_class::{self, WORD};
 use crate::names::is_one_of;
@@ -9,7 +9,7 @@ use crate::window::{Found, View};
 
 const LONGEST: usize = 8 * 1024;
 
-/// The credentials after `Bearer`, `Basic` or Okta's `SSWS`, if the run is one of them.
+/// Returns the credentials after `Bearer`, `Basic` or Okta's `SSWS`, if the run is one of them.
 pub fn credentials(view: &View<'_>) -> Option<Found> {
     let run = view.run();
     let bearer = run.eq_ignore_ascii_case(b"bearer");
@@ -40,8 +40,8 @@ pub fn credentials(view: &View<'_>) -> Option<Found> {
     Some(Found::new(start, end, kind))
 }
 
-/// Where the credentials begin in the value of an `Authorization` header; nothing after the schemes that
-/// [`credentials`] knows, since it comes to them by itself.
+/// Returns where the credentials begin in the value of an `Authorization` header; `None` after the schemes that
+/// [`credentials`] handles itself.
 pub fn after_scheme(view: &View<'_>, start: usize, end: usize) -> Option<usize> {
     let value = &view.bytes[start..end];
     let word = value.iter().take(24).take_while(|b| byte_class::is(**b, WORD)).count();

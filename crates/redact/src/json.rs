@@ -1,4 +1,4 @@
-//! Values of JSON, where the name of a value is known for certain.
+//! Redacts JSON values, where the name of a value is known for certain.
 
 use crate::names::{self, Named};
 use crate::redact_counting;
@@ -6,7 +6,7 @@ use crate::values::{self, Written};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Takes the secrets out of every string in `value`, and returns how many there were.
+/// Removes the secrets from every string in `value`, and returns how many there were.
 ///
 /// The name of a string counts: `{"password": "hunter2"}` is replaced, `{"answer": "hunter2"}` is not.
 /// So do a name beside it (`{"name": "DB_PASSWORD", "value": …}`) and a flag before it
@@ -55,7 +55,7 @@ fn object(map: &mut Map<String, Value>) -> usize {
         let named = named.or(if is_value { beside } else { None });
         replaced += visit(value, named.as_ref());
     }
-    // Names are text too; hardly ever a secret, so the object is only built anew if one is.
+    // Names are text too, but hardly ever a secret, so the object is rebuilt only if one is.
     if map.keys().any(|name| matches!(redact_counting(name).0, Cow::Owned(_))) {
         *map = std::mem::take(map)
             .into_iter()
@@ -90,7 +90,7 @@ fn is_only_context(named: &Named) -> bool {
     matches!(named.family, names::Family::SetCookie | names::Family::Authorization)
 }
 
-/// Lets the scanner of text see a header's value as it stands in a request.
+/// Passes a header's value to the text scanner in the form it has in a request.
 fn in_header(text: &mut String, kind: &str) -> usize {
     let name = if kind == "cookie" { "Set-Cookie: " } else { "Authorization: " };
     let line = format!("{name}{text}");

@@ -1,4 +1,4 @@
-//! Secrets are taken out of text before it is hashed or stored.
+//! Removes secrets from text before it is hashed or stored.
 //!
 //! The text is what coding agents produce: hook payloads, transcripts, the bodies of calls to a model.
 //! A hook has about a millisecond, so the scanner is made by hand: constant tables, one pass, no set-up, and
@@ -39,7 +39,7 @@ pub use stream::Stream;
 
 /// Replaces every secret in `text` by `[redacted:KIND]`.
 ///
-/// The text is borrowed if there is none. Doing it again changes nothing.
+/// The text is borrowed if there is none. Applying it twice changes nothing more.
 ///
 /// ```
 /// use stepback_redact::redact;
@@ -50,7 +50,7 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     redact_counting(text).0
 }
 
-/// As [`redact`], with the number of secrets replaced.
+/// Like [`redact`], and returns the number of secrets replaced.
 pub(crate) fn redact_counting(text: &str) -> (Cow<'_, str>, usize) {
     let mut scanner = scan::Scanner::new();
     let mut out = scan::Output::default();
@@ -60,8 +60,8 @@ pub(crate) fn redact_counting(text: &str) -> (Cow<'_, str>, usize) {
     }
     out.copy_to(text.as_bytes(), text.len());
     let replaced = out.replaced;
-    // Replacements begin and end next to ASCII bytes, so the result is UTF-8; if that were ever wrong,
-    // a replaced character is better than a panic in somebody's hook.
+    // Replacements begin and end next to ASCII bytes, so the result is UTF-8; if that were ever wrong, a replacement
+    // character is better than a panic in a user's hook.
     let text = String::from_utf8(out.bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     (Cow::Owned(text), replaced)

@@ -1,8 +1,8 @@
 //! A name and its value: `NAME=value`, `"name": "value"`, `name => 'value'`, `<name>value</name>`.
 //!
-//! The same pair comes in many dresses: in the JSON of a payload, in a JSON string inside that, in a shell
-//! command, in a file of settings, in code. This takes the dress off; whether the value is a secret is
-//! decided in [`values`].
+//! The same pair occurs in many notations: in the JSON of a payload, in a JSON string inside that, in a shell command, in
+//! a configuration file, in code. This module handles the notation; whether the value is a secret is decided in
+//! [`values`].
 
 use crate::byte_class::{self, ALNUM, WORD};
 use crate::names::{self, Family, Named};
@@ -10,11 +10,11 @@ use crate::values::{self, Written};
 use crate::window::{Found, LONGEST_VALUE, View};
 use crate::{headers, prefixes, structural};
 
-/// How many `=` and `:` a value without quotes may have. Where names stand close together, each of them would
-/// otherwise be followed by a long value, and looking at them all would take the square of the time.
+/// The most `=` and `:` that a value without quotes may have. Where names are close together, each of them would
+/// otherwise be followed by a long value, and scanning them all would take quadratic time.
 const FEW_SIGNS: usize = 6;
 
-/// Where a value is and how it is written.
+/// The position of a value and its notation.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
@@ -22,7 +22,7 @@ struct Place {
     written: Written,
 }
 
-/// The secret that the run names, if it names one.
+/// Returns the secret that the run names, if it names one.
 pub fn secret(view: &View<'_>) -> Option<Found> {
     if !names::may_announce(view.run()) {
         return None;
@@ -37,7 +37,7 @@ pub fn secret(view: &View<'_>) -> Option<Found> {
     judge(view, &named, place)
 }
 
-/// The secret that `named` announces at `start`, for names that are followed by a blank only.
+/// Returns the secret that `named` announces at `start`, for names that are followed only by a space.
 pub fn secret_after_blank(view: &View<'_>, named: &Named, start: usize) -> Option<Found> {
     let shouted = Named { shouted: true, ..*named };
     let place = value_at(view, &shouted, start, true, true)?;
@@ -62,7 +62,7 @@ fn judge(view: &View<'_>, named: &Named, mut place: Place) -> Option<Found> {
     Some(Found::new(place.start, place.end, kind))
 }
 
-/// What the value is by its own shape, which says more than the name.
+/// Returns the kind of the value by its own shape, which is more exact than the name.
 pub fn own_kind(view: &View<'_>, start: usize, end: usize) -> Option<&'static str> {
     let run_end = byte_class::run_end(view.bytes, start, WORD, LONGEST_VALUE);
     let own =
@@ -73,7 +73,7 @@ pub fn own_kind(view: &View<'_>, start: usize, end: usize) -> Option<&'static st
         .map(|found| found.kind)
 }
 
-/// Where the value begins, whether nothing but `=` is before it, and whether the name was in quotes.
+/// Returns where the value begins, whether only `=` precedes it, and whether the name was in quotes.
 fn separator(view: &View<'_>) -> Option<(usize, bool, bool)> {
     let mut at = view.end;
     let (slashes, quote) = quote_at(view, at);
@@ -98,7 +98,7 @@ fn separator(view: &View<'_>) -> Option<(usize, bool, bool)> {
     Some((start, tight, key_quoted))
 }
 
-/// How many backslashes and which quote there are at `at`; 0 for none.
+/// Returns how many backslashes and which quote are at `at`; 0 for none.
 fn quote_at(view: &View<'_>, at: usize) -> (usize, u8) {
     let mut slashes = 0;
     while slashes < 15 && view.byte(at + slashes) == b'\\' {
@@ -132,7 +132,7 @@ fn value_at(view: &View<'_>, named: &Named, start: usize, tight: bool, key_quote
     Some(Place { start, end, written: if tight { Written::Tight } else { Written::Loose } })
 }
 
-/// The place of a value that ends with the quote it began with, before the line ends.
+/// Returns the position of a value that ends with the quote it began with, on the same line.
 fn quoted(view: &View<'_>, start: usize, slashes: usize, quote: u8, written: Written) -> Option<Place> {
     let (mut before, mut blanks, mut signs) = (0, 0, 0);
     for at in start..view.bytes.len().min(start + LONGEST_VALUE) {
@@ -156,7 +156,7 @@ fn quoted(view: &View<'_>, start: usize, slashes: usize, quote: u8, written: Wri
     None
 }
 
-/// The value in `name: Type = "value"`.
+/// Returns the value in `name: Type = "value"`.
 fn after_type(view: &View<'_>, start: usize) -> Option<Place> {
     let mut at = start;
     while at < start + 40 {
@@ -176,7 +176,7 @@ fn after_type(view: &View<'_>, start: usize) -> Option<Place> {
     quoted(view, value + slashes + 1, slashes, quote, Written::QuotedCode)
 }
 
-/// Where a value without quotes ends; nothing if it goes on as an expression.
+/// Returns where a value without quotes ends; `None` if it continues as an expression.
 fn bare_end(view: &View<'_>, named: &Named, start: usize, tight: bool) -> Option<usize> {
     let environment = tight && named.shouted;
     let cookie = matches!(named.family, Family::Cookies | Family::SetCookie | Family::Authorization);
@@ -204,14 +204,14 @@ fn bare_end(view: &View<'_>, named: &Named, start: usize, tight: bool) -> Option
     if at == start + LONGEST_VALUE {
         return None;
     }
-    // What ends a sentence or a bracket does not belong to a value, nor does the blank before a line end.
+    // Punctuation at the end of a sentence or bracket is not part of a value, nor is the space before a line end.
     while at > start && matches!(view.bytes[at - 1], b'.' | b',' | b')' | b' ' | b'\t') {
         at -= 1;
     }
     Some(at)
 }
 
-/// The value in `<name>value</name>`.
+/// Returns the value in `<name>value</name>`.
 fn element(view: &View<'_>) -> Option<Place> {
     let start = view.end + 1;
     let length = view.bytes.get(start..)?.iter().take(512).position(|b| matches!(b, b'<' | b'\n'))?;

@@ -1,21 +1,21 @@
 //! Private keys in their armour: PEM, OpenSSH, PGP and PuTTY.
 //!
-//! The body may be as it is in the file, in a JSON string (`\n` as two characters, or three when the string
-//! is in another string), behind line numbers in the output of an agent's file reader, or on one line. It may
-//! be cut short and it may be longer than any buffer, so it is dropped piece by piece while it looks like
-//! one. The frame stays: it says what was there.
+//! The body may be as in the file, in a JSON string (`\n` as two characters, or three if the string is in another
+//! string), after line numbers in the output of an agent's file reader, or on one line. It may be truncated and it may be
+//! longer than any buffer, so it is dropped piece by piece for as long as it looks like a key. The frame stays: it says
+//! what was there.
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
 use crate::window::{Found, Then, View};
 
-/// So many characters of base64 are taken for a line of a key.
+/// The fewest characters of base64 that count as a line of a key.
 const LINE: usize = 20;
-/// The longest separation between two lines of a key.
+/// The longest separator between two lines of a key, in bytes.
 const SEPARATION: usize = 64;
-/// How far the headers inside the armour may reach.
+/// The longest headers inside the armour, in bytes.
 const HEADERS: usize = 600;
 
-/// The private key whose frame's first line begins in the run, which ends with `BEGIN`.
+/// Returns the private key whose frame's first line begins in the run, which ends with `BEGIN`.
 pub fn key(view: &View<'_>) -> Option<Found> {
     let label = view.bytes.get(view.end..)?;
     let length = label.windows(5).take(60).position(|w| w == b"-----")?;
@@ -35,7 +35,7 @@ pub fn key(view: &View<'_>) -> Option<Found> {
     body(view, view.end + length + 5, kind)
 }
 
-/// The key after PuTTY's `Private-Lines: 14`.
+/// Returns the key after PuTTY's `Private-Lines: 14`.
 pub fn putty_key(view: &View<'_>) -> Option<Found> {
     let count = view.skip_blanks(view.end + 1);
     let end = byte_class::run_end(view.bytes, count, DIGIT, 4);
@@ -55,7 +55,7 @@ fn body(view: &View<'_>, from: usize, kind: &'static str) -> Option<Found> {
     Some(Found { start: at, end, kind, then: Then::DropKey })
 }
 
-/// `Proc-Type: 4,ENCRYPTED` and the like.
+/// Returns the end of a header such as `Proc-Type: 4,ENCRYPTED`.
 fn header(bytes: &[u8], at: usize) -> Option<usize> {
     let name = byte_class::run_end(bytes, at, ALNUM | JOINER, 24);
     if name == at || bytes.get(name..name + 2) != Some(b": ") {
@@ -66,7 +66,7 @@ fn header(bytes: &[u8], at: usize) -> Option<usize> {
     Some(name + end)
 }
 
-/// Where the body goes on to if it goes on at `at`, which is inside it.
+/// Returns how far the body continues from `at`, which is inside it.
 pub fn body_continues(bytes: &[u8], at: usize) -> Option<usize> {
     let end = base64_end(bytes, at);
     if end > at {
@@ -80,7 +80,7 @@ fn base64_end(bytes: &[u8], at: usize) -> usize {
     let mut end = at;
     loop {
         end = byte_class::run_end(bytes, end, BASE64, 4096 - (end - at).min(4096));
-        // Some writers of JSON escape the slash.
+        // Some JSON encoders escape the slash.
         if end - at < 4000 && bytes.get(end..end + 2) == Some(b"\\/") {
             end += 2;
         } else {
@@ -89,7 +89,7 @@ fn base64_end(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// The end of the line of a key that begins at `at`: long enough, or the last one before the frame.
+/// Returns the end of the line of a key that begins at `at`: long enough, or the last one before the frame.
 fn line(bytes: &[u8], at: usize) -> Option<usize> {
     let end = base64_end(bytes, at);
     if end - at >= LINE {
@@ -107,8 +107,8 @@ fn line(bytes: &[u8], at: usize) -> Option<usize> {
     (followed || checksum).then_some(end)
 }
 
-/// The end of what may separate two lines of a key: line ends, plain or escaped, and what quoting,
-/// numbering, marking and joining lines puts around them.
+/// Returns the end of a separator between two lines of a key: line ends, plain or escaped, and what quoting, numbering,
+/// marking and joining lines adds to them.
 fn separation(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while at < from + SEPARATION {
@@ -128,7 +128,7 @@ fn separation(bytes: &[u8], from: usize) -> usize {
     at
 }
 
-/// The length of an escaped line end, tab, quote or arrow.
+/// Returns the length of an escaped line end, tab, quote or arrow.
 fn escape(rest: &[u8]) -> usize {
     let slashes = rest.iter().take(9).take_while(|b| **b == b'\\').count();
     match rest.get(slashes..) {
@@ -139,7 +139,7 @@ fn escape(rest: &[u8]) -> usize {
     }
 }
 
-/// The length of a line number with what stands between it and the line.
+/// Returns the length of a line number and its separator.
 fn number(rest: &[u8]) -> usize {
     let digits = byte_class::run_end(rest, 0, DIGIT, 7);
     if digits == 0 || digits == 7 {

@@ -1,8 +1,7 @@
 //! Finds the tokens of [`table`](crate::table) at the beginning of a run.
 //!
-//! Nearly every run is an ordinary word, so the first three bytes must be enough to say no: a bit for
-//! each beginning that some prefix has. Both the bits and the order by first byte are computed by
-//! the compiler.
+//! Nearly every run is an ordinary word, so the first three bytes must be enough to reject it: there is a bit for each
+//! beginning of some prefix. Both the bits and the order by first byte are computed at compile time.
 
 use crate::byte_class::{self, ALNUM, DIGIT, DOT, LOWER, PAD, UPPER, WORD};
 use crate::table::{COUNT, RULES, Rule};
@@ -10,7 +9,7 @@ use crate::values;
 use crate::window::{Found, View};
 
 struct Index {
-    /// Rows in the order of their first byte; rows with the same one stay in the order of the table.
+    /// Rows sorted by first byte; rows with the same one stay in the order of the table.
     order: [u16; COUNT],
     /// Where the rows of each first byte begin in `order`.
     starts: [u16; 257],
@@ -20,7 +19,7 @@ struct Index {
 
 static INDEX: Index = build();
 
-/// A number of sixteen bits for three bytes.
+/// Returns a 16-bit hash of three bytes.
 const fn hash(first: u8, second: u8, third: u8) -> usize {
     let bytes = first as u32 | (second as u32) << 8 | (third as u32) << 16;
     (bytes.wrapping_mul(0x9E37_79B1) >> 16) as usize
@@ -37,7 +36,7 @@ const fn build() -> Index {
             if prefix[0] as usize == byte {
                 index.order[next] = row as u16;
                 next += 1;
-                // A prefix of two bytes may go on with any third.
+                // A prefix of two bytes may continue with any third.
                 let (mut third, last) = if prefix.len() > 2 { (prefix[2], prefix[2]) } else { (0, 255) };
                 loop {
                     let bit = hash(prefix[0], prefix[1], third);
@@ -63,7 +62,7 @@ pub fn may_begin(view: &View<'_>, at: usize) -> bool {
     INDEX.beginnings[bit >> 6] >> (bit & 63) & 1 == 1
 }
 
-/// The token that begins at `at`, if one does.
+/// Returns the token that begins at `at`, if there is one.
 #[inline]
 pub fn token_at(view: &View<'_>, at: usize) -> Option<Found> {
     if may_begin(view, at) { search(view, at, view.byte(at)) } else { None }
@@ -82,7 +81,7 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
     let body = at + rule.prefix.len();
     let mut end = byte_class::run_end(view.bytes, body, rule.chars, rule.most + 1);
     if rule.chars & DOT != 0 {
-        // The full stop of a sentence is not a part of the token.
+        // The full stop of a sentence is not part of the token.
         while end > body && view.bytes[end - 1] == b'.' {
             end -= 1;
         }
@@ -99,8 +98,8 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
     Some(Found::new(start, end, rule.kind))
 }
 
-/// Whether the text after a prefix could have been drawn at random: identifiers that happen to begin like
-/// a token are words, and the tokens in documentation are rows of one letter.
+/// Whether the text after a prefix could be random: identifiers that happen to begin like a token are words, and tokens
+/// in documentation repeat one letter.
 pub fn plausible(text: &[u8]) -> bool {
     let classes = byte_class::classes(text);
     let mixed = classes & (UPPER | LOWER) == UPPER | LOWER;
@@ -110,7 +109,7 @@ pub fn plausible(text: &[u8]) -> bool {
         && !values::is_placeholder(text)
 }
 
-/// Whether the text is words with joints: `SomeLongName`, `some-Long_name`.
+/// Whether the text is joined words: `SomeLongName`, `some-Long_name`.
 fn words(text: &[u8]) -> bool {
     let humps =
         text.windows(2).filter(|w| byte_class::is(w[0], LOWER) && byte_class::is(w[1], UPPER)).count();

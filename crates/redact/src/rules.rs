@@ -1,10 +1,10 @@
-//! The questions asked of every run, the cheap ones first.
+//! The checks that are applied to every run, the cheap ones first.
 
 use crate::byte_class::{self, DIGIT, DOT, HEX, PLUS_SLASH};
 use crate::window::{Found, View};
 use crate::{entropy, flags, headers, pairs, pem, prefixes, structural, url};
 
-/// The secret that the run is, holds or announces.
+/// Returns the secret that the run is, contains or announces.
 #[inline]
 pub fn run(mut view: View<'_>) -> Option<Found> {
     let whole = view.start;
@@ -23,8 +23,8 @@ pub fn run(mut view: View<'_>) -> Option<Found> {
     closely(&view, dashes, undashed == whole)
 }
 
-/// Whether a few bytes are enough to say that the run is an ordinary word. Nearly all are, so this decides
-/// how fast the scanner is; it must say no wherever one of the questions below could find something.
+/// Whether a few bytes are enough to know that the run is an ordinary word. Nearly all are, so this determines the speed
+/// of the scanner; it must return false wherever one of the checks below could match.
 #[inline]
 fn is_ordinary(view: &View<'_>, before: u8, dashes: usize) -> bool {
     let length = view.end - view.start;
@@ -54,7 +54,7 @@ fn closely(view: &View<'_>, dashes: usize, at_start: bool) -> Option<Found> {
     if let Some(found) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
         return Some(found);
     }
-    // Before what the run announces: replacing only the value would leave the run to the next pass.
+    // Checked before what the run announces: replacing only the value would leave the run to the next pass.
     if let Some(found) = entropy::token(view) {
         return Some(found);
     }
@@ -99,8 +99,8 @@ fn before_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
     flags::after_blank(view, dashes)
 }
 
-/// How many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of
-/// `%3D`, the `31m` of a colour.
+/// Returns how many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of `%3D`,
+/// the `31m` of a colour.
 #[inline]
 fn residue(view: &View<'_>) -> usize {
     match view.before() {

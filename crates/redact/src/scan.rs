@@ -1,11 +1,11 @@
-//! The one pass over the text.
+//! The single pass over the text.
 //!
-//! It goes from run to run of word bytes, asks for each whether it is a secret or names one, and keeps the
-//! little state that must outlive a decision: a run too long to look at, and the body of a private key.
-//! Both [`redact`](crate::redact) and [`Stream`](crate::Stream) are this scanner over a buffer.
+//! It goes from run to run of word bytes, checks for each whether it is a secret or names one, and keeps the little state
+//! that must outlive a decision: a run too long to check, and the body of a private key. Both [`redact`](crate::redact)
+//! and [`Stream`](crate::Stream) use this scanner over a buffer.
 //!
-//! After a replacement no decision looks back past it. A mark that is already in the text has the same
-//! effect, so that a second pass over the result takes the same decisions as the first.
+//! After a replacement no decision looks back past it. A mark that is already in the text has the same effect, so that a
+//! second pass over the result makes the same decisions as the first.
 
 use crate::byte_class::{self, CLASS, WORD};
 use crate::window::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
@@ -16,7 +16,7 @@ enum State {
     Text,
     /// Inside a run that is too long to be a token.
     LongRun,
-    /// Inside a secret that is longer than could be seen.
+    /// Inside a secret that is longer than the window.
     DropRun(u8),
     /// Inside the body of a private key.
     DropKey,
@@ -26,7 +26,7 @@ enum State {
 #[derive(Default)]
 pub(crate) struct Output {
     pub bytes: Vec<u8>,
-    /// Up to where the buffer is copied or dropped.
+    /// How far the buffer is copied or dropped.
     pub done: usize,
     pub replaced: usize,
 }
@@ -53,10 +53,10 @@ impl Output {
     }
 }
 
-/// Where the pass stands.
+/// The state of the pass.
 pub(crate) struct Scanner {
     state: State,
-    /// The next byte to look at.
+    /// The next byte to check.
     pub pos: usize,
     /// No decision looks back past this.
     floor: usize,
@@ -67,19 +67,19 @@ impl Scanner {
         Self { state: State::Text, pos: 0, floor: 0 }
     }
 
-    /// How many bytes at the front of the buffer nobody will look at again.
+    /// Returns how many bytes at the front of the buffer are not needed any more.
     pub fn spent(&self) -> usize {
         self.pos.saturating_sub(BEHIND)
     }
 
-    /// The caller took `count` bytes off the front of the buffer.
+    /// Adjusts the positions after the caller removed `count` bytes from the front of the buffer.
     pub fn shift(&mut self, count: usize) {
         self.pos -= count;
         self.floor = self.floor.saturating_sub(count);
     }
 
-    /// Goes as far as the buffer allows: to its end if it is the `last` of the text, else so far that every
-    /// decision still saw all that it may look at.
+    /// Scans as far as the buffer allows: to its end if it is the `last` of the text, else only as far as every decision
+    /// has all the bytes it may look at.
     pub fn scan(&mut self, buffer: &[u8], last: bool, out: &mut Output) {
         let limit = if last { buffer.len() } else { buffer.len().saturating_sub(AHEAD) };
         while self.pos < limit {
@@ -150,7 +150,7 @@ impl Scanner {
                 end: pos - from,
                 classes,
             };
-            // What touches a mark was looked at together with what the mark replaced, and left.
+            // Text next to a mark was checked together with what the mark replaced, and was kept.
             if let Some(found) = rules::run(view).filter(|found| !view.has(found.end, MARK)) {
                 out.replace(buffer, from + found.start, from + found.end, found.kind);
                 pos = from + found.end;

@@ -1,11 +1,11 @@
-//! Text that arrives in pieces: a proxy's bodies, a transcript that grows.
+//! Text that arrives in chunks: a proxy's bodies, a transcript that grows.
 //!
-//! The result is the one of the whole text, because the scanner decides nothing before it has seen as much
-//! as it would look at in the whole; that much, some 16 KiB, is what is held back.
+//! The result is the same as for the whole text, because the scanner decides nothing before it has as many bytes as it
+//! would look at in the whole text; that many, some 16 KiB, are held back.
 
 use crate::scan::{Output, Scanner};
 
-/// Takes secrets out of bytes that arrive in pieces.
+/// Removes secrets from bytes that arrive in chunks.
 ///
 /// What the calls return, put together, is what [`redact`](crate::redact) makes of the whole, however it
 /// was cut. Bytes that are not UTF-8 pass unchanged.
@@ -32,17 +32,17 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// A stream at its beginning.
+    /// Creates an empty stream.
     pub fn new() -> Self {
         Self { scanner: Scanner::new(), held: Vec::new(), done: 0, replaced: 0 }
     }
 
-    /// Takes the next piece and returns what is certain by now.
+    /// Adds the next chunk and returns the output that is final by now.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(chunk);
         let out = self.advance(false);
         let spent = self.scanner.spent().min(self.done);
-        // Moving what is held for every small piece would cost more than the scan.
+        // Moving the held bytes for every small chunk would cost more than the scan.
         if spent > crate::window::AHEAD || spent * 2 > self.held.len() {
             self.held.drain(..spent);
             self.held.shrink_to(4 * crate::window::AHEAD);
@@ -52,12 +52,12 @@ impl Stream {
         out
     }
 
-    /// How many secrets were replaced so far.
+    /// Returns how many secrets were replaced so far.
     pub fn replaced(&self) -> usize {
         self.replaced
     }
 
-    /// Says that nothing more comes, and returns the rest.
+    /// Ends the stream and returns the rest.
     pub fn finish(mut self) -> Vec<u8> {
         self.advance(true)
     }

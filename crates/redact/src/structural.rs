@@ -1,10 +1,10 @@
-//! Tokens without a prefix of their own, which are known by how their parts are put together.
+//! Tokens without a prefix of their own, recognized by their structure.
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, DOT, HEX, LOWER, UPPER, WORD};
 use crate::prefixes::plausible;
 use crate::window::{Found, Then, View};
 
-/// The token of a known shape that begins with the run.
+/// Returns the token of a known structure that begins with the run.
 pub fn token(view: &View<'_>) -> Option<Found> {
     let length = view.end - view.start;
     let next = view.byte(view.end);
@@ -27,7 +27,7 @@ fn exactly(view: &View<'_>, from: usize, mask: u8, least: usize, most: usize) ->
     (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
 }
 
-/// Three parts of base64url, the first of which is an object.
+/// A JWT: three parts of base64url, the first of which is an object.
 fn jwt(view: &View<'_>) -> Option<Found> {
     let all = WORD | DOT;
     let end = byte_class::run_end(view.bytes, view.start, all, 12 * 1024);
@@ -49,7 +49,7 @@ fn jwt(view: &View<'_>) -> Option<Found> {
     Some(found)
 }
 
-/// `123456789:AA…`, the number of a bot and its token, in addresses with `bot` before it.
+/// `123456789:AA…`, the id of a bot and its token, in URLs with `bot` before it.
 fn telegram(view: &View<'_>) -> Option<Found> {
     let body = view.end + 1;
     let number = view.run().strip_prefix(b"bot").unwrap_or(view.run());
@@ -61,7 +61,7 @@ fn telegram(view: &View<'_>) -> Option<Found> {
     plausible(&view.bytes[body..end]).then(|| Found::new(view.end - number.len(), end, "telegram-bot-token"))
 }
 
-/// The number of a bot in base64, the time, and a signature.
+/// The id of a bot in base64, the time, and a signature.
 fn discord(view: &View<'_>) -> Option<Found> {
     if !matches!(view.byte(view.start), b'M' | b'N' | b'O') {
         return None;
@@ -95,7 +95,7 @@ fn airtable(view: &View<'_>) -> Option<Found> {
     Some(Found::new(view.start, end, "airtable-token"))
 }
 
-/// `1/`, the number of a user, and a digest.
+/// `1/`, the id of a user, and a digest.
 fn asana(view: &View<'_>) -> Option<Found> {
     let number = view.end + 1;
     let colon = byte_class::run_end(view.bytes, number, DIGIT, 20);

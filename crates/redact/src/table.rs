@@ -1,8 +1,8 @@
-//! The tokens whose prefix gives them away.
+//! Tokens that are recognized by their prefix.
 //!
-//! One row per prefix: what follows it, how long that may be, and what it is called. Longer prefixes stand
-//! before shorter ones that they begin with, since the first row that fits wins.
-//! A row asks for enough characters that a word or an identifier does not fit by chance.
+//! One row per prefix: what follows it, how long that may be, and the name of the kind. Longer prefixes come before
+//! shorter ones that they begin with, since the first match wins. A row requires enough characters that a word or an
+//! identifier does not match by chance.
 
 use crate::byte_class::{ALNUM, BASE64, DIGIT, DOT, HEX, JOINER, LOWER, PAD, PLUS_SLASH, UPPER, WORD};
 
@@ -15,7 +15,7 @@ pub struct Rule {
     pub least: usize,
     pub most: usize,
     pub kind: &'static str,
-    /// The prefix is an address rather than a part of the secret, and stays.
+    /// Whether the prefix is a URL rather than a part of the secret, and is kept.
     pub keep_prefix: bool,
 }
 
@@ -32,7 +32,7 @@ const LOWNUM: u8 = LOWER | DIGIT;
 const PATH: u8 = WORD | PLUS_SLASH;
 const DOTTED: u8 = WORD | DOT;
 
-/// How many rows there are.
+/// The number of rows.
 pub const COUNT: usize = 202;
 
 /// All rows.

@@ -1,4 +1,4 @@
-//! Passwords in addresses: `postgres://me:secret@host/db`. Only the password goes; the rest says where.
+//! Passwords in URLs: `postgres://me:secret@host/db`. Only the password is replaced; the rest says where it leads.
 
 use crate::byte_class::{self, HEX};
 use crate::code;
@@ -6,10 +6,10 @@ use crate::prefixes::plausible;
 use crate::values::is_placeholder;
 use crate::window::{Found, MARK, View};
 
-/// The longest authority that is looked at.
+/// The longest authority that is checked, in bytes.
 const LONGEST: usize = 1024;
 
-/// The password in the address whose scheme is the run, which is followed by `://`.
+/// Returns the password in the URL whose scheme is the run, which is followed by `://`.
 pub fn password(view: &View<'_>) -> Option<Found> {
     let start = view.end + 3;
     let rest = view.bytes.get(start..)?;
@@ -43,7 +43,7 @@ fn is_a_stand_in(password: &[u8]) -> bool {
         || is_placeholder(password)
 }
 
-/// `https://token@host`, and the key of a Sentry project.
+/// Returns the token in `https://token@host`, and the key of a Sentry project.
 fn token_as_user(view: &View<'_>, start: usize, user: &[u8], host: &[u8]) -> Option<Found> {
     let end = start + user.len();
     if byte_class::contains(host, b"sentry")

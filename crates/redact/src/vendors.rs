@@ -1,11 +1,11 @@
-//! Whose secret a name announces.
+//! The vendors whose secrets a name announces.
 //!
-//! Many vendors' keys look like any digest, so only the name in front can say what they are. The list also
-//! decides about bare `_KEY`: `DATADOG_KEY` is a secret, `SORT_KEY` is not.
+//! Many vendors' keys look like any digest, so only the name in front can identify them. The list also decides about bare
+//! `_KEY`: `DATADOG_KEY` is a secret, `SORT_KEY` is not.
 
 use crate::names::{Family, is_one_of};
 
-/// Vendors by the part of a name that means them, with what their secrets are called.
+/// Vendors by the part of a name that identifies them, with the kind of their secrets.
 #[rustfmt::skip]
 const VENDORS: &[(&str, &str)] = &[
     ("algolia", "algolia-key"), ("amplitude", "amplitude-key"), ("anthropic", "anthropic-key"),
@@ -47,12 +47,12 @@ const VENDORS: &[(&str, &str)] = &[
     ("zoom", "zoom-secret"),
 ];
 
-/// Whether `part` of a name means a vendor.
+/// Whether `part` of a name identifies a vendor.
 pub fn is_vendor(part: &[u8]) -> bool {
     VENDORS.iter().any(|(vendor, _)| part.eq_ignore_ascii_case(vendor.as_bytes()))
 }
 
-/// What the secret that is named by `parts` is called, if the name says whose it is.
+/// Returns the kind of the secret that `parts` name, if the name identifies a vendor.
 pub fn kind(parts: &[&[u8]], family: Family) -> Option<&'static str> {
     let has = |words: &[&str]| parts.iter().any(|part| is_one_of(part, words));
     if has(&["aws", "s3"]) || has(&["secret"]) && has(&["access"]) && has(&["key"]) {

@@ -1,24 +1,24 @@
 //! The part of the text that one decision may look at.
 //!
-//! Every decision about a run sees the same bytes, whether the text is there as a whole or arrives in
-//! pieces: a little before the run, and no more than [`AHEAD`] after its beginning.
-//! That is what makes a stream come out the same however it is cut, and what bounds the cost of a byte.
+//! Every decision about a run sees the same bytes, whether the text is complete or arrives in chunks: a little before the
+//! run, and at most [`AHEAD`] after its beginning. This makes the result of a stream independent of how it is split, and
+//! bounds the cost per byte.
 
-/// How far behind its run a decision may look.
+/// How many bytes before its run a decision may look at.
 pub const BEHIND: usize = 128;
-/// How far past the beginning of its run a decision may look.
+/// How many bytes past the beginning of its run a decision may look at.
 pub const AHEAD: usize = 16 * 1024;
-/// A run as long as this is data, not a name nor a token; it is passed over.
+/// A run this long is data, not a name or a token; it is skipped.
 pub const LONGEST_RUN: usize = 8 * 1024;
-/// A value as long as this is no password.
+/// A value this long is not a password.
 pub const LONGEST_VALUE: usize = 4 * 1024;
-/// What every replacement begins with.
+/// The beginning of every replacement.
 pub const MARK: &[u8] = b"[redacted:";
 
-/// A run of word bytes and what is around it.
+/// A run of word bytes and its surroundings.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// What may be looked at.
+    /// The bytes that may be looked at.
     pub bytes: &'a [u8],
     /// Where the run begins in `bytes`.
     pub start: usize,
@@ -29,18 +29,18 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The run itself.
+    /// Returns the run itself.
     pub fn run(&self) -> &'a [u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The byte at `at`, or 0 where there is none.
+    /// Returns the byte at `at`, or 0 if there is none.
     #[inline]
     pub fn byte(&self, at: usize) -> u8 {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
-    /// The byte before the run, or 0.
+    /// Returns the byte before the run, or 0.
     #[inline]
     pub fn before(&self) -> u8 {
         if self.start == 0 { 0 } else { self.bytes[self.start - 1] }
@@ -52,7 +52,7 @@ impl<'a> View<'a> {
         self.bytes.get(at..).is_some_and(|rest| rest.starts_with(text))
     }
 
-    /// The end of the blanks (no line ends) that begin at `at`.
+    /// Returns the end of the blanks (no line ends) that begin at `at`.
     pub fn skip_blanks(&self, mut at: usize) -> usize {
         let stop = at + 64;
         while at < stop && matches!(self.byte(at), b' ' | b'\t') {
@@ -65,9 +65,9 @@ impl<'a> View<'a> {
 /// What follows a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// The text goes on.
+    /// The scan continues normally.
     Scan,
-    /// The secret is longer than could be seen: drop bytes of this class mask first.
+    /// The secret is longer than the window: drop bytes of this class mask first.
     DropRun(u8),
     /// A private key's body follows: drop it as long as it looks like one.
     DropKey,
@@ -76,24 +76,24 @@ pub enum Then {
 /// A secret in a view.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Where it begins.
+    /// The start of the secret in the view.
     pub start: usize,
-    /// Where it ends.
+    /// The end of the secret in the view.
     pub end: usize,
-    /// What it is.
+    /// The kind of secret, as shown in the mark.
     pub kind: &'static str,
-    /// How to go on after it.
+    /// How to continue after it.
     pub then: Then,
 }
 
 impl Found {
-    /// A secret that is all there.
+    /// Creates a secret that is completely visible.
     pub fn new(start: usize, end: usize, kind: &'static str) -> Self {
         Self { start, end, kind, then: Then::Scan }
     }
 }
 
-/// Where the mark of an earlier replacement that begins at `at` ends.
+/// Returns the end of the mark of an earlier replacement that begins at `at`.
 pub fn mark_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?.strip_prefix(MARK)?;
     let kind = rest

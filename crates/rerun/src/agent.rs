@@ -1,4 +1,4 @@
-//! Running a recorded agent again: its own program, in a directory and a home of its own, with a model that is a recording.
+//! Reruns a recorded agent: its own program, in a separate directory and home, with model calls answered from the recording.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::replay_responder::{Directories, OnDifference};
 use crate::run::{self, Ready, RerunRequest, RunEnv, io};
 use crate::sandbox::{Inside, Strength};
 
-/// Variables that lead an agent out of the home it is given, or that are ours.
+/// Variables that point an agent outside of the home it is given, or that are stepback's own.
 const LEFT_OUT: [&str; 12] = [
     "HOME",
     "PWD",
@@ -34,10 +34,10 @@ const LEFT_OUT: [&str; 12] = [
     "OPENCODE_CONFIG",
 ];
 
-/// Keys that agents want to have before they start; with a recording, any will do.
+/// Keys that agents need before they start; with a recording, any value works.
 const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
-/// Gets a recorded agent ready: settings, command, environment.
+/// Prepares a recorded agent: settings, command, environment.
 pub(crate) fn ready<'a>(
     agent: Agent,
     wish: &RerunRequest<'_>,
@@ -60,7 +60,7 @@ pub(crate) fn ready<'a>(
     let started = wish.tape.session.info.started.clone().unwrap_or_default();
     let directories = directories(stage, &started, &work, &own_home, &temp);
     let below = Path::new(&started.directory).strip_prefix(stage.original_root).unwrap_or(Path::new(""));
-    // Joining nothing would leave a slash at the end, and agents name folders after this path.
+    // Joining an empty path would leave a slash at the end, and agents name folders after this path.
     let directory = if below.as_os_str().is_empty() { work.clone() } else { work.join(below) };
     fs::create_dir_all(&directory).map_err(io("make a directory for the rerun"))?;
     let goes_on = match goes_on {
@@ -112,7 +112,7 @@ fn asked<'r>(
     Run { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
 }
 
-/// What the directories of then are now.
+/// Returns the directories of the recording and those that replace them in the rerun.
 fn directories(
     stage: &RunEnv<'_>,
     started: &LaunchCommand,
@@ -167,7 +167,7 @@ fn environment(
     aside: &Path,
 ) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = stage.around.environment.to_vec();
-    // Its model is on its own loopback, which no proxy of the network can reach.
+    // Its model server is on the sandbox's own loopback, which no network proxy can reach.
     let left_out = || LEFT_OUT.iter().chain(&install::IN_THE_WAY);
     all.retain(|(name, _)| !left_out().any(|left| name == left));
     let mut set = |name: &str, value: OsString| {
@@ -189,7 +189,7 @@ fn environment(
     all
 }
 
-/// Where the program of a command is.
+/// Returns the path of a command's program.
 fn which(argv: &[OsString], environment: &[(OsString, OsString)]) -> Option<PathBuf> {
     let program = Path::new(argv.first()?);
     if program.components().count() > 1 {

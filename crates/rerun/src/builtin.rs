@@ -1,7 +1,8 @@
-//! Running the built-in agent again: our own program, told where to begin by a file, with a model that is a recording.
+//! Reruns the built-in agent: stepback's own program, started from a file that says where to begin, with model calls answered
+//! from the recording.
 //!
-//! Other than the agents we only know from outside, it can begin anywhere: with the conversation, the memory and the files of
-//! any step. It asks its model over the same wire, so the same recording answers it, and behind the same fence.
+//! Unlike the other agents, it can begin anywhere: with the conversation, the memory and the files of any step. It calls its
+//! model over the same wire format, so the same recording answers it, in the same sandbox.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,37 +30,37 @@ use crate::replay_responder::Directories;
 use crate::run::{self, Ready, RerunRequest, RunEnv, io};
 use crate::sandbox::{Inside, Strength};
 
-/// The option by which our own program is told to begin like this.
+/// The option of stepback's own program that starts the agent from such a file.
 pub const OPTION: &str = "--again";
 
 /// How the agent begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beginning {
-    /// The session that goes on, if it is not a new one.
+    /// The session to continue; `None` for a new one.
     session: Option<String>,
     prompt: Option<String>,
     history: Vec<Value>,
     memory: Map<String, Value>,
     system: Option<String>,
     environment: Map<String, Value>,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Where it is.
+    /// Base URL of the model server.
     pub base_url: String,
     tools: Tools,
     /// The root of the workspace whose calls were recorded.
     original: PathBuf,
     recorded: Vec<Recorded>,
-    /// What a person decided about calls.
+    /// The user's decisions about calls.
     decided: DecidedCalls,
-    /// What a person said to the agent at work, by the model call that heard it first.
+    /// The user's messages to the running agent, by the id of the first model call that got them.
     told: Vec<(String, String)>,
     until: Option<StepKind>,
     max_steps: Option<u64>,
     timeout: Option<Duration>,
 }
 
-/// A recorded call: the numbers of its steps, what went in, and what came out.
+/// A recorded call: the numbers of its steps, its input, and its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Recorded {
     steps: (u64, Option<u64>),
@@ -68,7 +69,7 @@ struct Recorded {
     result: ToolResult,
 }
 
-/// Gets the built-in agent ready to begin at `from`, or to go on with the next prompt in the session of the rerun.
+/// Prepares the built-in agent to begin at `from`, or to continue with the next prompt in the session of the rerun.
 pub(crate) fn ready<'a>(
     wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
@@ -91,7 +92,7 @@ pub(crate) fn ready<'a>(
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
     let inside = move |told: &[(Route, String)], strength: &Strength| -> Result<Inside, RerunError> {
         if *strength != Strength::Namespaces && beginning.tools == Tools::Real {
-            // Nobody could tell what a command does elsewhere.
+            // It is not known what a command would do outside of the rerun.
             beginning.tools = Tools::Deny;
         }
         beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
@@ -102,7 +103,7 @@ pub(crate) fn ready<'a>(
         let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
             stage.around.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        // Commands need a place for passing files, and behind the fence there is none but this.
+        // Commands need a temporary directory, and in the sandbox there is no other one.
         for (name, dir) in [("STEPBACK_HOME", stage.around.store), ("TMPDIR", &temp)] {
             env.retain(|(known, _)| known != name);
             env.push((name.to_owned(), dir.display().to_string()));
@@ -137,7 +138,7 @@ fn beginning(
     if goes_on.is_some() {
         prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
     } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
-        // The rerun says it once more.
+        // The rerun sends it again.
         stepback_builtin::take_back_prompt(&mut history);
         prompt = Some(said.text.clone());
     }
@@ -181,7 +182,7 @@ fn beginning(
         original: original.root.clone(),
         recorded: if wish.tools == Tools::Recorded { recorded(tape) } else { Vec::new() },
         decided: DecidedCalls::default(),
-        // What was said before the point is part of the conversation already.
+        // Messages from before that point are part of the conversation already.
         told: (tape.injections.iter().filter(|said| said.number > number))
             .map(|said| (said.call.clone(), said.text.clone()))
             .collect(),
@@ -199,7 +200,7 @@ fn recorded(tape: &RecordedSession) -> Vec<Recorded> {
     tape.calls.iter().filter_map(known).collect()
 }
 
-/// Sets a value in the memory; objects on the way to it are made where there are none.
+/// Sets a value in the memory; creates missing objects on the path.
 fn set(memory: &mut Map<String, Value>, path: &[String], value: Value) {
     match path {
         [] => {}
@@ -219,12 +220,12 @@ fn set(memory: &mut Map<String, Value>, path: &[String], value: Value) {
 }
 
 impl Beginning {
-    /// Reads it.
+    /// Reads the file.
     pub fn load(file: &Path) -> std::io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(file)?)?)
     }
 
-    /// Lets the agent work in `workspace` with what `provider` answers.
+    /// Runs the agent in `workspace` with the answers of `provider`.
     pub fn play(
         self,
         workspace: &Workspace<'_>,
@@ -267,7 +268,7 @@ impl Beginning {
     }
 }
 
-/// Does to the files of `workspace` what a recorded call did to those of `original`.
+/// Applies the changes that a recorded call made in `original` to the files of `workspace`.
 fn put_in_place(
     original: &Workspace<'_>,
     workspace: &Workspace<'_>,

@@ -1,58 +1,58 @@
-//! One thing that is changed in a rerun: a prompt, the instructions, the model, a memory value, what goes into a call or
-//! what comes out of it, named by a path.
+//! One change of a rerun, named by a path: a prompt, the instructions, the model, a memory value, or the input or output of a
+//! call.
 //!
 //! | path | what it is |
 //! |---|---|
-//! | `model` | the model that is asked |
+//! | `model` | the model that is called |
 //! | `system` | the instructions |
-//! | `prompt`, `prompt[2]` | what the person said: the first, the third |
+//! | `prompt`, `prompt[2]` | what the user said: the first prompt, the third |
 //! | `memory.KEY` | a value of the agent's memory |
-//! | `#14.input`, `#14.input.command` | what goes into the call of step 14 |
-//! | `#14.output`, `#14.output.stdout` | what comes out of it, for the model |
+//! | `#14.input`, `#14.input.command` | the input of the call of step 14 |
+//! | `#14.output`, `#14.output.stdout` | the result of that call, as the model gets it |
 //!
-//! A path that leads nowhere is an error that says what there is.
+//! A path that does not exist is an error that lists what does.
 
 use serde_json::Value;
 
 use crate::recorded_session::RecordedSession;
 
-/// One change.
+/// One change of the recorded session.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
-    /// Another model.
+    /// Use another model.
     Model(String),
-    /// Other instructions.
+    /// Use other instructions.
     System(String),
-    /// Something else was said.
+    /// Use another prompt.
     Prompt {
-        /// Which prompt, counted from 0.
+        /// Index of the prompt, counted from 0.
         nth: usize,
-        /// What was said.
+        /// The recorded prompt.
         old: String,
-        /// What is said.
+        /// The new prompt.
         new: String,
     },
-    /// Another value in the memory.
+    /// Use another value in the agent's memory.
     Memory {
-        /// Where.
+        /// Keys that lead to the value.
         path: Vec<String>,
-        /// What is there.
+        /// The new value.
         value: Value,
     },
-    /// A call gets another input.
+    /// Give a call another input.
     Input {
-        /// Which call of the tape.
+        /// Index of the call in the recorded session.
         call: usize,
-        /// Its whole input.
+        /// The whole new input.
         input: Value,
     },
-    /// The model is told another result.
+    /// Give the model another result of a call.
     Output {
-        /// Which call of the tape.
+        /// Index of the call in the recorded session.
         call: usize,
-        /// The part of the result that is replaced; the whole of it if there is none.
+        /// The part of the result that is replaced; `None` for all of it.
         part: Option<String>,
-        /// What stands in its place.
+        /// The text that replaces it.
         text: String,
     },
 }
@@ -60,10 +60,10 @@ pub enum Change {
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChangeError {
-    /// It is not of the form PATH=VALUE.
+    /// The text does not have the form PATH=VALUE.
     #[error("\"{0}\" is not PATH=VALUE")]
     Form(String),
-    /// The path begins with something unknown.
+    /// The path begins with an unknown name.
     #[error(
         "\"{0}\" names nothing that can be changed; there are model, system, prompt, prompt[N], memory.KEY, #STEP.input… and \
          #STEP.output…"
@@ -72,39 +72,39 @@ pub enum ChangeError {
     /// There is no such prompt.
     #[error("there is no prompt[{nth}]: the session has {have}, counted from 0")]
     NoPrompt {
-        /// The one that was asked for.
+        /// The requested index.
         nth: usize,
-        /// How many there are.
+        /// How many prompts there are.
         have: usize,
     },
-    /// The step is no call.
+    /// The step is not a tool call.
     #[error("step #{number} of this session is no tool call; calls are {calls}")]
     NoCall {
-        /// The step.
+        /// The number of the step.
         number: u64,
-        /// Those that are.
+        /// The steps that are calls.
         calls: String,
     },
-    /// The path leads nowhere.
+    /// The path does not exist.
     #[error("{path} does not exist; there is {there}")]
     NoPath {
         /// The path.
         path: String,
-        /// What there is.
+        /// What exists at that level.
         there: String,
     },
-    /// The value does not fit.
+    /// The value has the wrong type.
     #[error("{path} has to be {wanted}")]
     Misfit {
         /// The path.
         path: String,
-        /// What.
+        /// The required type.
         wanted: &'static str,
     },
 }
 
 impl Change {
-    /// Reads `PATH=VALUE`. The value is JSON where it can be read as such, and else a text.
+    /// Parses `PATH=VALUE`. The value is JSON if it parses as such, otherwise a text.
     pub fn parse(text: &str, tape: &RecordedSession) -> Result<Self, ChangeError> {
         let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::Form(text.to_owned()))?;
         let (path, literal) = (path.trim(), value);
@@ -149,7 +149,7 @@ impl Change {
     }
 }
 
-/// The text that a path into an output leads to.
+/// Returns the text at a path into an output.
 fn part(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeError> {
     let found = place(&mut output, inner, path)?;
     let text = found.as_str().filter(|text| !text.is_empty());
@@ -159,7 +159,7 @@ fn part(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeErro
     })
 }
 
-/// `prompt` and `prompt[N]`.
+/// Parses `prompt` and `prompt[N]`.
 fn prompt_index(path: &str) -> Option<usize> {
     match path.strip_prefix("prompt")? {
         "" => Some(0),
@@ -174,7 +174,7 @@ fn calls(tape: &RecordedSession) -> String {
     if shown.is_empty() { "none".to_owned() } else { format!("{}{more}", shown.join(", ")) }
 }
 
-/// The value that `inner` leads to: `a.b[2].c`.
+/// Returns the value at the path `inner`: `a.b[2].c`.
 fn place<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'v mut Value, ChangeError> {
     let words = inner.replace('[', ".").replace(']', "");
     let mut at = value;

@@ -1,7 +1,7 @@
-//! What was said before a prompt, in the home of an agent that is to be asked it again.
+//! Restores the conversation before a prompt in the home of an agent that is rerun from that prompt.
 //!
-//! An agent that begins in the middle of a session, or at the beginning of one that goes on with another, needs the conversation
-//! so far. It is forked as a person would fork it, only into the home of the rerun.
+//! An agent that begins in the middle of a session, or at the beginning of one that continues another, needs the conversation
+//! so far. It is forked as a user would fork it, only into the home of the rerun.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +18,8 @@ use stepback_store::port::StoredCheckpoint;
 use crate::RerunError;
 use crate::run::{RerunRequest, RunEnv, io};
 
-/// Whether the model has said anything before the prompt at `from`. A session that was forked or resumed begins with the
-/// conversation that it goes on with.
+/// Whether there is an answer of the model before the prompt at `from`. A session that was forked or resumed begins with the
+/// conversation that it continues.
 pub(crate) fn is_there(
     agent: Agent,
     wish: &RerunRequest<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn is_there(
     Ok(messages(agent, &lines).iter().any(|said| said.role == Role::Assistant && said.worker.is_none()))
 }
 
-/// Puts the conversation as it was at `from` into `home`; returns the session, or the file, that goes on with it.
+/// Writes the conversation as it was at `from` into `home`; returns the session, or the file, to continue.
 pub(crate) fn put(
     agent: Agent,
     wish: &RerunRequest<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn put(
     let home = Home::below(home);
     let transcript =
         info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not kept".into()))?;
-    // Forks are written beside the original where an agent has no better place; so a copy is the original here.
+    // Forks are written beside the original if an agent has no better place; so the original is copied into this home first.
     let path = match agent {
         Agent::Opencode => home.opencode_db(),
         _ => {
@@ -94,13 +94,13 @@ pub(crate) fn put(
     if let Some(prepare) = &fork.prepare {
         import(&prepare.command, stage, directory).map_err(cannot)?;
     }
-    // Gemini CLI finds a conversation by its file where it does not know the directory.
+    // Gemini CLI finds a conversation by its file if it does not know the directory.
     let by_file = fork.command.iter().position(|word| word == "--session-file");
     let file = by_file.and_then(|at| fork.command.get(at + 1));
     Ok(file.cloned().unwrap_or(fork.session))
 }
 
-/// Lets the agent take in a conversation itself, in the home of the rerun.
+/// Runs the agent's own import of a conversation, in the home of the rerun.
 fn import(command: &[String], stage: &RunEnv<'_>, directory: &Path) -> Result<(), String> {
     let home = stage.around.dir.join("home");
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };

@@ -1,8 +1,7 @@
-//! Turning a recording into something that runs again: from any point, with one thing changed, in a directory of its own,
-//! behind a fence.
+//! Reruns a recorded session: from any point, with one thing changed, in a separate directory and a sandbox.
 //!
-//! [`rerun`] puts the files of the point into a scratch directory, which becomes a workspace of its own, starts the agent there
-//! with a model that is the recording, and keeps what it comes to as a branch of the workspace it came from.
+//! [`rerun`] puts the files of that point into a scratch directory, which becomes a workspace of its own, starts the agent
+//! there with model calls answered from the recording, and keeps the result as a branch of the original workspace.
 
 mod agent;
 pub mod builtin;
@@ -39,16 +38,16 @@ use crate::recorded_session::RecordedSession;
 use crate::replay_responder::OnDifference;
 use crate::run::{Ended, RerunRequest, RunEnv, RunResult};
 
-/// Why there is no rerun.
+/// Why a session cannot be rerun.
 #[derive(Debug, thiserror::Error)]
 pub enum RerunError {
-    /// The engine or the store.
+    /// An error of the engine or the store.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The agent's settings.
+    /// An error of the agent's settings.
     #[error(transparent)]
     Install(#[from] InstallError),
-    /// A change that does not fit.
+    /// A change that does not fit the session.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// The session has no model calls.
@@ -57,35 +56,35 @@ pub enum RerunError {
     /// The session has no prompt.
     #[error("nobody said anything in this session, so there is nothing to do again")]
     NoPrompt,
-    /// The session is not of an agent that can be started.
+    /// The session belongs to an agent that stepback cannot start.
     #[error("a session of \"{0}\" cannot be run again: stepback does not know how to start it")]
     Unknown(String),
-    /// The agent is not there.
+    /// The agent is not installed.
     #[error("{} is not installed here: there is no program \"{program}\"", .agent.title())]
     NoAgent {
-        /// Which.
+        /// The agent of the session.
         agent: Agent,
         /// The program that was looked for.
         program: String,
     },
-    /// Nobody knows where the agent's model calls go.
+    /// The address of the agent's model calls cannot be changed.
     #[error("{} calls its model in a way that cannot be answered from a recording", .0.title())]
     NoRoute(Agent),
     /// The change does not apply to this kind of session.
     #[error("{0}")]
     NotHere(String),
-    /// The machine said no.
+    /// An I/O error.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl RerunError {
-    /// What kind of failure it is, and what to do about it.
+    /// Returns the kind of the error, and a hint on what to do about it.
     pub fn advice(&self) -> (Kind, Option<&'static str>) {
         let (kind, hint) = match self {
             Self::Engine(error) => return diagnostics::of(error),
@@ -109,35 +108,35 @@ impl RerunError {
     }
 }
 
-/// How a session is to be done again.
+/// Options of a rerun.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// From this step on; the agent is started with the prompt that it belongs to.
+    /// The step to begin at; the agent is started with the prompt that it belongs to.
     pub from: Option<StoredCheckpoint>,
-    /// `PATH=VALUE`, for each thing that is changed.
+    /// `PATH=VALUE` for each thing that is changed.
     pub set: Vec<String>,
     /// Stop after the first step of this kind.
     pub until: Option<StepKind>,
-    /// Stop after so many steps.
+    /// Stop after this many steps.
     pub max_steps: Option<u64>,
-    /// Stop after so long.
+    /// Stop after this time.
     pub timeout: Option<Duration>,
-    /// What becomes of tool calls.
+    /// What happens to tool calls.
     pub tools: Tools,
-    /// What to do where it parts from the recording.
+    /// What to do where the rerun diverges from the recording.
     pub on_difference: OnDifference,
-    /// When recorded answers come.
+    /// When recorded answers are sent.
     pub timing: Timing,
-    /// The name of the branch; one is found if none is given.
+    /// The name of the branch; `None` to choose one.
     pub branch: Option<String>,
 }
 
-/// What a rerun came to.
+/// The result of a rerun.
 #[derive(Debug)]
 pub struct Done {
-    /// What is on record about it.
+    /// Its record in the workspace.
     pub rerun: Rerun,
-    /// How the run went.
+    /// How the run ended.
     pub ran: RunResult,
     /// The tip of its branch.
     pub tip: StoredCheckpoint,
@@ -145,27 +144,27 @@ pub struct Done {
     pub from: StoredCheckpoint,
 }
 
-/// Where a rerun takes place.
+/// The environment of a rerun: directories, programs and settings of the host.
 pub struct RerunHost<'a> {
-    /// A directory that is the rerun's alone, and empty.
+    /// An empty directory for this rerun only.
     pub dir: &'a Path,
-    /// Our own program.
+    /// Path of stepback's own program.
     pub program: &'a Path,
-    /// The store.
+    /// The directory of the store.
     pub store: &'a Path,
-    /// The person's home.
+    /// The user's home.
     pub home: &'a Path,
-    /// The person's environment.
+    /// The user's environment.
     pub environment: &'a [(OsString, OsString)],
-    /// What models cost.
+    /// Prices of models.
     pub prices: &'a Prices,
-    /// A file of certificates that are trusted beside those of the system.
+    /// A file of certificates that are trusted besides those of the system.
     pub certificates: Option<&'a Path>,
-    /// Set when the person wants it to end.
+    /// Set when the user ends the rerun.
     pub interrupted: &'a AtomicBool,
 }
 
-/// Does a session again. `begun` is told once it is on record that it runs.
+/// Reruns a session. `begun` is called once the rerun is recorded as running.
 pub fn rerun(
     workspace: &Workspace<'_>,
     session: Session,
@@ -193,7 +192,7 @@ pub fn rerun(
     let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
     let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
     let prompted = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
-    // Agents we know only from outside can be started with a prompt and nowhere else.
+    // Agents other than the built-in one can only be started with a prompt.
     let from = match (who, &options.from) {
         (Who::BuiltIn, Some(from)) if tape.step(from.checkpoint.step.number).is_some() => from.clone(),
         _ => prompted,
@@ -209,7 +208,7 @@ pub fn rerun(
         max_steps: options.max_steps,
         timeout: options.timeout,
     };
-    // Two that begin at the same time do not take the same name.
+    // Two reruns that begin at the same time must not get the same name.
     let lock = workspace.lock_recording()?;
     let branch = match &options.branch {
         Some(name) => {
@@ -222,7 +221,7 @@ pub fn rerun(
         branch,
         of: tape.session.id,
         from: from.checkpoint.step.id,
-        // Also what a person types can hold a secret.
+        // What a user types can hold a secret too.
         changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
         status: RerunStatus::Pending,
         reason: None,
@@ -237,7 +236,7 @@ pub fn rerun(
         Err(error) => {
             rerun.status = RerunStatus::Failed;
             rerun.reason = Some(error.to_string());
-            // What went wrong counts for more than that it could not be written down.
+            // The error of the rerun matters more than a failure to record it.
             let _ = workspace.note_rerun(&rerun);
             return Err(error);
         }
@@ -249,12 +248,12 @@ pub fn rerun(
     Ok(Done { rerun, ran, tip, from })
 }
 
-/// Whose session is done again.
+/// The agent whose session is rerun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
-    /// An agent we know from outside.
+    /// An agent other than the built-in one.
     Agent(Agent),
-    /// Our own.
+    /// The built-in agent.
     BuiltIn,
 }
 
@@ -307,7 +306,7 @@ fn play(
     Ok((ran, state))
 }
 
-/// Asks an agent one prompt after the other, as the person did.
+/// Gives an agent one prompt after the other, as the user did.
 fn prompts(
     who: Who,
     wish: &RerunRequest<'_>,
@@ -337,7 +336,7 @@ fn prompts(
     Ok(ran)
 }
 
-/// What became of a rerun, in a word and in a sentence.
+/// Returns the status of a rerun, and a sentence about it.
 fn fate(ran: &RunResult, options: &Options) -> (RerunStatus, Option<String>) {
     let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
         Some(first) => format!("parted from the recording at model call {}: {}", parted.call, first.path),
@@ -345,7 +344,7 @@ fn fate(ran: &RunResult, options: &Options) -> (RerunStatus, Option<String>) {
     });
     match &ran.ended {
         Ended::Exited(0) | Ended::Reached => (RerunStatus::Completed, parted),
-        // With something changed, it was to be expected that it goes another way.
+        // If something was changed, a divergence is expected.
         Ended::Parted if !options.set.is_empty() => (RerunStatus::Diverged, parted),
         Ended::Parted => (RerunStatus::Failed, parted),
         Ended::Exited(code) => (

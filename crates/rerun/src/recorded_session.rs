@@ -1,5 +1,5 @@
-//! A recorded session, ready to be done again: what was asked of the model and what it said, what was called and what came
-//! of it, what the person said.
+//! A recorded session, prepared for a rerun: its model calls and answers, its tool calls and results, and the user's prompts
+//! and decisions.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::replay_responder::recorded_results;
 /// A recorded session.
 #[derive(Debug)]
 pub struct RecordedSession {
-    /// The session.
+    /// Its session record.
     pub session: Session,
     /// Its steps, oldest first.
     pub steps: Vec<StoredCheckpoint>,
@@ -26,52 +26,52 @@ pub struct RecordedSession {
     pub exchanges: Vec<Exchange>,
     /// Tool calls, in the order they began.
     pub calls: Vec<ToolCall>,
-    /// What the person said.
+    /// The user's prompts, oldest first.
     pub prompts: Vec<Prompt>,
-    /// What the person said in between, to an agent that was at work.
+    /// The user's messages to the running agent, between prompts.
     pub injections: Vec<Injection>,
 }
 
-/// Words that a person left for an agent at work, which it heard before it asked its model.
+/// A message that the user left for a running agent, and that the agent got before it called its model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Injection {
-    /// The number of the step that says so.
+    /// The number of the step that recorded it.
     pub number: u64,
-    /// The model call whose request was the first to hold them.
+    /// The id of the first model call whose request contains it.
     pub call: String,
-    /// The words.
+    /// Text of the message.
     pub text: String,
 }
 
-/// A tool call.
+/// A recorded tool call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolCall {
-    /// The numbers of the steps at which it began and ended.
+    /// The numbers of the steps at which it began and ended; `None` if it did not end.
     pub steps: (u64, Option<u64>),
-    /// The agent's id of it.
+    /// The agent's id of the call, if it has one.
     pub id: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The sub-agent that called.
+    /// The sub-agent that called; `None` for the main agent.
     pub worker: Option<String>,
-    /// What went in.
+    /// Input of the call.
     pub input: Value,
-    /// What came out, as the agent reported it.
+    /// Its output, as the agent reported it.
     pub output: Option<Value>,
-    /// What a person decided and said before it ran.
+    /// The user's decision and messages before it ran.
     pub before: RecordedReply,
-    /// What a person decided and said after it ran.
+    /// The user's decision and messages after it ran.
     pub after: RecordedReply,
 }
 
-/// Something the person said.
+/// A prompt of the user.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prompt {
     /// The number of its step.
     pub number: u64,
-    /// What.
+    /// Text of the prompt.
     pub text: String,
-    /// What else the model was told with it.
+    /// Other messages that the model got with it.
     pub told: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ impl RecordedSession {
         Ok(tape)
     }
 
-    /// Notes what a person decided about a call that was stopped.
+    /// Stores the user's decision about a call that was stopped.
     fn take_decision(&mut self, step: &Step, input: Value, stopped: &str) {
         // Agents report decisions of their own, which have no answer.
         if input.get("answer").is_none() {
@@ -177,8 +177,8 @@ impl RecordedSession {
         call.reply().decision = Some(RecordedDecision { summary, input, timeout });
     }
 
-    /// Notes what a person said to the agent: with a call, with a prompt, or on its way to the model. Gives the words back in
-    /// the last case.
+    /// Stores a message of the user to the agent: with a call, or with a prompt. Returns the text if it belongs to neither,
+    /// but to the next model call.
     fn take_told(&mut self, input: &Value, text: String) -> Option<String> {
         let call = input["call"].as_str();
         let call = self.calls.iter_mut().rev().find(|known| call.is_some() && known.id.as_deref() == call);
@@ -193,7 +193,8 @@ impl RecordedSession {
         None
     }
 
-    /// Finds calls that the agent or its user did not let run: they began, never ended, and the model was told of a refusal.
+    /// Finds calls that the agent or its user did not let run: they began, never ended, and the model got a refusal as their
+    /// result.
     fn find_refusals(&mut self) {
         let is_open = |call: &ToolCall| call.steps.1.is_none() && call.before.decision.is_none();
         if !self.calls.iter().any(is_open) {
@@ -206,7 +207,7 @@ impl RecordedSession {
         }
     }
 
-    /// All calls with what was decided about them.
+    /// Returns all calls with the decisions about them.
     pub fn decided_calls(&self) -> Vec<DecidedCall> {
         let of = |call: &ToolCall| DecidedCall {
             number: call.steps.0,
@@ -219,23 +220,23 @@ impl RecordedSession {
         self.calls.iter().map(of).collect()
     }
 
-    /// The step with this number.
+    /// Returns the step with this number.
     pub fn step(&self, number: u64) -> Option<&StoredCheckpoint> {
         self.steps.iter().find(|stored| stored.checkpoint.step.number == number)
     }
 
-    /// The call that begins or ends at the step with this number.
+    /// Returns the call that begins or ends at the step with this number.
     pub fn call_at(&self, number: u64) -> Option<&ToolCall> {
         self.calls.iter().find(|call| call.steps.0 == number || call.steps.1 == Some(number))
     }
 
-    /// The prompt that was being worked on at the step with this number; which one of all.
+    /// Returns the index of the prompt that the agent worked on at the step with this number.
     pub fn prompt_at(&self, number: u64) -> Option<usize> {
         self.prompts.iter().rposition(|prompt| prompt.number <= number)
     }
 }
 
-/// Words by which agents tell a model that a call did not run.
+/// Texts by which agents tell a model that a call did not run.
 const REFUSALS: [&str; 7] = [
     "doesn't want to proceed with this tool use",
     "doesn't want to take this action",
@@ -246,7 +247,7 @@ const REFUSALS: [&str; 7] = [
     "[Operation Cancelled]",
 ];
 
-/// The text of a result that says that the call did not run.
+/// Returns the text of a result that says that the call did not run.
 fn refusal(result: &Value) -> Option<String> {
     let text = match result.get("content").or_else(|| result.get("output")) {
         Some(Value::String(text)) => text.clone(),
@@ -259,13 +260,13 @@ fn refusal(result: &Value) -> Option<String> {
 }
 
 impl ToolCall {
-    /// Where it is now: what is decided about it before its end is decided before it runs.
+    /// Returns the reply for the call's current state: until the call has ended, decisions are about its start.
     fn reply(&mut self) -> &mut RecordedReply {
         if self.steps.1.is_some() { &mut self.after } else { &mut self.before }
     }
 }
 
-/// What is known of a step besides its place in history.
+/// Returns the recorded details of a step.
 pub(crate) fn detail(
     workspace: &Workspace<'_>,
     stored: &StoredCheckpoint,

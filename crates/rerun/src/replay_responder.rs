@@ -1,8 +1,8 @@
-//! Answering an agent's model calls from a recording, with something changed.
+//! Answers an agent's model calls from a recording, with changes.
 //!
-//! A request is compared with what was asked then, after everything was taken out that differs between any two runs. As long
-//! as the agent asks what it asked then, it is told what it was told then, in the directories of now. The first request that
-//! was never asked like this is where the two runs part.
+//! A request is compared with the recorded ones, after everything was removed that differs between any two runs. As long as
+//! the agent sends the recorded requests, it gets the recorded answers, with paths mapped to the directories of the rerun.
+//! The first request that does not match a recorded one is where the rerun diverges.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,42 +20,42 @@ use stepback_proxy::{Answers, Decision, Timing};
 use crate::change::Change;
 use crate::recorded_session::{RecordedSession, ToolCall};
 
-/// What to do with a request that was never recorded.
+/// What to do with a request that was not recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDifference {
-    /// The rerun ends there.
+    /// End the rerun there.
     Stop,
-    /// The model is asked, from there on.
+    /// Call the model, from there on.
     Live,
-    /// The recorded answer that comes nearest is given.
+    /// Send the nearest recorded answer.
     Nearest,
 }
 
-/// Where a rerun parted from the recording.
+/// Where a rerun diverged from the recording.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Parted {
-    /// Which model call of the rerun it was, counted from 1.
+    /// The number of the model call in the rerun, counted from 1.
     pub call: u64,
     /// What differs.
     pub differences: Vec<Difference>,
 }
 
-/// What became of the requests so far.
+/// How the model calls so far were answered.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Tally {
-    /// Answered from the recording.
+    /// How many were answered from the recording.
     pub recorded: u64,
-    /// Sent to the model.
+    /// How many were sent to the model.
     pub live: u64,
-    /// Refused.
+    /// How many were refused.
     pub refused: u64,
-    /// Where it parted from the recording.
+    /// Where the rerun diverged from the recording; `None` if it did not.
     pub parted: Option<Parted>,
 }
 
 impl Tally {
-    /// This, and then that.
+    /// Returns the sum of this tally and that of a later run.
     #[must_use]
     pub fn and(self, then: Self) -> Self {
         let before = self.recorded + self.live + self.refused;
@@ -69,17 +69,17 @@ impl Tally {
     }
 }
 
-/// Answers from a recording.
+/// Answers model calls from a recording.
 #[derive(Debug)]
 pub struct Replayer {
     on_difference: OnDifference,
     timing: Timing,
     changes: Vec<Applied>,
-    /// What the directories of then are called now.
+    /// Recorded directories and those that replace them in the rerun.
     moved: Vec<(String, String)>,
-    /// What calls came to when they were recorded, by their ids, of those that do not run now.
+    /// The recorded results of calls that do not run in the rerun, by their ids.
     results: HashMap<String, Value>,
-    /// Whether what is changed shows in the instructions, which otherwise may differ: they describe the machine.
+    /// Whether a change shows in the instructions. Otherwise they may differ, because they describe the machine.
     instructs: bool,
     state: Mutex<State>,
 }
@@ -91,7 +91,7 @@ struct State {
     tally: Tally,
 }
 
-/// A change in the words of the wire.
+/// A change in terms of the wire format.
 #[derive(Clone, PartialEq, Debug)]
 enum Applied {
     Model(String),
@@ -101,7 +101,7 @@ enum Applied {
     Input { call: Place, input: Value },
 }
 
-/// How a call is told from others in requests and answers.
+/// Identifies a call in requests and answers.
 #[derive(Clone, PartialEq, Debug)]
 struct Place {
     id: Option<String>,
@@ -111,15 +111,15 @@ struct Place {
     nth: usize,
 }
 
-/// Directories of the recorded run and what they are now.
+/// Directories of the recorded run and those that replace them in the rerun.
 #[derive(Clone, Debug, Default)]
 pub struct Directories {
-    /// What each stands for, where it was, and where it is.
+    /// Placeholder name, recorded path, and path in the rerun.
     pub all: Vec<(&'static str, PathBuf, PathBuf)>,
 }
 
 impl Directories {
-    /// Directories that are elsewhere now, the longest first.
+    /// Returns the directories whose path differs, the longest first.
     fn moved(&self) -> Vec<(String, String)> {
         let text = |path: &PathBuf| path.display().to_string();
         let all = self.all.iter().map(|(_, then, now)| (text(then), text(now)));
@@ -129,7 +129,7 @@ impl Directories {
         moved
     }
 
-    /// What a person decided about the recorded calls, in the directories of now.
+    /// Returns the user's decisions about the recorded calls, with paths mapped to the directories of the rerun.
     pub(crate) fn decided(&self, tape: &RecordedSession) -> DecidedCalls {
         let moved = self.moved();
         let mut calls = tape.decided_calls();
@@ -153,7 +153,7 @@ impl Directories {
 }
 
 impl Replayer {
-    /// Answers from `tape`, with `changes`.
+    /// Creates a replayer for `tape`, with `changes`.
     pub fn new(
         tape: &RecordedSession,
         changes: &[Change],
@@ -167,7 +167,7 @@ impl Replayer {
         let moved = directories.moved();
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        // Of a call that the user refused in the agent, the model hears what it heard then: a refusal by a hook has other words.
+        // For a call that the user refused in the agent, the model gets the recorded text: a refusal by a hook has other words.
         let refused = tape.calls.iter().filter(|call| call.before.refused.is_some());
         let refused: Vec<&String> = refused.filter_map(|call| call.id.as_ref()).collect();
         let mut results = HashMap::new();
@@ -178,7 +178,7 @@ impl Replayer {
         Self { on_difference, timing, changes, moved, results, instructs, state }
     }
 
-    /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
+    /// Makes the model get the recorded results of calls, whatever their results in the rerun are.
     #[must_use]
     pub fn with_recorded_results(mut self, wanted: bool) -> Self {
         if wanted {
@@ -188,7 +188,7 @@ impl Replayer {
         self
     }
 
-    /// What became of the requests so far.
+    /// Returns how the model calls so far were answered.
     pub fn tally(&self) -> Tally {
         self.state().tally.clone()
     }
@@ -197,7 +197,7 @@ impl Replayer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the changes that a request carries. Says whether it made any.
+    /// Applies the changes that a request contains. Returns whether it made any.
     fn change_request(&self, wire: Wire, request: &mut Request) -> bool {
         let before = (request.path.clone(), request.body.clone());
         for change in &self.changes {
@@ -216,7 +216,7 @@ impl Replayer {
         before != (request.path.clone(), request.body.clone())
     }
 
-    /// A recorded answer, in the directories of now and with the inputs that are to be changed.
+    /// Returns a recorded answer, with paths mapped to the directories of the rerun and with changed inputs.
     fn retold(&self, wire: Wire, exchange: &Exchange) -> Response {
         let said = semantics::answered(wire, &exchange.response);
         let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
@@ -241,7 +241,7 @@ impl Replayer {
         changed.unwrap_or_else(|| exchange.response.clone())
     }
 
-    /// Replaces directories, each place in a text once: those of now may lie in those of then.
+    /// Replaces directories, each occurrence in a text once: a new directory may be inside an old one.
     fn in_the_directories_of_now(&self, text: &str, in_document: bool) -> String {
         let escaped = |path: &str| match in_document {
             true => Value::from(path).to_string().trim_matches('"').to_owned(),
@@ -258,7 +258,7 @@ impl Replayer {
         Decision::Recorded { response, timing: self.timing }
     }
 
-    /// A request that asks the same under instructions that were changed does not ask the same.
+    /// A request that matches a recorded one except for changed instructions is a different request.
     fn otherwise_instructed(&self, state: &State, wire: Wire, at: usize, request: &Request) -> Found {
         let recorded = semantics::asked(wire, &state.recording.exchanges()[at].request).system;
         let present = semantics::asked(wire, request).system;
@@ -279,7 +279,7 @@ impl Replayer {
 impl Answers for Replayer {
     fn answer(&self, _id: &str, request: &mut Request) -> Decision {
         let Some(wire) = request.wire else {
-            // A list of models, a quota: nothing that was recorded, and nothing that matters.
+            // Not a model call but a list of models or a quota: it was not recorded, and does not matter.
             return match self.on_difference {
                 OnDifference::Live => Decision::Live,
                 _ => Decision::Refuse {
@@ -359,7 +359,7 @@ impl Place {
     }
 }
 
-/// A change in the words of the wire; nothing for what no model call shows.
+/// Returns a change in terms of the wire format; `None` if no model call shows it.
 fn applied(tape: &RecordedSession, change: &Change) -> Option<Applied> {
     match change {
         Change::Model(model) => Some(Applied::Model(model.clone())),
@@ -377,7 +377,7 @@ fn applied(tape: &RecordedSession, change: &Change) -> Option<Applied> {
     }
 }
 
-/// The call of a model that led to a recorded tool call.
+/// Returns the model's call that led to a recorded tool call.
 fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
     let mut by_input = None;
     for exchange in &tape.exchanges {
@@ -402,7 +402,7 @@ fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
     by_input
 }
 
-/// Replaces the result of a call in a request, if it carries one.
+/// Replaces the result of a call in a request, if the request has one.
 fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str>, text: &str) {
     let said = semantics::asked(wire, request).messages;
     let mut results = said.iter().filter_map(|said| match said {
@@ -410,7 +410,7 @@ fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str
         _ => None,
     });
     let by_id = results.clone().find(|(id, _)| call.id.is_some() && *id == call.id);
-    // An agent that makes up its ids makes up others every time; the place in the conversation stays.
+    // An agent that generates its own ids generates others every time; the position in the conversation stays the same.
     let by_place = || {
         calls_in(&said).nth(call.nth).filter(|own| own.name == call.name).and_then(|_| results.nth(call.nth))
     };
@@ -423,7 +423,7 @@ fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str
     edit::set_result(wire, &mut request.body, &id, &new);
 }
 
-/// The id of the call whose result a part of a request is, on any wire.
+/// Returns the id of the call whose result a part of a request is, in any wire format.
 fn result_of(part: &Value) -> Option<&str> {
     let is_output = part["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
     let id = part.get("tool_use_id").or_else(|| part.get("tool_call_id"));
@@ -431,10 +431,10 @@ fn result_of(part: &Value) -> Option<&str> {
     id.or_else(|| part.get("functionResponse")?.get("id"))?.as_str()
 }
 
-/// What calls came to when they were recorded, by their ids, as the model was told.
+/// Returns the recorded results of calls, by their ids, as the model got them.
 pub(crate) fn recorded_results(exchanges: &[Exchange]) -> HashMap<String, Value> {
     let mut results = HashMap::new();
-    // Of a result that was cut short later, the first one counts.
+    // If a result was shortened in later requests, the first one counts.
     for exchange in exchanges.iter().rev() {
         collect_results(&exchange.request.body, &mut results);
     }
@@ -465,7 +465,7 @@ fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
     }
 }
 
-/// Replaces paths wherever they stand as a whole or at the beginning of longer ones. Of several that fit, the first is taken.
+/// Replaces paths that stand alone or at the start of longer ones. If several match, the first is used.
 fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut before) = (text, None);

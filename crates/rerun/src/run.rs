@@ -1,4 +1,4 @@
-//! One run behind the fence: the model is a recording, and everything that was started ends with it.
+//! Runs an agent once in the sandbox, with model calls answered from the recording, and ends every process it started.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,40 +27,40 @@ use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
 use crate::sink::ModelCallSink;
 use crate::{RerunError, RerunHost};
 
-/// How often a running agent is looked at.
+/// How often a running agent is checked.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long an agent that was told that it is over may take to end by itself.
+/// How long an agent may take to exit by itself after the rerun diverged.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What is to be done again, and how.
+/// What to rerun, and how.
 pub struct RerunRequest<'a> {
     /// The recorded session.
     pub tape: &'a RecordedSession,
-    /// Which prompt to begin with.
+    /// Index of the prompt to begin with.
     pub prompt: usize,
-    /// What is changed.
+    /// The changes to make.
     pub changes: &'a [Change],
-    /// What becomes of tool calls.
+    /// What happens to tool calls.
     pub tools: Tools,
-    /// What to do where it parts from the recording.
+    /// What to do where the rerun diverges from the recording.
     pub on_difference: OnDifference,
-    /// When recorded answers come.
+    /// When recorded answers are sent.
     pub timing: Timing,
     /// Stop after the first step of this kind.
     pub until: Option<StepKind>,
-    /// Stop after so many steps.
+    /// Stop after this many steps.
     pub max_steps: Option<u64>,
-    /// Stop after so long.
+    /// Stop after this time.
     pub timeout: Option<Duration>,
 }
 
-/// Where and with what.
+/// The environment of one run.
 pub struct RunEnv<'a> {
-    /// What the rerun is given; its files are in `work` of the directory.
+    /// The host of the rerun; the files are in `work` below its directory.
     pub around: &'a RerunHost<'a>,
     /// The workspace over those files.
     pub scratch: &'a Workspace<'a>,
-    /// The root that the files had when they were recorded.
+    /// The root of the workspace when it was recorded.
     pub original_root: &'a Path,
 }
 
@@ -68,61 +68,61 @@ pub struct RunEnv<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// By itself, with this exit code.
+    /// The agent exited with this code.
     Exited(i32),
-    /// It asked for something that was never recorded.
+    /// The agent made a request that was not recorded.
     Parted,
-    /// It reached the step that it was to run to.
+    /// The run reached its last requested step.
     Reached,
-    /// It took too long.
+    /// The run timed out.
     TimedOut,
-    /// The person ended it.
+    /// The user ended it.
     Interrupted,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
     /// Why it ended.
     pub ended: Ended,
-    /// What became of its model calls.
+    /// How its model calls were answered.
     pub tally: Tally,
-    /// What kept it from doing harm.
+    /// What kept it from having effects elsewhere.
     pub strength: Strength,
-    /// Its session in the scratch workspace.
+    /// Its session in the scratch workspace, if it recorded one.
     pub session: Option<Session>,
     /// The last lines it printed.
     pub output: String,
 }
 
-/// Says what an agent is run with, from where its model calls go.
+/// Returns the command and environment of an agent, given the addresses of its model calls.
 pub(crate) type Prepare<'a> = dyn FnOnce(&[(Route, String)], &Strength) -> Result<Inside, RerunError> + 'a;
 
-/// An agent that is ready to be run.
+/// An agent that is ready to run.
 pub(crate) struct Ready<'a> {
     /// Its name in the record.
     pub agent: &'a str,
-    /// Where its model calls would go.
+    /// The addresses that its model calls would go to.
     pub routes: Vec<Route>,
-    /// What it is run with, once it is known where its model calls go instead.
+    /// Its command and environment, once the addresses of the proxies are known.
     pub inside: Box<Prepare<'a>>,
-    /// What the directories of then are now.
+    /// Directories of the recording and those that replace them in the rerun.
     pub directories: Directories,
-    /// Whether its model calls are recorded by us; otherwise it does that itself.
+    /// Whether the proxy records its model calls; otherwise the agent does that itself.
     pub records: bool,
 }
 
-/// The directory of a rerun for what is neither its files nor its home.
+/// Returns the directory of a rerun for files that belong neither to the workspace nor to the home.
 pub(crate) fn aside(stage: &RunEnv<'_>) -> PathBuf {
     stage.around.dir.join("run")
 }
 
-/// What the machine said no to.
+/// Returns a function that wraps an I/O error of the operation `what`.
 pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> RerunError {
     move |source| RerunError::Io { what, source }
 }
 
-/// Runs it.
+/// Runs a prepared agent.
 pub(crate) fn run(
     ready: Ready<'_>,
     wish: &RerunRequest<'_>,
@@ -179,7 +179,7 @@ pub(crate) fn run(
     Ok(RunResult { ended, tally: replayer.tally(), strength, session, output: last_lines(&printed) })
 }
 
-/// Whom nobody needs to tell anything.
+/// A sink that records nothing.
 struct Nobody;
 
 impl Sink for Nobody {
@@ -197,7 +197,7 @@ impl Sink for Nobody {
 
 type Told = Vec<(Route, String)>;
 
-/// A proxy for each route, listening inside the fence.
+/// Starts a proxy for each route, listening inside the sandbox.
 fn proxies(
     routes: Vec<Route>,
     fence: &mut Fence,
@@ -239,7 +239,7 @@ fn watch(
     let mut parted_at: Option<Instant> = None;
     loop {
         let exited = child.try_wait().map_err(io("wait for the agent"))?;
-        // What the agent does is recorded by its hooks; what it asks, by us.
+        // The agent's hooks record what it does; the proxy records its model calls.
         if taken.recv_timeout(GLANCE).is_ok() {
             while taken.try_recv().is_ok() {}
             record::take_in_quietly(stage.scratch)?;
@@ -249,7 +249,7 @@ fn watch(
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
             return Ok(match parted {
                 true => Ended::Parted,
-                // Our own agent knows itself how far it is to go.
+                // The built-in agent checks its limits itself.
                 false if limited && has_reached(wish, stage)? => Ended::Reached,
                 false => Ended::Exited(code),
             });
@@ -278,7 +278,7 @@ fn has_reached(wish: &RerunRequest<'_>, stage: &RunEnv<'_>) -> Result<bool, Reru
     Ok(kind || wish.max_steps.is_some_and(|most| steps.len() as u64 >= most))
 }
 
-/// Ends everything that was started: the group of the agent, and whoever left it but not the namespace.
+/// Kills everything that was started: the agent's process group, and processes that left it but not the namespace.
 fn end_all(child: &Child, namespace: Option<&Path>) {
     let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
     let _ = kill_process_group(group, Signal::KILL);

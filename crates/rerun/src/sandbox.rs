@@ -1,12 +1,12 @@
-//! The fence around a rerun: a process tree whose only network is a loopback of its own and that can write only where it
-//! was told it may.
+//! The sandbox of a rerun: a process tree whose only network is its own loopback and that can write only to listed
+//! directories.
 //!
-//! A rerun does again what an agent once did, unattended. What happens in its directory is what is wanted; nothing else may
-//! happen twice. So the agent is started by a process that first leaves the network and makes the file system read-only, in
-//! namespaces of its own. The model has to be reached all the same: that process opens the listening sockets inside and hands
-//! them out, and the proxy answers from outside.
+//! A rerun repeats unattended what an agent once did. Effects in its own directory are wanted; no other effect may happen
+//! twice. So the agent is started by a process that first leaves the network and makes the file system read-only, in
+//! namespaces of its own. The model must still be reachable: that process opens the listening sockets inside and passes them
+//! out, and the proxy answers from outside.
 //!
-//! Where the system allows no namespaces, the reason is reported, and whoever starts a rerun decides what else to do.
+//! If the system does not allow namespaces, the reason is reported, and the caller decides what else to do.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -29,35 +29,35 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
-/// The word by which our own program is asked to be the process inside.
+/// The argument that makes stepback's own program the process inside.
 pub const WORD: &str = "fenced";
-/// The variable that says how a process of ours uses the watcher. Behind the fence it neither asks nor starts one: other things
-/// are mounted there, and what is started there is ended with the rerun.
+/// The variable that says how a stepback process uses the watcher. In the sandbox it neither connects to one nor starts one:
+/// the mounts are different there, and processes started there are killed with the rerun.
 pub const WATCHER_VARIABLE: &str = "STEPBACK_WATCHER";
-/// Most sockets that can be handed over at once.
+/// Most sockets that can be passed at once.
 const MOST: usize = 16;
-/// The word after it by which our program is asked to end everything inside once nobody is outside any more.
+/// The argument after `WORD` that makes stepback's program kill everything inside once the process outside is gone.
 const GUARD: &str = "guard";
-/// Where programs that share memory do so.
+/// The directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What the fence has to leave open.
+/// What the sandbox leaves open.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SandboxAllow {
     /// Directories that can be written to.
     pub writable: Vec<PathBuf>,
-    /// How many sockets are to listen on the inner loopback.
+    /// How many sockets listen on the inner loopback.
     pub sockets: usize,
 }
 
-/// What is to be run inside.
+/// The command to run inside.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Inside {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// Where.
+    /// Its current directory.
     pub directory: PathBuf,
 }
 
@@ -65,14 +65,14 @@ pub struct Inside {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "fence")]
 pub enum Strength {
-    /// Namespaces: no network but loopback, and nothing else can be written to.
+    /// Namespaces: no network but loopback, and everything but the listed directories is read-only.
     Namespaces,
-    /// A namespace for the network only.
+    /// A network namespace only.
     Network {
-        /// Why files are not fenced.
+        /// Why files are not protected.
         why: String,
     },
-    /// Nothing but what the tools themselves refuse.
+    /// Only what the tools themselves refuse.
     Policy {
         /// Why there are no namespaces.
         why: String,
@@ -80,7 +80,7 @@ pub enum Strength {
 }
 
 impl Strength {
-    /// In words.
+    /// Describes the protection for the user.
     pub fn describe(&self) -> String {
         match self {
             Self::Namespaces => {
@@ -101,19 +101,19 @@ enum Report {
     Impossible { why: String },
 }
 
-/// A process that waits inside the fence for what to run.
+/// A process that waits inside the sandbox for a command to run.
 #[derive(Debug)]
 pub struct Fence {
     child: Child,
     channel: UnixStream,
     /// The sockets that listen inside.
     pub sockets: Vec<TcpListener>,
-    /// What is in force.
+    /// The protection that is in force.
     pub strength: Strength,
 }
 
 impl Fence {
-    /// Starts `program`, which is our own, to be the process inside. What is run there prints to `output`.
+    /// Starts `program`, stepback's own, as the process inside. The command's output goes to `output`.
     pub fn raise(program: &Path, openings: &SandboxAllow, output: &File) -> io::Result<Self> {
         let (mut channel, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
@@ -142,14 +142,14 @@ impl Fence {
         Ok(fence)
     }
 
-    /// Runs something inside. It is a process group of its own, led by the process that is returned. When the connection is
-    /// dropped that comes with it, everything inside is ended.
+    /// Runs a command inside, as the leader of its own process group. When the returned connection is dropped, everything
+    /// inside is killed.
     pub fn run(mut self, inside: &Inside) -> io::Result<(Child, UnixStream)> {
         write_line(&mut self.channel, inside)?;
         Ok((self.child, self.channel))
     }
 
-    /// The file that names the network namespace, by which everything inside can be found.
+    /// Returns the file that identifies the network namespace, by which all processes inside can be found.
     pub fn namespace(&self) -> Option<PathBuf> {
         match self.strength {
             Strength::Policy { .. } => None,
@@ -158,7 +158,7 @@ impl Fence {
     }
 }
 
-/// Is the process inside, if the arguments ask for it. Does not return then, except with what went wrong.
+/// Becomes the process inside, if the arguments ask for it. Then it only returns if it fails, with the error.
 pub fn run_sandbox_child(arguments: &[OsString]) -> Option<io::Error> {
     let words: Vec<&OsString> = arguments.iter().skip(1).collect();
     let ended = match words.as_slice() {
@@ -172,7 +172,7 @@ pub fn run_sandbox_child(arguments: &[OsString]) -> Option<io::Error> {
     }
 }
 
-/// Starts the guard, which holds on to our end of the channel.
+/// Starts the guard, which inherits this process's end of the channel.
 fn start_guard(channel: &UnixStream) -> io::Result<()> {
     let program = std::env::current_exe()?;
     Command::new(program)
@@ -185,18 +185,19 @@ fn start_guard(channel: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until whoever started all of this is gone, killed perhaps, and ends whatever is left in this network.
+/// Waits until the process that started the sandbox is gone, even if it was killed, and kills what is left in this network
+/// namespace.
 fn be_guard() -> io::Result<std::convert::Infallible> {
     let own = fs::read_link("/proc/self/ns/net")?;
-    // Nobody writes; this returns when the other end is closed.
+    // No data is sent; this returns when the other end is closed.
     while matches!(io::stdin().read(&mut [0; 64]), Ok(1..)) {}
     end_everything_in(&own, rustix::process::getpid());
     std::process::exit(0)
 }
 
-/// Ends every process in a network namespace but one.
+/// Kills every process in a network namespace but one.
 pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
-    // Whoever starts a process while this looks is found in the next round.
+    // A process that is started during one scan is found in the next.
     for _ in 0..100 {
         let mut found = false;
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -216,9 +217,9 @@ pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
 }
 
 fn be_inside() -> io::Result<std::convert::Infallible> {
-    // Nobody is left who could end the agent if whoever runs it is killed.
+    // If the process that runs the agent is killed, no other process would end the agent.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The channel came as standard input, which the agent is not to have.
+    // The channel came as standard input, which the agent must not get.
     let mut channel = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?);
     let openings: SandboxAllow = read_line(&mut channel)?;
     let report = match leave(&openings) {
@@ -235,7 +236,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
     drop(sockets);
     let inside: Inside = read_line(&mut channel)?;
     if matches!(report, Report::Ready { .. }) {
-        // Nobody else can be relied on to end what the agent starts once we are killed.
+        // If this process is killed, no other one would end what the agent started.
         start_guard(&channel)?;
     }
     let Some((program, rest)) = inside.argv.split_first() else {
@@ -247,7 +248,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
     Err(command.exec())
 }
 
-/// Leaves the network and, where that is possible, the right to write. Says why if files could not be fenced.
+/// Leaves the network and, if possible, makes files read-only. Returns why if files could not be protected.
 fn leave(openings: &SandboxAllow) -> io::Result<Option<String>> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let both = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
@@ -294,11 +295,11 @@ fn protect_files(writable: &[PathBuf]) -> io::Result<()> {
         mount_bind_recursive(dir, dir)?;
     }
     set_read_only(Path::new("/"), true)?;
-    // Devices are no files, and terminals are needed.
+    // Devices are not ordinary files, and terminals are needed.
     set_read_only(Path::new("/dev"), false)?;
     if let Ok(dir) = &shared_memory {
-        // What lies in shared memory is files like any others. Whoever wants some gets a new one, unless the rerun itself is
-        // in the one there is.
+        // Shared memory holds ordinary files. Programs that need it get a new one, unless the rerun itself is in the existing
+        // one.
         let is_inside = |opening: &PathBuf| opening.canonicalize().is_ok_and(|real| real.starts_with(dir));
         match writable.iter().any(is_inside) {
             true => set_read_only(dir, true)?,
@@ -343,7 +344,7 @@ fn write_line(channel: &mut UnixStream, value: &impl Serialize) -> io::Result<()
     channel.write_all(&line)
 }
 
-/// One line, byte by byte: what comes after it may be sockets.
+/// Reads one line, byte by byte: sockets may follow it.
 fn read_line<T: for<'de> Deserialize<'de>>(channel: &mut UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -358,7 +359,7 @@ fn read_line<T: for<'de> Deserialize<'de>>(channel: &mut UnixStream) -> io::Resu
     }
 }
 
-/// Sends a report, and sockets with it.
+/// Sends a report together with sockets.
 fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut attached = SendAncillaryBuffer::new(&mut space);

@@ -1,9 +1,9 @@
-//! The directory that a rerun takes place in, and that goes with it, however it ends.
+//! The temporary directory of a rerun, which is removed after it, however it ends.
 //!
-//! It holds copies of files such as `.env`, so it must not stay behind. A rerun removes it before it prints its report, since
-//! a reader that has gone away ends the program while it prints. A rerun that was killed cannot remove anything; therefore the
-//! store keeps a small file for every such directory, locked for as long as its rerun runs. Whichever command finds one that
-//! nobody holds removes the directory, then the file.
+//! It holds copies of files such as `.env`, so it must not stay behind. A rerun removes it before it prints its report,
+//! because a closed output pipe ends the program while it prints. A rerun that was killed cannot remove anything; therefore
+//! the store has a small file for every such directory, locked while its rerun runs. Any command that finds one without a
+//! lock removes the directory, then the file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use stepback_model::record::Workspace;
 use tempfile::TempDir;
 
-/// The directory in the local part of a store that holds the locked files.
+/// The directory of the locked files, in the local part of a store.
 const LEASES: &str = "reruns";
 
 /// The directory of a rerun. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
-    /// Says that somebody is responsible for the directory; nothing where the store has no directory on this machine.
+    /// The lock that marks the directory as in use; `None` if the store has no directory on this machine.
     lease: Option<Lease>,
     keep: bool,
 }
@@ -34,22 +34,22 @@ struct Lease {
 }
 
 impl ScratchDirectory {
-    /// Makes one among the temporary files. `local` is the directory that the store has on this machine.
+    /// Creates a directory among the temporary files. `local` is the store's directory on this machine.
     pub fn create(local: Option<&Path>) -> io::Result<Self> {
         let temp = tempfile::Builder::new().prefix(Workspace::RERUN_PREFIX).tempdir()?;
         let path = temp.path().canonicalize()?;
         let lease = local.map(|local| Lease::take(local, &path)).transpose()?;
-        // From here on it is ours to remove.
+        // From here on, this type removes it.
         let _ = TempDir::keep(temp);
         Ok(Self { path, lease, keep: false })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it where it is.
+    /// Keeps the directory, and returns its path.
     pub fn keep(mut self) -> PathBuf {
         self.keep = true;
         self.path.clone()
@@ -60,7 +60,7 @@ impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         let is_done = self.keep || remove_tree(&self.path).is_ok();
         if let Some(lease) = self.lease.as_ref().filter(|_| is_done) {
-            // One that stays names a directory that is gone, and the next command removes it.
+            // A file that stays behind names a missing directory, and the next command removes it.
             let _ = fs::remove_file(&lease.path);
         }
     }
@@ -70,7 +70,7 @@ impl Lease {
     fn take(local: &Path, dir: &Path) -> io::Result<Self> {
         let leases = local.join(LEASES);
         DirBuilder::new().recursive(true).mode(0o700).create(&leases)?;
-        // It gets its name once it is locked and complete, so that others never see it without a holder.
+        // It gets its name once it is locked and complete, so that other processes never see it unlocked.
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&leases)?;
         file.as_file().lock()?;
         file.write_all(dir.as_os_str().as_bytes())?;
@@ -80,8 +80,8 @@ impl Lease {
     }
 }
 
-/// Removes the directories of reruns that were killed. `local` is the directory that the store has on this machine. What cannot
-/// be removed now is left for the next one that asks.
+/// Removes the directories of reruns that were killed. `local` is the store's directory on this machine. What cannot be
+/// removed now is left for the next call.
 pub fn remove_leftovers(local: &Path) {
     let Ok(leases) = fs::read_dir(local.join(LEASES)) else { return };
     for lease in leases.flatten().map(|entry| entry.path()) {
@@ -98,7 +98,7 @@ pub fn remove_leftovers(local: &Path) {
     }
 }
 
-/// Whether a path is the directory of a rerun, and ours to remove.
+/// Whether a path is the directory of a rerun that may be removed.
 fn is_scratch(dir: &Path) -> bool {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_own =
@@ -106,7 +106,7 @@ fn is_scratch(dir: &Path) -> bool {
     name.starts_with(Workspace::RERUN_PREFIX) && fs::symlink_metadata(dir).is_ok_and(is_own)
 }
 
-/// Removes a directory with all that is in it, also what its own modes protect.
+/// Removes a directory and its content, even if it is read-only.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -119,7 +119,7 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     gone(fs::remove_dir_all(dir))
 }
 
-/// Lets its owner change every directory below `dir`. Links are not followed.
+/// Makes every directory below `dir` writable for its owner. Links are not followed.
 fn make_writable(dir: &Path) {
     let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -163,7 +163,7 @@ mod tests {
         let mut scratch = ScratchDirectory::create(Some(store.path())).unwrap();
         let path = scratch.path().to_path_buf();
         fill(&path);
-        // Killed: the lock goes, and nothing else happens.
+        // The process was killed: the lock is released, and nothing else happens.
         scratch.lease = None;
         std::mem::forget(scratch);
         remove_leftovers(store.path());

@@ -1,4 +1,4 @@
-//! Recording what a proxy carries: notes for the workspace, taken in beside the stream.
+//! Records the model calls that a proxy forwards, as notes in the inbox of the workspace.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use stepback_exchange::{Exchange, Request};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 
-/// Turns exchanges into notes. Whoever has the other end of its channel takes them in.
+/// Writes exchanges to the inbox as notes. The receiver of its channel records them.
 pub struct ModelCallSink {
     carrier: ModelCallWriter,
     callers: Mutex<HashMap<String, Caller>>,
@@ -19,7 +19,7 @@ pub struct ModelCallSink {
 }
 
 impl ModelCallSink {
-    /// A recorder, and where it says that there is something to take in.
+    /// Creates a sink, and the channel on which it signals that there are notes to record.
     pub fn new(carrier: ModelCallWriter) -> (Self, Receiver<()>) {
         let (left, taken) = channel();
         let recorder =
@@ -27,19 +27,19 @@ impl ModelCallSink {
         (recorder, taken)
     }
 
-    /// The first thing that could not be recorded, and why.
+    /// Returns the first error of recording, if there was one.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn done(&self, written: std::io::Result<()>) {
         if let Err(error) = written {
-            // The agent goes on; what is missing is said in the record if even that can be written, and at the end.
+            // The agent continues; the gap is recorded if possible, and reported at the end.
             let _ = self.carrier.lost(&error.to_string(), now());
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             trouble.get_or_insert(error.to_string());
         }
-        // Nobody takes anything in any more once the run is over; the next command does.
+        // After the run no process receives this; the next command records the notes.
         let _ = self.left.lock().unwrap_or_else(PoisonError::into_inner).send(());
     }
 }

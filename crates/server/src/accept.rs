@@ -1,7 +1,7 @@
-//! Connections: taken in as long as there is room, and ended in order.
+//! Accepts connections within limits, and shuts them down in order.
 //!
-//! A client can be slow, silent or many. So the head of a request has to come within a time, there are only so many connections
-//! at once, and when the server ends, running answers get a moment to finish and streams that never end do not hold it up.
+//! Clients can be slow, silent or many. So the head of a request must arrive within a timeout, the number of connections is
+//! limited, and when the server stops, running answers get a moment to finish while endless streams do not hold it up.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,19 +25,19 @@ use tower_service::Service;
 
 use crate::write_timeout::Patient;
 
-/// So many connections at once; more wait until one ends.
+/// Most connections at once; more wait until one ends.
 const MOST: usize = 1024;
-/// So long may a handshake, or the head of a request, take.
+/// Timeout of a TLS handshake, and of the head of a request.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// So long may answers go on after the server was told to end.
+/// How long running answers may continue after the server was stopped.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Who asks.
+/// The address of the client of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Answers what comes in until it is told to stop; then `close` ends what would never end by itself. A client that does not go
-/// on reading for as long as `patience` is given up.
+/// Serves connections until `stopped`; then `close` ends streams that would never end by themselves. A client that does not
+/// read for `patience` is disconnected.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
             None => break,
             Some(Ok((stream, peer))) => {
                 let (router, tls, ending) = (router.clone(), tls.clone(), ending.clone());
-                // Without it answers may come later; they come all the same.
+                // Without it answers may be delayed, but still arrive.
                 let _ = stream.set_nodelay(true);
                 let stream = Patient::new(stream, patience);
                 connections.spawn(async move {
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
                     drop(slot);
                 });
             }
-            // Too many open files, as a rule: those that are open will be closed some time.
+            // Usually too many open files: wait until others are closed.
             Some(Err(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -117,7 +117,7 @@ async fn answer(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(BEGINNING);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    // How a connection ends is the client's affair.
+    // How a connection ends is up to the client.
     tokio::select! {
         _ = serving.as_mut() => return,
         _ = ending.wait_for(|ending| *ending) => serving.as_mut().graceful_shutdown(),

@@ -1,4 +1,4 @@
-//! What can be asked, below `/api/v1`.
+//! The HTTP API below `/api/v1`: its routes, and the OpenAPI document generated from them.
 
 pub mod apply;
 pub mod branches;
@@ -71,7 +71,7 @@ use crate::strict::{self, KnownNames};
 )]
 struct About;
 
-/// Every operation at its address.
+/// Registers every operation at its path.
 fn operations() -> OpenApiRouter<AppState> {
     let api = OpenApiRouter::new()
         .routes(routes!(workspaces::list))
@@ -140,17 +140,17 @@ fn operations() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
 }
 
-/// The routes of all operations, which refuse names that they do not know, and what describes them.
+/// The routes of all operations, which refuse unknown names, and the OpenAPI description.
 pub(crate) fn routes() -> (Router<AppState>, Description) {
     let (router, description) = operations().split_for_parts();
     let known = Arc::new(KnownNames::of(&description));
     (router.route_layer(middleware::from_fn_with_state(known, strict::check)), description)
 }
 
-/// All routes, and the document that describes them.
+/// All routes, and the OpenAPI description.
 pub fn router() -> (Router<AppState>, Description) {
     let (router, mut description) = routes();
-    // The router's word for "the rest of the address" is none of the description's.
+    // The router writes catch-all parameters as `{*name}`, which OpenAPI does not know.
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     name_operations(&mut description);
@@ -172,7 +172,7 @@ pub fn router() -> (Router<AppState>, Description) {
     (router, description)
 }
 
-/// Gives every operation a name of its own, made of its method and address.
+/// Gives every operation a unique id, made of its method and path.
 fn name_operations(description: &mut Description) {
     for (path, item) in &mut description.paths.paths {
         let words = path.trim_start_matches("/api/v1/").split(|c: char| !c.is_ascii_alphanumeric());
@@ -190,7 +190,7 @@ fn name_operations(description: &mut Description) {
     }
 }
 
-/// Says that what goes wrong is told as a problem document, which is what [`Problem`] sends.
+/// Describes errors with the media type of problem documents, which is what [`Problem`] sends.
 fn name_problems(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
@@ -207,7 +207,7 @@ fn name_problems(description: &mut Description) {
     }
 }
 
-/// Says in the description that everything needs the token.
+/// Adds the token to the description as the required security scheme.
 struct NeedsToken;
 
 impl Modify for NeedsToken {
@@ -217,7 +217,7 @@ impl Modify for NeedsToken {
     }
 }
 
-/// Whether the store answers.
+/// The readiness probe: whether the store answers.
 async fn ready(axum::extract::State(work): axum::extract::State<AppState>) -> Result<&'static str, Problem> {
     work.run(|engine| {
         engine.store.gc_generation()?;

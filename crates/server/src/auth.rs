@@ -1,8 +1,8 @@
-//! Who may ask: a token for everything, and no page of somebody else's.
+//! Authentication: every request needs the token, and pages of other origins are refused.
 //!
-//! A server on loopback is reachable by every page in the person's browser. So a request must carry the token, its `Host` must
-//! be a name of this server (a name that somebody points here later is none), and its `Origin`, if it has one, must be
-//! ours or one that was allowed by name.
+//! Every page in the user's browser can reach a server on loopback. So a request must carry the token, its `Host` must be a
+//! name of this server (which stops DNS rebinding: a name that is pointed at this address later is refused), and its
+//! `Origin`, if it has one, must be the server's own or one that was allowed by name.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,10 +19,10 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::Problem;
 use crate::static_files;
 
-/// The name of the cookie that pages use.
+/// The name of the cookie that browser pages send the token in.
 pub(crate) const COOKIE: &str = "stepback";
 
-/// What proves that somebody may ask.
+/// The secret that authenticates a client.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token in a file that only its owner can read; a new one is made if there is none.
+    /// Reads the token from a file that only its owner can read; creates the file with a new token if there is none.
     pub fn at(path: &Path) -> io::Result<Self> {
         match read(path) {
             Ok(token) => return Ok(token),
@@ -52,7 +52,7 @@ impl Token {
             .mode(0o600)
             .open(&aside)?
             .write_all(token.as_bytes())?;
-        // Another server may have been faster; then its token counts.
+        // Another server may have created the file first; then its token counts.
         let linked = fs::hard_link(&aside, path);
         fs::remove_file(&aside)?;
         match linked {
@@ -62,12 +62,12 @@ impl Token {
         }
     }
 
-    /// The text of it.
+    /// The token as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is it, in a time that does not tell how much of it is right.
+    /// Compares in constant time, so that the duration does not reveal how much of `given` is right.
     fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differs = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
@@ -88,7 +88,7 @@ fn read(path: &Path) -> io::Result<Token> {
     }
 }
 
-/// Who may ask.
+/// Decides which requests are let in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Guard {
     inner: Arc<Inner>,
@@ -102,17 +102,17 @@ struct Inner {
 }
 
 impl Guard {
-    /// Lets in who has `token` and asks for one of `hosts`, from our own pages or from `origins`.
+    /// Lets in requests with `token` for one of `hosts`, from the server's own pages or from `origins`.
     pub fn new(token: Token, hosts: Vec<String>, origins: Vec<String>) -> Self {
         Self { inner: Arc::new(Inner { token, hosts, origins }) }
     }
 
-    /// Everything a router answers, only for those who may ask.
+    /// Wraps a router so that it answers only authorised requests.
     pub fn protect(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(self, check))
     }
 
-    /// Why a request to `host` is refused.
+    /// Returns why a request to `host` is refused, or `None` if it is let in.
     fn refusal(&self, host: &str, headers: &HeaderMap, open: bool) -> Option<Problem> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         if !self.is_ours(host) {
@@ -138,7 +138,7 @@ impl Guard {
             return None;
         }
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
-        // Where the file is, is nobody's business who has no token.
+        // The path of the token file is not revealed to a client without the token.
         Some(problem.hint(
             "send \"Authorization: Bearer TOKEN\" with the token in the file that the server named at its start",
         ))
@@ -165,18 +165,18 @@ impl Guard {
     }
 }
 
-/// What needs no token: whether it lives and what can be asked is nobody's secret, and who signs in has none yet.
+/// Paths that need no token: liveness and the API description are not secret, and a client that signs in has no token yet.
 const OPEN: [&str; 6] = ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
 
-/// What pages of an origin that was allowed by name may do.
+/// What pages of an origin that was allowed by name may send (CORS).
 const METHODS: &str = "GET, POST, PATCH, DELETE";
 const HEADERS: &str =
     "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
 
-/// Refuses requests that may not be answered.
+/// Middleware that refuses unauthorised requests and answers CORS preflights.
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    // In HTTP/2 the name is part of the address.
+    // In HTTP/2 the host is part of the URI.
     let host = match headers.get(header::HOST) {
         Some(host) => host.to_str().unwrap_or_default(),
         None => request.uri().authority().map_or("", |authority| authority.as_str()),
@@ -185,7 +185,7 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
         .get(header::ORIGIN)
         .filter(|origin| guard.inner.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
         .cloned();
-    // A browser asks what it may do before it sends a token.
+    // A CORS preflight is sent without a token.
     let asks_first =
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let path = request.uri().path();

@@ -1,4 +1,4 @@
-//! How records look outside: the same documents on the command line and over the network.
+//! The JSON documents of records: the same on the command line and over the network.
 
 pub mod branches;
 pub mod control;
@@ -21,17 +21,17 @@ use crate::problem::Problem;
 /// A directory tree that agents work in.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct WorkspaceDocument {
-    /// Its id.
+    /// The workspace id.
     pub id: String,
-    /// Where it is.
+    /// The path of its root directory.
     pub root: String,
-    /// When stepback first saw it.
+    /// When it was registered.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
 impl WorkspaceDocument {
-    /// Of a record.
+    /// The document of a workspace.
     pub fn of(workspace: &Workspace) -> Self {
         Self {
             id: workspace.id.to_string(),
@@ -44,48 +44,48 @@ impl WorkspaceDocument {
 /// One recorded run of one agent.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionDocument {
-    /// Its id.
+    /// The session id.
     pub id: String,
-    /// Where it ran.
+    /// The id of its workspace.
     pub workspace: String,
-    /// Who ran.
+    /// The name of the agent.
     pub agent: String,
-    /// The agent's own id of it.
+    /// The agent's own id of the session.
     pub agent_session: Option<String>,
     /// The first prompt, shortened.
     pub title: Option<String>,
-    /// The model, as last seen.
+    /// The model, as last reported.
     pub model: Option<String>,
     /// When it began.
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,
-    /// When it last did something.
+    /// When it was last active.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub seen_at: Option<Timestamp>,
-    /// When it ended, if it said so.
+    /// When it ended; none if the agent did not report an end.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
-    /// `active`, `idle` (nothing was heard of it for an hour), `stopped` (at a breakpoint), `ended` or `prepared`
-    /// (a fork that was never started).
+    /// `active`, `idle` (no activity for an hour), `stopped` (at a breakpoint), `ended` or `prepared` (a fork that was never
+    /// started).
     pub status: String,
-    /// Model turns so far.
+    /// Number of model turns so far.
     pub iterations: u64,
-    /// What it costs so far, in dollars; nothing if nobody knows.
+    /// The cost so far, in dollars; 0 if it is not known.
     pub cost_usd: f64,
-    /// Whether it was taken from the agent's own record.
+    /// Whether it was imported from the agent's own transcript.
     pub imported: bool,
-    /// The session it was forked from.
+    /// The id of the session it was forked from.
     pub forked_from: Option<String>,
-    /// How many steps it has, if that was asked for.
+    /// Number of steps, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// How many of them went wrong, if that was asked for.
+    /// Number of steps that failed, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
 }
 
 impl SessionDocument {
-    /// Of a record, and how the session is doing.
+    /// The document of a session with its status.
     pub fn of(session: &Session, status: &str) -> Self {
         let info = &session.info;
         Self {
@@ -109,16 +109,16 @@ impl SessionDocument {
     }
 }
 
-/// One fact in a session's log.
+/// One entry in a session's log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepDocument {
-    /// Its id.
+    /// The step id.
     pub id: String,
-    /// `#1`, `#2`, … in its workspace.
+    /// The number in its workspace: `#1`, `#2`, …
     pub number: u64,
-    /// What it is.
+    /// The kind of step: `tool-start`, `user-input`, …
     pub kind: String,
-    /// When.
+    /// When it happened.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// A short name that points can use.
@@ -127,34 +127,34 @@ pub struct StepDocument {
     pub note: Option<String>,
     /// Tags.
     pub tags: Vec<String>,
-    /// What made it a checkpoint; none for a light step.
+    /// What created the checkpoint; none for a step that is not a checkpoint.
     pub trigger: Option<String>,
     /// One line for people.
     pub summary: String,
-    /// The step it grew from.
+    /// The id of the step it grew from.
     pub parent: Option<String>,
-    /// The session it belongs to.
+    /// The id of its session.
     pub session: String,
-    /// Equal states have equal hashes.
+    /// The hash of the state; equal states have equal hashes.
     pub state: String,
-    /// The model turn.
+    /// The number of the model turn.
     pub iteration: u64,
-    /// The sub-agent.
+    /// The sub-agent; none for the main agent.
     pub worker: Option<String>,
-    /// The agent's id of the call.
+    /// The agent's own id of the call.
     pub call: Option<String>,
-    /// The tool or model.
+    /// The name of the tool or model.
     pub tool: Option<String>,
-    /// Whether it went wrong.
+    /// Whether it failed.
     pub failed: bool,
     /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
-    /// Whether it has files of its own.
+    /// Whether it is a checkpoint, with files of its own.
     pub checkpoint: bool,
 }
 
 impl StepDocument {
-    /// Of a row.
+    /// The document of a step.
     pub fn of(stored: &StoredCheckpoint) -> Self {
         let checkpoint = &stored.checkpoint;
         let (step, annotation) = (&checkpoint.step, &checkpoint.annotation);
@@ -182,19 +182,19 @@ impl StepDocument {
     }
 }
 
-/// A step with everything that is known of it.
+/// A step with all its details.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepDetailDocument {
     /// The step.
     #[serde(flatten)]
     pub step: StepDocument,
-    /// What went in.
+    /// The input of the call.
     #[schema(value_type = Option<Object>)]
     pub input: Option<Value>,
-    /// What came out.
+    /// The output of the call.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
-    /// What went wrong.
+    /// The error, if it failed.
     #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
     /// Tokens, cost, trace ids and the like.
@@ -202,23 +202,23 @@ pub struct StepDetailDocument {
     pub metadata: Option<Value>,
 }
 
-/// Something stepback itself did.
+/// An operation of stepback itself, such as a rewind.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperationDocument {
-    /// Its id.
+    /// The operation id.
     pub id: String,
-    /// Counts up within the workspace.
+    /// The number, counting up within the workspace.
     pub number: u64,
     /// `rewind`, `undo`, `checkpoint-create`, …
     pub kind: String,
-    /// When.
+    /// When it happened.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// One line for people.
     pub summary: String,
-    /// `done`, `reverted`, or `applying` while it is under way.
+    /// `done`, `reverted`, or `applying` while it is in progress.
     pub status: String,
-    /// Whether an undo has taken it back.
+    /// Whether it was undone.
     pub undone: bool,
     /// The step that holds the files before it, if it changed files.
     pub before: Option<String>,
@@ -227,7 +227,7 @@ pub struct OperationDocument {
 }
 
 impl OperationDocument {
-    /// Of a record.
+    /// The document of an operation.
     pub fn of(operation: &Operation) -> Self {
         let moved = operation.action.moved();
         let status = match operation.status {
@@ -248,7 +248,7 @@ impl OperationDocument {
         }
     }
 
-    /// Of a record as the store has it, with its number.
+    /// The document of an operation as it is in the store, with its number.
     pub fn stored(engine: &Engine<'_>, operation: &Operation) -> Result<Self, Problem> {
         Ok(Self::of(engine.store.operation(operation.id)?.as_ref().unwrap_or(operation)))
     }

@@ -1,4 +1,4 @@
-//! What is taken out of a request. What does not fit is a [`Problem`] like every other, and never the framework's own words.
+//! Extractors whose errors are a [`Problem`] like every other, never the framework's own text.
 
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -16,15 +16,15 @@ use crate::strict::BodySchema;
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionalJson<T>(pub T);
 
-/// The part of the address behind `?`.
+/// The query string.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
-/// The named parts of the address.
+/// The named parameters of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
 
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let (parts, body) = request.into_parts();
         let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
         let body = body.map_err(|rejection| of_body(&rejection.into()))?;
-        // A reader of documents also takes a list of their values in the order in which they are written down somewhere.
+        // serde would also accept a list of the values in the order of the fields.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(Problem::usage("the body is a list, and a document with names is wanted"));
         }
@@ -119,13 +119,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
 fn of_path(rejection: &PathRejection) -> Problem {
     match rejection.status() {
-        // A route without the part that its handler asks for is a bug of ours.
+        // A route without the parameter that its handler takes is a bug in this server.
         StatusCode::INTERNAL_SERVER_ERROR => Problem::internal(rejection.body_text()),
         _ => Problem::usage(rejection.body_text()),
     }
 }
 
-/// A path inside a workspace, as somebody wrote it.
+/// Parses a path inside a workspace, as a client wrote it.
 pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
     let bytes = bytes.into();
     let shown = stepback_model::path::display_bytes(&bytes).chars().take(200).collect::<String>();
@@ -134,7 +134,7 @@ pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
     })
 }
 
-/// The bytes that a part of an address stands for. Names of files are bytes, and need not be UTF-8.
+/// Decodes a percent-encoded part of a URL. Names of files are bytes, and need not be UTF-8.
 pub fn percent_decoded(text: &str) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -153,7 +153,7 @@ pub fn percent_decoded(text: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// Bytes as a part of an address, with `/` as it is.
+/// Percent-encodes bytes as a part of a URL; `/` is kept.
 pub fn percent_encoded(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

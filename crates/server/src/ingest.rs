@@ -1,8 +1,8 @@
-//! Steps that agents report over the network: taken in batches, recorded together, answered when they are durable.
+//! Steps that agents report over the network: accepted in batches, recorded together, acknowledged once durable.
 //!
-//! Whoever finds nobody committing commits everything that waits; what arrives meanwhile waits for the next commit, and so a
-//! busy server waits for the disk once for hundreds of requests and an idle one not at all. What waits is bounded in bytes:
-//! beyond that a client is told to come back, and nothing that was acknowledged is ever given up.
+//! A request that finds no commit in progress commits everything that waits; what arrives meanwhile waits for the next
+//! commit. So a busy server waits for the disk once for hundreds of requests, and an idle one adds no delay. The queue is
+//! bounded in bytes: beyond that a client gets 429 and retries, and nothing that was acknowledged is ever dropped.
 
 pub mod body;
 pub mod reported;
@@ -24,34 +24,34 @@ use self::reported::{Ready, Said};
 use crate::problem::Problem;
 use crate::state;
 
-/// How many bytes may be on their way at once.
+/// Most bytes of requests that may be in flight at once.
 const ROOM: usize = 48 << 20;
-/// How many requests.
+/// Most requests that may be in flight at once.
 const REQUESTS: usize = 256;
-/// How many things are recorded by one commit.
+/// Most events that one commit records.
 const TOGETHER: usize = 20_000;
-/// So many things take longer to be taken apart than a thread takes to start.
+/// From this many events on, dropping them takes longer than starting a thread.
 const WORTH_A_THREAD: usize = 300;
-/// How long to wait for somebody else who records in a workspace.
+/// How long to wait for the recording lock of a workspace.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// When a client that is told to come back should, in seconds.
+/// Value of `Retry-After` for a refused client, in seconds.
 const COME_BACK: &str = "1";
-/// How many remote workspaces are remembered.
+/// How many remote workspaces are cached.
 const MOST_REMOTES: usize = 1000;
-/// Longest name of a workspace that is no directory here, in bytes.
+/// Longest name of a workspace that is not a directory on this machine, in bytes.
 const LONGEST_NAME: usize = 200;
 
-/// Where a batch belongs.
+/// The workspace that a batch belongs to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
-    /// A workspace that is known.
+    /// A workspace that is in the store.
     Known(WorkspaceId),
-    /// One that is no directory here.
+    /// A workspace that is not a directory on this machine, by name. Created on first use.
     Remote(String),
 }
 
 impl Target {
-    /// The one that a client names.
+    /// Resolves the workspace that a client names: an id, an absolute path, or the name of a remote one.
     pub fn named(engine: &Engine<'_>, name: Option<&str>) -> Result<Self, Problem> {
         let name = name.unwrap_or("default");
         let is_id = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -75,29 +75,29 @@ impl Target {
     }
 }
 
-/// Things of one request that wait for the commit.
+/// The events of one request that wait for the commit.
 struct Waiting {
     target: Target,
     ready: Vec<Ready>,
     answer: oneshot::Sender<Answer>,
 }
 
-/// What a request hears in the end.
+/// The result that a request gets in the end.
 pub type Answer = Result<Stored, Problem>;
 
-/// What became of the things of one request.
+/// The events of one request, as they were stored.
 #[derive(Debug)]
 pub struct Stored {
-    /// Where they are.
+    /// The workspace that they were recorded in.
     pub workspace: WorkspaceId,
-    /// Their steps, in their order.
+    /// Their steps, in the order of the request.
     pub steps: Vec<RecordedStep>,
 }
 
-/// Remote workspaces by name, as they are in the store: neither of the two ever changes in what is used here.
+/// Remote workspaces by name, cached: the parts of the two records that are used here never change.
 type Remotes = HashMap<String, (record::Workspace, Session)>;
 
-/// What is on its way into the store.
+/// The queue of events on their way into the store.
 pub struct Ingest {
     queue: Mutex<Queue>,
     remotes: Mutex<Remotes>,
@@ -108,7 +108,7 @@ pub struct Ingest {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Waiting>,
-    /// Whether somebody is committing, and will look here again.
+    /// Whether a thread is committing, and will check the queue again before it stops.
     committing: bool,
 }
 
@@ -124,14 +124,14 @@ impl Default for Ingest {
     }
 }
 
-/// Room for one request.
+/// The capacity that one request holds until it is dropped.
 pub struct Room {
     bytes: OwnedSemaphorePermit,
     _request: OwnedSemaphorePermit,
 }
 
 impl Room {
-    /// Gives back what is not needed after all.
+    /// Releases the bytes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let surplus = self.bytes.num_permits().saturating_sub(bytes);
         drop(self.bytes.split(surplus));
@@ -139,7 +139,7 @@ impl Room {
 }
 
 impl Ingest {
-    /// Room for a request that takes so many bytes, if there is any now.
+    /// Reserves capacity for a request of so many bytes. Fails at once if there is none.
     pub fn room(&self, bytes: usize) -> Result<Room, Full> {
         let bytes = u32::try_from(bytes.clamp(1, ROOM)).map_err(|_| Full)?;
         let request = self.requests.clone().try_acquire_owned().map_err(|_| Full)?;
@@ -148,11 +148,11 @@ impl Ingest {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Every change of the queue is one assignment; nothing is half done in there.
+        // Every change of the queue is one assignment, so a poisoned lock leaves no half-done state.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds things of one request. Returns where the answer comes, and whether the caller must see to the commit.
+    /// Adds the events of one request. Returns the channel of the answer, and whether the caller must start the commit.
     pub fn add(&self, target: Target, ready: Vec<Ready>) -> (oneshot::Receiver<Answer>, bool) {
         let (answer, answered) = oneshot::channel();
         let mut queue = self.queue();
@@ -160,19 +160,19 @@ impl Ingest {
         (answered, !std::mem::replace(&mut queue.committing, true))
     }
 
-    /// Whether nobody commits right now.
+    /// Whether no commit is in progress.
     pub fn is_idle(&self) -> bool {
         !self.queue().committing
     }
 
-    /// Commits until nothing waits any more.
+    /// Commits until the queue is empty.
     pub fn commit(&self, engine: &Engine<'_>) {
         while self.commit_once(engine) {}
     }
 
-    /// Commits what waits. Returns whether something waits again, which the caller must see to.
+    /// Commits one batch. Returns whether more waits, in which case the caller must commit again.
     pub fn commit_once(&self, engine: &Engine<'_>) -> bool {
-        // Should this thread panic, the next request sees to the commit; those that waited hear that it failed.
+        // If this thread panics, the next request starts a commit again, and the requests that waited get an error.
         let over = Over(self);
         self.record(engine, self.take());
         std::mem::forget(over);
@@ -181,7 +181,7 @@ impl Ingest {
         queue.committing
     }
 
-    /// Takes what one commit can hold.
+    /// Takes as many waiting requests as one commit can hold.
     fn take(&self) -> Vec<Waiting> {
         let mut queue = self.queue();
         let mut count = 0;
@@ -189,17 +189,17 @@ impl Ingest {
             count += waiting.ready.len();
             count > TOGETHER
         });
-        // A batch is smaller than what is committed together, so that the first one always fits.
+        // A batch is smaller than `TOGETHER`, so the first one always fits.
         let end = more.unwrap_or(queue.waiting.len());
         queue.waiting.drain(..end).collect()
     }
 }
 
-/// Takes apart what was recorded on another thread, if it is much: thousands of documents are a tenth of what recording them
-/// takes, and everybody waits for the thread that records.
+/// Drops what was recorded on another thread if it is large: dropping thousands of documents takes a tenth of the time of
+/// recording them, and every request waits for the thread that records.
 fn drop_beside(recorded: impl Send + 'static, count: usize) {
     if count >= WORTH_A_THREAD {
-        // Without a thread, it is taken apart here.
+        // If no thread can be started, the value is dropped here.
         let _ = std::thread::Builder::new().name("stepback-drop".into()).spawn(move || drop(recorded));
     }
 }
@@ -214,7 +214,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Where a request's things went: which of the workspaces, and which of all that is recorded there.
+/// Where the events of a request went: the index of the workspace, and the range among all events recorded there.
 struct Asked {
     answer: oneshot::Sender<Answer>,
     place: usize,
@@ -222,13 +222,13 @@ struct Asked {
 }
 
 impl Ingest {
-    /// Opens a workspace that things belong to.
+    /// Opens the workspace of a target.
     fn place<'e>(&self, engine: &'e Engine<'_>, target: &Target) -> Result<Workspace<'e>, Problem> {
         let name = match target {
             Target::Known(id) => return state::opened(engine, *id),
             Target::Remote(name) => name,
         };
-        // Every change of it is one insertion.
+        // Every change of the map is one insertion, so a poisoned lock is safe to use.
         let mut remotes = self.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((record, session)) = remotes.get(name) {
             return Ok(engine.remote_workspace_again(record.clone(), session.clone()));
@@ -241,7 +241,7 @@ impl Ingest {
         Ok(workspace)
     }
 
-    /// Records what several requests brought, and answers them.
+    /// Records the events of several requests, and answers each.
     fn record(&self, engine: &Engine<'_>, all: Vec<Waiting>) {
         let mut places: Vec<(Workspace<'_>, RecordLock)> = Vec::new();
         let mut brought: Vec<Vec<Ready>> = Vec::new();
@@ -289,7 +289,7 @@ impl Ingest {
             let steps = match &done {
                 Ok(done) => Ok(done[place][range].to_vec()),
                 Err(Some(problem)) => Err(problem.clone()),
-                // One that cannot be recorded keeps no other from being recorded.
+                // One request that cannot be recorded must not fail the others, so each is recorded alone.
                 Err(None) => match engine.record_together(&[arrivals(place, range)]) {
                     Ok(mut alone) => Ok(alone.pop().unwrap_or_default()),
                     Err(error) => Err(error.into()),
@@ -304,7 +304,7 @@ impl Ingest {
         drop_beside((bare, said), asked_for);
     }
 
-    /// Opens the workspaces that things belong to, each once, and locks them for recording.
+    /// Opens the workspaces of all requests, each once, and locks them for recording.
     fn open<'e>(
         &self,
         engine: &'e Engine<'_>,
@@ -324,10 +324,10 @@ impl Ingest {
                 }
             }
         }
-        // Always in the same order, so that two that lock several never wait for each other.
+        // Locked in a fixed order, so that two processes that lock several never deadlock.
         found.sort_by_key(|(_, workspace)| workspace.record.id);
         for (target, workspace) in found {
-            // Two names of one workspace are one.
+            // Two names may resolve to one workspace, which is locked once.
             let known = places.iter().position(|(place, _)| place.record.id == workspace.record.id);
             let at = match known {
                 Some(at) => Ok(at),
@@ -342,7 +342,7 @@ impl Ingest {
     }
 }
 
-/// That too much is on its way already.
+/// The error that too much is in flight already.
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 
@@ -393,7 +393,7 @@ mod tests {
         with_engine(|engine| {
             let ingest = Ingest::default();
             let remote = |name: &str| Target::Remote(name.into());
-            // The workspaces are there already.
+            // The workspaces exist already, so that creating them adds no commit.
             for name in ["a", "b"] {
                 engine.remote_workspace(name).unwrap();
             }
@@ -422,7 +422,7 @@ mod tests {
     fn one_request_that_cannot_be_recorded_keeps_no_other_from_it() {
         with_engine(|engine| {
             let ingest = Ingest::default();
-            // As deep as JSON may be read, and one too deep with what is around it in the store.
+            // As deep as JSON may be read, and one level too deep once the store wraps it.
             let (deep, _) = ingest.add(Target::Remote("a".into()), vec![ready("s", 1, 126)]);
             let (good, _) = ingest.add(Target::Remote("a".into()), vec![ready("s", 2, 1)]);
             let unknown = Target::Known(WorkspaceId::from_bytes([7; 16]));

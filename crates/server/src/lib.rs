@@ -1,8 +1,8 @@
-//! A store made reachable: for the Studio, for scripts, for teams, for agents in any language.
+//! The HTTP server over a store: for the Studio, for scripts, for teams, for agents in any language.
 //!
-//! Everything is below `/api/v1`, described by a document that is generated from the code. The engine underneath waits for
-//! disks and locks, so every request does its work on a thread where it may wait; nothing here keeps state that is not in the
-//! store, but for plans that wait for agreement, so that a server can be killed at any time and several can serve one store.
+//! The API is below `/api/v1`, described by an OpenAPI document that is generated from the code. The engine blocks on disks
+//! and locks, so every request does its work on a blocking thread. The server keeps no state outside the store, except for
+//! plans that wait for confirmation; so it can be killed at any time, and several servers can share one store.
 
 mod accept;
 pub mod api;

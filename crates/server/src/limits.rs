@@ -1,4 +1,4 @@
-//! How much one server takes on: requests at once, requests of one address in a second, and the time of one request.
+//! Limits: concurrent requests, requests per second from one address, and the duration of a request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use tokio::sync::Semaphore;
 use crate::accept::Peer;
 use crate::problem::Problem;
 
-/// So many requests at once. Those that only stream on are not among them.
+/// Most requests at once. Those that only stream are not counted.
 const AT_ONCE: usize = 256;
-/// The longest that a request may take until its answer begins.
+/// The longest time until the answer to a request begins.
 const LONGEST: Duration = Duration::from_secs(300);
-/// So many addresses are remembered.
+/// Most addresses with a rate that are remembered.
 const ADDRESSES: usize = 4096;
 
-/// What is allowed.
+/// The limits of a server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Limits {
     inner: Arc<Inner>,
@@ -33,7 +33,7 @@ struct Inner {
     buckets: Mutex<HashMap<IpAddr, Bucket>>,
 }
 
-/// What an address may still ask: it fills with time, up to two seconds' worth.
+/// The token bucket of an address: it refills with time, up to two seconds' worth of requests.
 #[derive(Clone, Copy)]
 struct Bucket {
     left: f64,
@@ -41,19 +41,19 @@ struct Bucket {
 }
 
 impl Limits {
-    /// Allows each address so many requests in a second.
+    /// Limits each address to so many requests per second; `None` for no limit.
     pub(crate) fn new(per_second: Option<u32>) -> Self {
         let inner = Inner { slots: Semaphore::new(AT_ONCE), per_second, buckets: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Whether one more of `address` at `now` is allowed.
+    /// Whether one more request of `address` at `now` is allowed.
     fn allows(&self, address: IpAddr, now: Instant) -> bool {
         let Some(per_second) = self.inner.per_second.map(f64::from) else { return true };
         let most = per_second * 2.0;
         let mut buckets = self.inner.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES {
-            // An address that was silent for two seconds has a full bucket, like one that was never seen.
+            // An address without requests for two seconds has a full bucket, like a new one.
             buckets.retain(|_, bucket| now.duration_since(bucket.at) < Duration::from_secs(2));
         }
         let bucket = buckets.entry(address).or_insert(Bucket { left: most, at: now });
@@ -68,7 +68,7 @@ impl Limits {
     }
 }
 
-/// Refuses what is too much.
+/// Middleware that refuses requests beyond the limits.
 pub(crate) async fn keep(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     if address.is_some_and(|address| !limits.allows(address, Instant::now())) {

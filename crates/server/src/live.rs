@@ -1,8 +1,8 @@
-//! What goes on in the store, for whoever wants to know at once.
+//! Live updates: tells clients about new commits in the store as they happen.
 //!
-//! One task notices that something was committed, by this server or by anybody else, and wakes whoever follows. Those keep
-//! nothing but their place in the log, and read on from there at their own pace: a slow one is behind, and neither loses a
-//! step nor holds anybody up. Everything that is no step is only hinted at.
+//! One task waits for commits, by this server or by another process, and wakes all followers. A follower keeps only its
+//! position in the log and reads on from there at its own pace: a slow one falls behind, but neither loses a step nor delays
+//! the others. Everything that is not a step is only announced as a hint that something changed.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,34 +22,34 @@ use crate::documents::control::StopDocument;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// How many may follow at once.
+/// Most clients that may follow at once.
 const MOST: usize = 128;
-/// How many steps are read at once.
+/// Steps read per batch.
 const PAGE: u64 = 256;
-/// How long one look for commits waits.
+/// How long one wait for a commit blocks.
 const LOOK: Duration = Duration::from_millis(250);
-/// How often is looked for what is no commit: notes of hooks, agents that wait.
+/// How often to check for what is not a commit: notes left by hooks, and agents that wait.
 const ASIDE: Duration = Duration::from_millis(500);
-/// How often somebody hears at most that something else changed.
+/// Shortest time between two hints to one follower that something else changed.
 const HINTS: Duration = Duration::from_millis(500);
-/// After so long without news, somebody hears that there are none.
+/// After this long without news, a follower is sent [`News::Quiet`].
 const QUIET: Duration = Duration::from_secs(15);
-/// How long to wait when the store does not answer.
+/// Delay before a retry when the store does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What was seen last.
+/// The state of the store at the last scan, shared with all followers.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     mark: Option<CommitMark>,
     stops: Arc<Vec<StopDocument>>,
 }
 
-/// What goes on in the store.
+/// The shared state of all live connections of a server.
 pub struct Live {
     seen: watch::Sender<Seen>,
     closing: watch::Sender<bool>,
     room: Arc<Semaphore>,
-    /// Whether somebody looks.
+    /// Whether the task that looks for commits is running.
     looking: Mutex<bool>,
 }
 
@@ -65,12 +65,12 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Ends everybody who follows: the server is about to end.
+    /// Ends all followers: the server is about to stop.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Whether the server is about to end.
+    /// Whether the server is about to stop.
     pub fn is_closing(&self) -> bool {
         *self.closing.borrow()
     }
@@ -84,7 +84,7 @@ impl Live {
         seen
     }
 
-    /// Whether looking is over, because nobody wants to know any more.
+    /// Whether the task should end, because no follower is left or the server is stopping.
     fn is_over(&self) -> bool {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         *looking = self.seen.receiver_count() > 0 && !*self.closing.borrow();
@@ -92,7 +92,7 @@ impl Live {
     }
 }
 
-/// Looks for commits and for what hooks left, for as long as somebody wants to know.
+/// Looks for commits and for notes left by hooks, for as long as there are followers.
 async fn look(work: AppState) {
     let live = work.live();
     let mut aside: Option<Instant> = None;
@@ -127,33 +127,33 @@ async fn look(work: AppState) {
                     changed
                 });
             }
-            // It is said to everybody who asks for something; here it is only waited for.
+            // Every request that hits this error reports it; this task only waits and retries.
             Err(_) => sleep(AGAIN).await,
         }
     }
 }
 
-/// Takes in what hooks had no time to record.
+/// Records what hooks had no time to record.
 fn take_in(engine: &Engine<'_>) -> Result<(), Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(()) };
     for workspace in engine.store.workspaces()? {
         let own = dir.join("workspaces").join(workspace.id.to_string());
         if !inbox::is_empty(Path::new(&own)) {
-            // One that cannot be opened right now keeps nobody from hearing of the others.
+            // A workspace that cannot be opened right now must not hold up news of the others.
             let _ = state::opened(engine, workspace.id);
         }
     }
     Ok(())
 }
 
-/// Which steps somebody wants to hear of. What is `None` or empty does not limit.
+/// Which steps and stops a follower receives. A field that is `None` or empty does not limit.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFilter {
-    /// Of this workspace.
+    /// Only steps of this workspace.
     pub workspace: Option<WorkspaceId>,
-    /// Of this session.
+    /// Only steps of this session.
     pub session: Option<SessionId>,
-    /// Of one of these kinds.
+    /// Only steps of one of these kinds.
     pub kinds: Vec<StepKind>,
 }
 
@@ -171,38 +171,38 @@ impl LiveFilter {
     }
 }
 
-/// Something to tell.
+/// One update for a follower.
 #[derive(Debug)]
 pub enum News {
-    /// Steps that were committed, in order.
+    /// Committed steps, in log order.
     Steps(Vec<StepAt>),
-    /// Something was committed: besides steps, what is known of sessions, annotations and operations may have changed.
+    /// Something was committed: besides steps, sessions, annotations and operations may have changed.
     Changed,
-    /// These agents wait now, and no others.
+    /// The complete list of agents that wait now.
     Stops(Vec<StopDocument>),
-    /// Nothing happened for a while.
+    /// No news for a while.
     Quiet,
 }
 
-/// Somebody's place in the log.
+/// One client's position in the log.
 pub struct Follower {
     work: AppState,
     wanted: LiveFilter,
     position: u64,
-    /// There may be more behind the position.
+    /// Whether there may be more steps after the position.
     behind: bool,
     seen: watch::Receiver<Seen>,
     mark: Option<CommitMark>,
     stops: Vec<StopDocument>,
     closing: watch::Receiver<bool>,
-    /// When to tell that something changed, and when it was told last.
+    /// When the next hint that something changed is due. `hinted` is when the last one was sent.
     hint: Option<Instant>,
     hinted: Option<Instant>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Follower {
-    /// Begins behind a position, or now.
+    /// Begins after a position, or at the end of the log if there is none.
     pub async fn begin(work: &AppState, wanted: LiveFilter, after: Option<u64>) -> Result<Self, Problem> {
         let live = work.live();
         let permit = live.room.clone().try_acquire_owned().map_err(|_| {
@@ -230,12 +230,12 @@ impl Follower {
         })
     }
 
-    /// How far it has come: who goes on from here misses nothing.
+    /// The position reached so far: a client that resumes from here misses nothing.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// What is next; `None` at the end of the server. Nothing is lost if somebody stops waiting for it.
+    /// Returns the next update; `None` when the server stops. Cancel safe: nothing is lost if the caller drops the future.
     pub async fn next(&mut self) -> Option<News> {
         loop {
             if *self.closing.borrow() {
@@ -279,11 +279,11 @@ impl Follower {
         }
     }
 
-    /// Takes note of what was seen. Returns which agents wait, if that changed.
+    /// Applies the latest scan. Returns which agents wait, if that changed.
     fn look(&mut self) -> Option<Vec<StopDocument>> {
         let seen = self.seen.borrow_and_update();
         if seen.mark != self.mark {
-            // The first mark is no commit, it only says where we are.
+            // The first mark is not a commit, it only says where the store is.
             if self.mark.is_some() && self.hint.is_none() {
                 let now = Instant::now();
                 self.hint = Some(self.hinted.map_or(now, |last| now.max(last + HINTS)));

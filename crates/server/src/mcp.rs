@@ -1,7 +1,8 @@
-//! MCP at `/mcp`, for agents that are told an address instead of a command.
+//! MCP at `/mcp`, for agents that are configured with a URL instead of a command.
 //!
-//! Nothing says where such an agent works, so the address does: `?workspace=` is the beginning of an id or a directory, and may
-//! be left out where the store knows only one; `?session=` is whose server it is, `?allow_others=true` what `--allow-others` is.
+//! A URL does not tell where the agent works, so its query does: `?workspace=` is a directory or the beginning of an id, and
+//! may be left out if the store has only one workspace; `?session=` is the session that the server acts for;
+//! `?allow_others=true` is the option `--allow-others`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,10 +23,10 @@ use stepback_model::path::display_bytes;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Workspaces that are named when it is not clear which is meant.
+/// Most workspaces that are listed when the URL is ambiguous.
 const NAMED: usize = 10;
 
-/// What an address says.
+/// The query of the URL.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -35,7 +36,7 @@ struct Said {
     allow_others: bool,
 }
 
-/// Answers at `/mcp`.
+/// The route `/mcp`.
 pub fn router(work: AppState, allow_commands: bool) -> Router {
     http::router(Arc::new(Addresses { work, plans: Arc::default(), allow_commands }))
 }
@@ -67,7 +68,7 @@ impl ServiceLocator for Addresses {
     }
 }
 
-/// A workspace of the store.
+/// The workspace that the URL names, opened for each call.
 struct There {
     work: AppState,
     workspace: Option<String>,

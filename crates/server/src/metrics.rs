@@ -1,6 +1,6 @@
-//! What the server does, for those who run it: numbers in Prometheus' form, and a line for every request.
+//! Observability: metrics in Prometheus' format, and a log line for every request.
 //!
-//! Neither ever holds a token, a query or a body: requests are named by their route.
+//! Neither ever contains a token, a query or a body: requests are named by their route.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ use serde_json::json;
 
 use crate::accept::Peer;
 
-/// Upper ends of the classes of durations, in milliseconds.
+/// Upper bounds of the histogram buckets, in milliseconds.
 const CLASSES: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0, 5000.0];
 
-/// Counts, and tells.
+/// Counts requests and writes the log. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Observer {
     inner: Arc<Inner>,
@@ -34,17 +34,17 @@ struct Inner {
     log: Option<Mutex<Box<dyn Write + Send>>>,
 }
 
-/// What was seen of one route with one status.
+/// The counters of one route with one status.
 #[derive(Default)]
 struct Seen {
     requests: u64,
     milliseconds: f64,
-    /// How many took at most as long as each class; the last is for all.
+    /// Requests that took at most as long as each bucket allows; cumulative, as Prometheus expects.
     classes: [u64; CLASSES.len()],
 }
 
 impl Observer {
-    /// Writes a line for every request to `log`, if there is one.
+    /// Creates an observer that writes a line for every request to `log`, if there is one.
     pub(crate) fn new(log: Option<Box<dyn Write + Send>>) -> Self {
         let inner = Inner {
             begun: Instant::now(),
@@ -68,12 +68,12 @@ impl Observer {
     fn tell(&self, line: &serde_json::Value) {
         if let Some(log) = &self.inner.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            // A log that cannot be written is no reason not to answer.
+            // A failing log must not fail the request.
             let _ = writeln!(log, "{line}").and_then(|()| log.flush());
         }
     }
 
-    /// All numbers in Prometheus' text form; `commits` is what the store was changed so far.
+    /// Returns all metrics in Prometheus' text format; `commits` is the number of commits to the store so far.
     pub(crate) fn text(&self, commits: Option<u64>) -> String {
         let mut text = String::new();
         let mut say = |line: std::fmt::Arguments<'_>| {
@@ -117,7 +117,7 @@ impl Observer {
     }
 }
 
-/// Memory of this process, where the system tells.
+/// Returns the resident memory of this process; `None` where the system does not report it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -125,7 +125,7 @@ fn resident_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Counts one that is being worked on, until it is dropped.
+/// Counts a request as in flight until it is dropped.
 struct InFlight<'a>(&'a AtomicU64);
 
 impl Drop for InFlight<'_> {
@@ -134,13 +134,13 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Looks at every request and its answer.
+/// Middleware that measures every request and its answer.
 pub(crate) async fn watch(State(observer): State<Observer>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     observer.inner.in_flight.fetch_add(1, Ordering::Relaxed);
     let in_flight = InFlight(&observer.inner.in_flight);
     let method = name(request.method());
-    // An address that is nobody's is whatever somebody types: it is counted without its name.
+    // Clients can send any unknown path, so those are counted under one name.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip().to_string());
     let length = |headers: &HeaderMap| {
@@ -163,7 +163,7 @@ pub(crate) async fn watch(State(observer): State<Observer>, request: Request, ne
     response
 }
 
-/// A method's name; what is none of the usual ones is not told apart.
+/// The name of a method; unusual ones are all `OTHER`.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

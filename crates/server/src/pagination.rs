@@ -1,4 +1,4 @@
-//! Lists in pages: a cursor says where the next one begins, and to which question it belongs.
+//! Pagination: a cursor holds where the next page begins, and which query it belongs to.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,33 +8,33 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;
 
-/// Items of a page if nobody says how many.
+/// Items per page by default.
 const USUAL: u64 = 100;
-/// Most items of a page.
+/// Most items per page.
 const MOST: u64 = 1000;
 
-/// Which page of a list.
+/// Selects a page of a list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Paging {
     /// Most items to return, at most 1000.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u64>,
-    /// Where to go on: the `next_cursor` of the page before.
+    /// Where to continue: the `next_cursor` of the page before.
     pub after: Option<String>,
 }
 
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items of the page.
     pub items: Vec<T>,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,
 }
 
 impl Paging {
-    /// How many items.
+    /// Returns the checked page size.
     pub fn limit(&self) -> Result<u64, Problem> {
         match self.limit {
             None => Ok(USUAL),
@@ -43,7 +43,7 @@ impl Paging {
         }
     }
 
-    /// The position that the cursor stands for. It belongs to the list whose question is `about`, and to no other.
+    /// Returns the position of the cursor. Fails if the cursor was not made for the query `about`.
     pub fn position(&self, about: &impl Hash) -> Result<Option<u64>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
         let (position, mark) = text.split_once('.').ok_or_else(foreign)?;
@@ -55,7 +55,7 @@ impl Paging {
 }
 
 impl Paging {
-    /// The place in an order of steps that the cursor stands for.
+    /// Returns the position of the cursor in an order of steps.
     pub fn place(&self, about: &impl Hash) -> Result<Option<Place>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
         let place = text.rsplit_once('.').and_then(|(place, _)| place.replace('~', "-").parse().ok());
@@ -66,11 +66,11 @@ impl Paging {
     }
 }
 
-/// A cursor to go on behind a place in an order of steps.
+/// Makes a cursor that continues after a position in an order of steps.
 pub fn place_cursor(place: Place, about: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     (about, place.value, place.position).hash(&mut hasher);
-    // A minus sign at the beginning looks like an option to whoever passes it on.
+    // A leading minus sign would look like a command line option.
     format!("{}.{}", place.to_string().replace('-', "~"), in_base_36(hasher.finish()))
 }
 
@@ -79,14 +79,14 @@ fn foreign() -> Problem {
         .hint("use next_cursor of the page before, with the same filters")
 }
 
-/// A cursor to go on behind `position`.
+/// Makes a cursor that continues after `position`.
 pub fn cursor(position: u64, about: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     (about, position).hash(&mut hasher);
     format!("{}.{}", in_base_36(position), in_base_36(hasher.finish()))
 }
 
-/// Cuts a list that holds one item more than a page, and makes the cursor.
+/// Makes a page of at most `limit` rows, and its cursor. `rows` has one more if there is a next page.
 pub fn page<S, T>(
     mut rows: Vec<S>,
     limit: u64,

@@ -1,7 +1,7 @@
-//! Plans that were shown to somebody and may be agreed to, kept for a while.
+//! The plans that were shown to a client and may be applied, kept for a while.
 //!
-//! They are cheap to make again, so they live in memory alone: a server that is started anew knows none, and says so. What
-//! is kept is the question and the answer that was shown, never a lock; applying asks the question again.
+//! They are cheap to make again, so they live in memory only: a restarted server knows none, and says so. What is kept is the
+//! request and the plan that was shown, never a lock; applying computes the plan again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,21 +19,21 @@ const MOST: usize = 100;
 /// Most paths in all plans together.
 const MOST_PATHS: usize = 500_000;
 
-/// What was asked.
+/// The request that a plan answers.
 #[derive(Clone, Debug)]
 pub enum Question {
-    /// To go back.
+    /// Rewind to a point or by changes.
     Rewind(Box<RewindRequest>),
-    /// To take back an operation, or the newest in force.
+    /// Undo an operation; the newest in force if `None`.
     Undo(Option<OpId>),
-    /// To bring back what was undone last.
+    /// Redo what was undone last.
     Redo,
-    /// To stand on another branch.
+    /// Switch to this branch.
     Switch(String),
 }
 
 impl Question {
-    /// What such a plan is called.
+    /// The kind of the plan.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Rewind(_) => Kind::Rewind,
@@ -44,21 +44,21 @@ impl Question {
     }
 }
 
-/// What a plan is about.
+/// The kind of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Going back.
+    /// A rewind.
     Rewind,
-    /// Taking back an operation.
+    /// An undo of an operation.
     Undo,
-    /// Bringing back what was undone.
+    /// A redo of what was undone.
     Redo,
-    /// Standing on another branch.
+    /// A switch to another branch.
     Switch,
 }
 
 impl Kind {
-    /// The stable name.
+    /// The stable name, used in URLs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rewind => "rewind",
@@ -69,20 +69,20 @@ impl Kind {
     }
 }
 
-/// A plan that was shown.
+/// A plan that was shown to a client.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Where.
+    /// The workspace it changes.
     pub workspace: WorkspaceId,
-    /// What was asked.
+    /// The request.
     pub question: Question,
     /// Whether databases are replaced although a process has them open.
     pub force: bool,
-    /// What was answered.
+    /// The plan as it was shown.
     pub document: PlanDocument,
 }
 
-/// Plans that were shown, oldest first.
+/// The kept plans, oldest first.
 #[derive(Debug, Default)]
 pub struct Plans {
     kept: Mutex<VecDeque<(Instant, Shown)>>,
@@ -90,13 +90,13 @@ pub struct Plans {
 
 impl Plans {
     fn kept(&self) -> MutexGuard<'_, VecDeque<(Instant, Shown)>> {
-        // Nothing is half done in there, whoever panicked.
+        // No operation leaves the list half changed, so a poisoned lock is safe to use.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(since, _)| since.elapsed() < LIFE);
         kept
     }
 
-    /// Keeps a plan, and forgets the oldest if there are too many.
+    /// Keeps a plan, and drops the oldest if there are too many.
     pub fn keep(&self, shown: Shown) {
         let mut kept = self.kept();
         kept.retain(|(_, other)| other.document.id != shown.document.id);
@@ -109,14 +109,14 @@ impl Plans {
         }
     }
 
-    /// The plan of this kind with this id.
+    /// Returns the plan of this kind with this id.
     pub fn get(&self, kind: Kind, id: &str) -> Option<Shown> {
         let kept = self.kept();
         let found = kept.iter().find(|(_, shown)| shown.question.kind() == kind && shown.document.id == id);
         found.map(|(_, shown)| shown.clone())
     }
 
-    /// Forgets a plan.
+    /// Drops a plan.
     pub fn forget(&self, id: &str) {
         self.kept().retain(|(_, shown)| shown.document.id != id);
     }

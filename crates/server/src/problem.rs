@@ -1,4 +1,4 @@
-//! What goes wrong, as RFC 9457 documents with the codes of the command line.
+//! Errors as RFC 9457 problem documents, with the error codes of the command line.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -15,33 +15,33 @@ use utoipa::ToSchema;
 
 use crate::documents::plans::PlanDocument;
 
-/// What went wrong, and what to do.
+/// An error, with hints on how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// Where this kind of problem is described.
+    /// A URI that identifies the type of problem.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is, the same for every problem of this kind.
+    /// The title, the same for every problem of this status.
     pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time.
+    /// What went wrong this time.
     pub detail: String,
-    /// The word for it, as on the command line: `point`, `nothing`, `busy`, …
+    /// The error code, as on the command line: `point`, `nothing`, `busy`, …
     pub code: &'static str,
-    /// What to do.
+    /// Hints on how to fix it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
-    /// The plan as it would be now, when the one that was agreed to is out of date.
+    /// The current plan, if the one to apply is out of date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Box<PlanDocument>>,
 }
 
 impl Problem {
-    /// What a problem document says it is.
+    /// The media type of problem documents.
     pub const CONTENT_TYPE: &str = "application/problem+json";
 
-    /// A problem with a status and a code.
+    /// Creates a problem with a status and a code.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("https://stepback.dev/problems/{code}"),
@@ -54,39 +54,39 @@ impl Problem {
         }
     }
 
-    /// Adds what to do.
+    /// Adds a hint on how to fix it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds the plan as it would be now.
+    /// Adds the current plan.
     #[must_use]
     pub fn plan(mut self, plan: PlanDocument) -> Self {
         self.plan = Some(Box::new(plan));
         self
     }
 
-    /// Something that was asked for is not there.
+    /// The requested object was not found.
     pub fn unknown(what: &str, id: &str) -> Self {
         let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
         Self::new(StatusCode::NOT_FOUND, "nothing", format!("there is no {what} {shown}"))
     }
 
-    /// A word that is none of those that can stand there.
+    /// A word that is not one of the known ones.
     pub fn unknown_word(what: &str, word: &str, known: &[&str]) -> Self {
         let shown: String = word.chars().filter(|c| !c.is_control()).take(80).collect();
         Self::usage(format!("{what}: there is no \"{shown}\""))
             .hint(format!("there are {}", known.join(", ")))
     }
 
-    /// The request does not make sense.
+    /// The request is invalid.
     pub fn usage(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "usage", detail)
     }
 
-    /// A bug.
+    /// An internal error: a bug.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
     }
@@ -101,7 +101,7 @@ impl IntoResponse for Problem {
 }
 
 impl Problem {
-    /// A failure of a kind, and what to do.
+    /// Creates a problem for an error of a kind, with a hint.
     fn of(kind: Kind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
             Kind::Usage => StatusCode::BAD_REQUEST,
@@ -132,7 +132,7 @@ impl From<EngineError> for Problem {
                 BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. },
             ) => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
-            // Nothing is wrong with the server: the directory was moved or removed, and its history is still here.
+            // Not an error of the server: the directory was moved or removed, and its history is still here.
             EngineError::Worktree(WorktreeError::Root { error, .. })
                 if error.kind() == std::io::ErrorKind::NotFound =>
             {

@@ -1,4 +1,4 @@
-//! The server as a whole: its socket, its router, its end.
+//! The server as a whole: binds the socket, builds the router, shuts down.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -20,35 +20,35 @@ use crate::state::AppState;
 use crate::tls::Tls;
 use crate::{accept, api, mcp, static_files};
 
-/// Largest body of a request that is not ingest.
+/// Largest body of a request that is not ingest, in bytes.
 const LARGEST: usize = 8 << 20;
-/// How long a client may take to go on reading what it asked for, unless it is said otherwise.
+/// Default of [`Config::patience`].
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server is started with.
+/// The configuration of a server.
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where the token is kept.
+    /// The file that holds the token.
     pub token_file: PathBuf,
-    /// Names by which it may be asked for, besides those of loopback and its own address.
+    /// Host names that requests may use, besides those of loopback and the address itself.
     pub hosts: Vec<String>,
-    /// Origins whose pages may ask.
+    /// Origins whose pages may send requests.
     pub origins: Vec<String>,
-    /// How what is sent is encrypted, if it is.
+    /// The TLS certificate and key; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Gets a line of JSON for every request.
+    /// Receives a line of JSON for every request.
     pub log: Option<Box<dyn Write + Send>>,
-    /// So many requests of one address in a second.
+    /// Most requests per second from one address; `None` for no limit.
     pub rate: Option<u32>,
-    /// How long a client may take to go on reading what it asked for.
+    /// How long a write to a client that does not read may wait before the connection is closed.
     pub patience: Duration,
-    /// Whether checks that agents ask for over MCP may run commands.
+    /// Whether checks that agents request over MCP may run commands.
     pub allow_commands: bool,
 }
 
 impl Config {
-    /// A server at an address, for who has the token in a file.
+    /// The default configuration for an address and a token file.
     pub fn new(listen: SocketAddr, token_file: PathBuf) -> Self {
         Self {
             listen,
@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// A server that runs.
+/// A running server. Dropping it stops it.
 pub struct Server {
     address: SocketAddr,
     token: Token,
@@ -74,7 +74,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts a server over what `work` works with.
+/// Starts a server over a shared state.
 pub fn serve(work: AppState, config: Config) -> io::Result<Server> {
     let token = Token::at(&config.token_file)?;
     let tls = config.tls.as_ref().map(Tls::acceptor).transpose()?;
@@ -114,20 +114,20 @@ pub fn serve(work: AppState, config: Config) -> io::Result<Server> {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             accept::serve(listener, router, tls, patience, stopped, || live.live().close()).await;
         });
-        // Agents that run again for us end with us.
+        // Reruns that this server started end with it.
         ending.running().interrupt();
-        // What still runs for a request that nobody waits for any more.
+        // Waits for blocking work of requests whose clients are gone.
         runtime.shutdown_timeout(Duration::from_secs(5));
     })?;
     Ok(Server { address, token, sign_in, is_secure, stop: Some(stop), thread: Some(thread) })
 }
 
-/// What can be asked, for a program that has the store in its own hands: no socket, and nobody to keep out.
+/// The API without a socket or authentication, for a program that has opened the store itself.
 pub fn in_process_router(work: AppState) -> Router {
     api::routes().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
 }
 
-/// Numbers for those who run it.
+/// The `/metrics` route.
 fn metrics(work: AppState, observer: Observer) -> Router {
     let answer = async move || {
         let mark = work.run(|engine| Ok(engine.store.commit_seq()?.0)).await;
@@ -138,27 +138,27 @@ fn metrics(work: AppState, observer: Observer) -> Router {
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What proves that somebody may ask.
+    /// The token that clients must send.
     pub fn token(&self) -> &Token {
         &self.token
     }
 
-    /// Its address for a browser's bar or a program.
+    /// The base URL.
     pub fn url(&self) -> String {
         format!("http{}://{}", if self.is_secure { "s" } else { "" }, self.address)
     }
 
-    /// An address that lets a browser in once.
+    /// A URL that signs a browser in once.
     pub fn sign_in_url(&self) -> io::Result<String> {
         Ok(format!("{}/sign-in?code={}", self.url(), self.sign_in.code()?))
     }
 
-    /// Ends it: no new requests, those that run are answered, if their clients read the answers.
+    /// Stops the server: accepts no new requests, and answers those that run if their clients read the answers.
     pub fn stop(mut self) {
         self.end();
     }

@@ -1,6 +1,6 @@
-//! Letting a browser in: an address with a code that is good once, and a cookie in return.
+//! Signs a browser in: a URL with a one-time code is exchanged for a cookie.
 //!
-//! The token itself is in no address: those end up in histories, in logs and on screens that are shared.
+//! The token itself is never in a URL: those end up in histories, in logs and on shared screens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use crate::auth::{COOKIE, Token};
 use crate::extract::{Json, Query};
 use crate::problem::Problem;
 
-/// So long is a code good, if nobody uses it.
+/// How long an unused code is valid.
 const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
-/// So many codes are good at once; an older one ends with a newer one.
+/// Most valid codes at once; a new one replaces the oldest.
 const AT_ONCE: usize = 16;
-/// So long a browser stays signed in.
+/// How long a browser stays signed in.
 const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Who can be let in.
+/// Issues and checks one-time codes.
 #[derive(Clone)]
 pub(crate) struct SignIn {
     token: Token,
-    /// Whether the cookie may only be sent encrypted.
+    /// Whether the cookie may only be sent over TLS.
     secure: bool,
     codes: Arc<Mutex<Vec<(String, Instant)>>>,
 }
@@ -38,7 +38,7 @@ impl SignIn {
         Self { token, secure, codes: Arc::default() }
     }
 
-    /// A new code.
+    /// Issues a new code.
     pub(crate) fn code(&self) -> std::io::Result<String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
@@ -51,7 +51,7 @@ impl SignIn {
         Ok(code)
     }
 
-    /// Whether a code is good; it is not any more then.
+    /// Whether a code is valid. It is used up by this call.
     fn takes(&self, given: &str, now: Instant) -> bool {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         codes.retain(|(_, made)| now.duration_since(*made) < GOOD_FOR);
@@ -59,7 +59,7 @@ impl SignIn {
         found.map(|at| codes.remove(at)).is_some()
     }
 
-    /// The way in.
+    /// The routes for signing in.
     pub(crate) fn router(self) -> Router {
         Router::new().route("/sign-in", get(sign_in)).route("/sign-in/codes", post(new_code)).with_state(self)
     }
@@ -71,7 +71,7 @@ struct Code {
     code: String,
 }
 
-/// Another address that is good once, for who has the token.
+/// Issues another one-time URL, for a client that has the token.
 async fn new_code(State(sign_in): State<SignIn>) -> Result<Json<Value>, Problem> {
     Ok(Json(json!({ "path": format!("/sign-in?code={}", sign_in.code()?) })))
 }

@@ -1,4 +1,4 @@
-//! The engine, as a request uses it: on a thread where it may wait.
+//! The state that all requests share, and access to the engine, which blocks and so runs on threads of its own.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ use crate::live::Live;
 use crate::plans::Plans;
 use crate::problem::Problem;
 
-/// What every request works with.
+/// The shared state of the server: store, environment, plans, queues. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
     inner: Arc<Inner>,
@@ -37,7 +37,7 @@ struct Inner {
     plans: Plans,
     stage: Option<Stage>,
     running: Running,
-    /// Whether somebody is telling the store about steps that it cannot find yet.
+    /// Whether a background task is adding steps to the search index.
     indexing: AtomicBool,
     receiver: Receiver,
     watcher: OnceLock<Client>,
@@ -45,19 +45,19 @@ struct Inner {
     live: Live,
 }
 
-/// Steps that are told at a time in the background; in between, a process that ends is noticed.
+/// Steps indexed per batch in the background; between batches, a process that ends is noticed.
 const INDEXED_AT_ONCE: u64 = 4000;
 
-/// How long a program that ends waits for agents that run again.
+/// How long a stopping program waits for running reruns.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 impl AppState {
-    /// Over a store.
+    /// Creates the state over a store, without reruns.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
         Self::built(store, env, threads, None)
     }
 
-    /// Over a store, on a machine where sessions can be done again.
+    /// Creates the state over a store, on a machine where sessions can be run again.
     pub fn with_stage(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Stage) -> Self {
         Self::built(store, env, threads, Some(stage))
     }
@@ -83,17 +83,17 @@ impl AppState {
         }
     }
 
-    /// What reruns need, where they can run.
+    /// What reruns need; `None` if they cannot run here.
     pub(crate) fn stage(&self) -> Option<&Stage> {
         self.inner.stage.as_ref()
     }
 
-    /// Reruns that run.
+    /// The running reruns.
     pub(crate) fn running(&self) -> &Running {
         &self.inner.running
     }
 
-    /// Ends agents that run again, for a program that is about to end, and waits a while for their last words.
+    /// Interrupts all reruns because the program is about to end, and waits a while for them to finish.
     pub fn end_reruns(&self) {
         self.running().interrupt();
         let begun = Instant::now();
@@ -102,7 +102,7 @@ impl AppState {
         }
     }
 
-    /// Does some work with the engine where the caller is, who may wait.
+    /// Runs `work` with the engine on the current thread, which may block.
     pub(crate) fn on_this_thread<T>(
         &self,
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem>,
@@ -110,9 +110,9 @@ impl AppState {
         work(&self.inner.engine())
     }
 
-    /// From now on, this one is asked what changed in workspaces.
+    /// Sets the watcher that is asked for changed paths in workspaces.
     pub fn ask(&self, watcher: Client) {
-        // Only the first counts; there is one for each store.
+        // Only the first call counts; there is one watcher for each store.
         let _ = self.inner.watcher.set(watcher);
     }
 
@@ -121,17 +121,17 @@ impl AppState {
         self.inner.store
     }
 
-    /// The plans that were shown.
+    /// The plans that were shown and not yet applied.
     pub(crate) fn plans(&self) -> &Plans {
         &self.inner.plans
     }
 
-    /// Whether somebody goes on telling the store about steps.
+    /// Whether a background task is adding steps to the search index.
     pub(crate) fn is_indexing(&self) -> bool {
         self.inner.indexing.load(Ordering::Acquire)
     }
 
-    /// Goes on telling the store about steps that it cannot find yet, until it knows all. One at a time does so.
+    /// Adds steps that are missing in the search index in the background, until it is complete. Only one task runs at a time.
     pub(crate) fn index_in_background(&self) {
         let inner = self.inner.clone();
         if inner.indexing.swap(true, Ordering::AcqRel) {
@@ -139,7 +139,7 @@ impl AppState {
         }
         tokio::task::spawn_blocking(move || {
             let engine = inner.engine();
-            // What fails now is tried again by the next search, which says why.
+            // On an error the task stops; the next search retries and reports it.
             while let Ok((_, false)) = engine.bring_index_forward(INDEXED_AT_ONCE) {
                 std::thread::yield_now();
             }
@@ -147,22 +147,22 @@ impl AppState {
         });
     }
 
-    /// What takes in telemetry.
+    /// The receiver of OpenTelemetry data.
     pub(crate) fn receiver(&self) -> &Receiver {
         &self.inner.receiver
     }
 
-    /// What is on its way into the store.
+    /// The queue of reported steps on their way into the store.
     pub(crate) fn ingest(&self) -> &Ingest {
         &self.inner.ingest
     }
 
-    /// What goes on in the store.
+    /// The shared state of live connections.
     pub(crate) fn live(&self) -> &Live {
         &self.inner.live
     }
 
-    /// Starts some work with the engine on a thread where it may wait. It goes on even if nobody waits for it.
+    /// Starts `work` with the engine on a blocking thread. It runs to its end even if the handle is dropped.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Engine<'_>) -> T + Send + 'static,
@@ -171,7 +171,7 @@ impl AppState {
         tokio::task::spawn_blocking(move || work(&inner.engine()))
     }
 
-    /// Does some work with the engine on a thread where it may wait.
+    /// Runs `work` with the engine on a blocking thread.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
@@ -196,7 +196,7 @@ impl Inner {
     }
 }
 
-/// The workspace with this id, or the beginning of one.
+/// Finds the workspace with this id, or the only one whose id begins with it.
 pub fn workspace<'e>(engine: &'e Engine<'_>, id: &str) -> Result<Workspace<'e>, Problem> {
     let all = engine.store.workspaces()?;
     let mut found = all.iter().filter(|workspace| !id.is_empty() && workspace.id.to_string().starts_with(id));
@@ -206,13 +206,13 @@ pub fn workspace<'e>(engine: &'e Engine<'_>, id: &str) -> Result<Workspace<'e>, 
     opened(engine, record.id)
 }
 
-/// The workspace of a session, and the session.
+/// Finds a session and its workspace.
 pub fn session<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, Session), Problem> {
     let session = engine.find_session_anywhere(id).map_err(|_| Problem::unknown("session", id))?;
     Ok((opened(engine, session.workspace)?, session))
 }
 
-/// The workspace with exactly this id, with everything that hooks left for it.
+/// Opens the workspace with exactly this id, and records first what hooks left for it.
 pub fn opened<'e>(engine: &'e Engine<'_>, id: WorkspaceId) -> Result<Workspace<'e>, Problem> {
     let all = engine.store.workspaces()?;
     let record = all.into_iter().find(|workspace| workspace.id == id);

@@ -1,6 +1,7 @@
-//! The Studio over HTTP: its files, compressed as the browser likes, and its first page at every address that is a page of it.
+//! Serves the Studio: its files, in the compression that the browser accepts, and its first page at every path that is a page
+//! of it.
 //!
-//! The files hold nothing of anybody's, so they need no token; what they show comes from the API, which does.
+//! The files contain no user data, so they need no token; what they show comes from the API, which does.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
@@ -10,22 +11,22 @@ use stepback_studio::Asset;
 
 use crate::problem::Problem;
 
-/// Scripts and styles of ours alone, none of them in the page itself; pictures also from bytes that a script holds.
+/// Only scripts and styles of this server, none of them inline; images also from blobs.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
      font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The first words of addresses that are pages of the Studio.
+/// The first path segments of the Studio's pages.
 const PAGES: [&str; 9] =
     ["sessions", "checkpoints", "diff", "branches", "compare", "live", "search", "dashboard", "keys"];
 
-/// Whether an address is the Studio's.
+/// Whether a path belongs to the Studio.
 pub(crate) fn is_page(path: &str) -> bool {
     let path = path.trim_start_matches('/');
     let first = path.split('/').next().unwrap_or_default();
     PAGES.contains(&first) || first == "assets" || path == "icon.svg"
 }
 
-/// The Studio.
+/// The routes of the Studio.
 pub(crate) fn router() -> Router {
     PAGES.iter().fold(
         Router::new()
@@ -38,7 +39,7 @@ pub(crate) fn router() -> Router {
     )
 }
 
-/// The page that everything begins with; its script looks at the address.
+/// The first page; its script reads the URL.
 async fn first(uri: Uri, headers: HeaderMap) -> Response {
     let Some(page) = stepback_studio::first() else { return without_studio().into_response() };
     let mut response = sent(page, &headers);
@@ -48,8 +49,8 @@ async fn first(uri: Uri, headers: HeaderMap) -> Response {
     response
 }
 
-/// What the script of a session's page asks for first. It takes longer than anything else, and it can be on its way before the
-/// script is.
+/// The request that the script of a session's page makes first. It takes longer than any other, so it is preloaded before the
+/// script has arrived.
 fn needed_first(path: &str) -> Option<String> {
     let session = path.strip_prefix("/sessions/")?;
     let is_id = session.len() == 32 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -84,7 +85,7 @@ fn sent(asset: &Asset, asked: &HeaderMap) -> Response {
     response
 }
 
-/// The shortest form that is accepted, and what it is called.
+/// Returns the shortest accepted encoding, and its name.
 fn chosen(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]) {
     let takes = |name: &str| {
         accepted.split(',').any(|item| {
@@ -100,7 +101,7 @@ fn chosen(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]
     }
 }
 
-/// What is at `/` in a program that was built without the Studio.
+/// The answer at `/` in a program that was built without the Studio.
 fn without_studio() -> (StatusCode, [(HeaderName, &'static str); 2], String) {
     let why = stepback_studio::missing().unwrap_or_default();
     let why = why.replace('&', "&amp;").replace('<', "&lt;");

@@ -1,8 +1,8 @@
-//! Refuses query parameters and body fields that no operation reads: a misspelt one would otherwise be ignored without a word.
+//! Refuses query parameters and body fields that no operation reads: a misspelt one would otherwise be silently ignored.
 //!
-//! What an operation reads is what the description of the API says of it, so there is one list and not two. Queries are checked
-//! before the handler runs, bodies where they are read. What agents report (ingest, OTLP) is read elsewhere and is not checked
-//! here.
+//! What an operation reads is taken from the OpenAPI description, so there is one list and not two. Queries are checked
+//! before the handler runs, bodies where they are read. Events that agents report (ingest, OTLP) are parsed elsewhere and not
+//! checked here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use utoipa::openapi::OpenApi;
 
 use crate::problem::Problem;
 
-/// Most bytes of a body that nobody reads.
+/// Most bytes of a body sent to an operation that takes none.
 const LARGEST_UNREAD: usize = 64 << 10;
-/// How deep a body is followed. Deeper ones are nobody's.
+/// How deep a body is checked. No operation reads deeper ones.
 const DEEPEST: usize = 16;
 
-/// The names that each operation knows.
+/// The names that each operation accepts.
 #[derive(Debug)]
 pub struct KnownNames {
     /// By method and path, as the router has it.
     operations: HashMap<(String, String), Arc<OperationNames>>,
 }
 
-/// The names that one operation knows.
+/// The names that one operation accepts.
 #[derive(Debug)]
 struct OperationNames {
     query: Vec<String>,
     body: Option<BodySchema>,
-    /// Whether it reads a body, of whatever form.
+    /// Whether it reads a body, in any format.
     takes_body: bool,
 }
 
-/// What the body of a request may hold.
+/// The fields that the body of a request may have.
 #[derive(Clone, Debug)]
 pub struct BodySchema {
     schema: Value,
-    /// The whole description, which schemas refer to.
+    /// The whole OpenAPI description, which schemas refer to.
     document: Arc<Value>,
 }
 
 impl KnownNames {
-    /// Those of a description.
+    /// Collects the names from an OpenAPI description.
     pub fn of(description: &OpenApi) -> Self {
         let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
         let mut operations = HashMap::new();
@@ -71,7 +71,7 @@ impl KnownNames {
     }
 }
 
-/// Checks the query of a request, and says what its body may hold.
+/// Checks the query of a request, and attaches the schema of its body for the extractor.
 pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = match *request.method() {
@@ -80,7 +80,7 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
     };
     let names = path.and_then(|path| known.operations.get(&(method.to_string(), path)));
     if let Some(names) = names {
-        // What is no query at all is refused by whoever reads it.
+        // A malformed query is refused by the handler that reads it.
         let asked = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
         let asked = asked.map(|Query(asked)| asked).unwrap_or_default();
         if let Some((name, _)) = asked.iter().find(|(name, _)| !names.query.contains(name)) {
@@ -100,7 +100,7 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
     next.run(request).await
 }
 
-/// Refuses a body with fields where no body is read.
+/// Refuses a body with fields for an operation that reads no body.
 async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, LARGEST_UNREAD).await;
@@ -114,13 +114,13 @@ async fn without_fields(request: Request) -> Result<Request, Problem> {
 }
 
 impl BodySchema {
-    /// The schema of a component.
+    /// The schema of a component of the description.
     pub fn component(description: &OpenApi, name: &str) -> Self {
         let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
         Self { schema: document["components"]["schemas"][name].clone(), document }
     }
 
-    /// Refuses a body with a field that nothing reads.
+    /// Refuses a body with a field that no operation reads.
     pub fn check(&self, body: &Value) -> Result<(), Problem> {
         self.unknown(&self.schema, body, DEEPEST).map_or(Ok(()), Err)
     }
@@ -155,7 +155,7 @@ impl BodySchema {
         }
     }
 
-    /// The fields that a schema knows for an object like this one.
+    /// Collects the fields that a schema accepts for an object like this one.
     fn gather<'a>(&'a self, schema: &'a Value, value: &Value, names: &mut Names<'a>, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         let schema = self.resolve(schema);
@@ -170,7 +170,7 @@ impl BodySchema {
         }
     }
 
-    /// Whether one of several schemas can be the one of this object: every word that it fixes is there.
+    /// Whether one of several schemas can apply to this object: it has every constant that the schema fixes.
     fn is_meant(&self, schema: &Value, value: &Value, depth: usize) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return true };
         let schema = self.resolve(schema);
@@ -188,7 +188,7 @@ impl BodySchema {
     }
 }
 
-/// Names of fields, and whether there may be others.
+/// Names of accepted fields, and whether others are accepted too.
 #[derive(Default)]
 struct Names<'a> {
     fields: BTreeMap<&'a str, &'a Value>,
@@ -199,7 +199,7 @@ fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// That a name is unknown, and which one may be meant.
+/// The error for an unknown name, with the nearest known one as a hint.
 fn unknown_name(what: &str, name: &str, known: &[&str]) -> Problem {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
     let problem = Problem::usage(format!("there is no {what} \"{shown}\" here"));
@@ -238,7 +238,7 @@ mod tests {
         say.check(&json!({ "answer": "deny", "reason": "no" })).unwrap();
         say.check(&json!({ "answer": "edit", "input": { "anything": { "goes": 1 } } })).unwrap();
         assert!(say.check(&json!({ "answer": "resume", "reason": "no" })).is_err());
-        // The same on a live connection.
+        // The same applies to a live connection.
         let request = schema("Request");
         request
             .check(&json!({ "id": 1, "do": "answer", "stop": "s", "answer": "deny", "reason": "no" }))

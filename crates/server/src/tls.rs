@@ -1,4 +1,4 @@
-//! Encryption of what is sent, with a certificate that the person gives.
+//! TLS with a certificate that the user provides.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Files in PEM form.
+/// The certificate and key files, in PEM format.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The certificate, followed by those that vouch for it.
+    /// The certificate, followed by its chain of intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
 impl Tls {
-    /// Reads both.
+    /// Loads both files.
     pub(crate) fn acceptor(&self) -> io::Result<TlsAcceptor> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&self.certificate)
             .and_then(Iterator::collect)

@@ -1,4 +1,4 @@
-//! The watcher as a server runs it: for the workspaces that somebody works in.
+//! Runs the file watcher inside the server, for workspaces that are in use.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,12 +13,13 @@ use stepback_watch::server::{Config, Watcher};
 
 use crate::state::AppState;
 
-/// A workspace that nobody looked at for so long is watched when somebody asks about it.
+/// A workspace that was not scanned for this long is only watched once a client asks about it.
 const RECENT: Duration = Duration::from_secs(24 * 3600);
-/// What the stat cache of a workspace takes that is worth being watched.
+/// Smallest stat cache, in bytes, of a workspace that is worth watching from the start.
 const WORTH_WATCHING: u64 = 100 << 10;
 
-/// Starts to watch the workspaces of a store whose files on this machine are in `dir`. `Ok(None)` if another process does.
+/// Starts to watch the workspaces of a store whose local files are in `dir`. Returns `Ok(None)` if another process does so
+/// already.
 pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
     let recent = recent(work.store(), dir);
     let watcher = Watcher::start(Config { recent, ..Config::new(dir) })?;
@@ -26,7 +27,7 @@ pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
     Ok(watcher)
 }
 
-/// Workspaces that were looked at lately, the last one first.
+/// Returns workspaces that were scanned recently, the latest first.
 fn recent(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = (store.workspaces().unwrap_or_default().iter())
         .filter(|workspace| !workspace.is_rerun())

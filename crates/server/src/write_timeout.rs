@@ -1,7 +1,7 @@
-//! Connections to clients that must go on reading.
+//! Write timeouts for connections to clients that stop reading.
 //!
-//! What a client does not read fills the buffers of the system, and whoever writes to it waits; for ever, if nobody ends it.
-//! Here a write that does not get on for a while fails, and with it the connection and everything that was held for it.
+//! What a client does not read fills the socket buffers, and then a write to it blocks, possibly forever. Here a write
+//! without progress for a while fails, which closes the connection and frees everything that was held for it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A connection that fails when writing does not get on.
+/// A connection that fails when a write makes no progress.
 pub struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Until when a write that waits must get on.
+    /// The deadline of the pending write; `None` if none is pending.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    /// Lets a write wait for `patience` at most.
+    /// Wraps a stream whose writes may block for at most `patience`.
     pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, until: None }
     }
@@ -98,7 +98,7 @@ mod tests {
             let (near, mut far) = tokio::io::duplex(16);
             let mut near = Patient::new(near, Duration::from_secs(30));
             near.write_all(&[0; 16]).await.unwrap();
-            // Somebody who reads a little now and then is slow, not gone.
+            // A client that reads a little now and then is slow, not gone.
             let slow = tokio::spawn(async move {
                 for _ in 0..10 {
                     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -1,8 +1,9 @@
-//! Which allocator a process uses: a server another one than a command.
+//! Chooses the allocator of a process: jemalloc for servers, the system's allocator for everything else.
 //!
-//! In a server, what one thread made another takes apart, thousands of times a second. With jemalloc it takes in about a
-//! tenth more steps than with the system's allocator, in less memory. A hook or a command lives for milliseconds, of which jemalloc
-//! would take a part to spread over pages that are never filled. So it is decided once, before anything is allocated.
+//! In a server, memory that one thread allocates is freed by another, thousands of times a second. With jemalloc the
+//! server takes in about a tenth more steps than with the system's allocator, and uses less memory. A hook or a command
+//! lives for milliseconds, and jemalloc would spend part of them on setting up pages that are never filled. The choice is
+//! made once, before anything is allocated.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, c_char, c_int};
@@ -10,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tikv_jemallocator::Jemalloc;
 
-/// The commands that stay.
+/// The commands that run as a server.
 const SERVERS: [&CStr; 2] = [c"serve", c"studio"];
 
-/// Whether this process stays. Never changed once something is allocated.
+/// Whether this process is a server. Never changes after the first allocation.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
 struct Chosen;
@@ -21,10 +22,10 @@ struct Chosen;
 #[global_allocator]
 static ALLOCATOR: Chosen = Chosen;
 
-// SAFETY: each of the two keeps the promises of an allocator, and all calls of a process go to the same one.
+// SAFETY: both allocators fulfil the contract of `GlobalAlloc`, and all calls of a process go to the same one.
 unsafe impl GlobalAlloc for Chosen {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: what the caller promises is what is needed.
+        // SAFETY: the caller's guarantees are exactly the ones the inner allocator needs.
         unsafe { if STAYS.load(Ordering::Relaxed) { Jemalloc.alloc(layout) } else { System.alloc(layout) } }
     }
 
@@ -62,11 +63,11 @@ unsafe impl GlobalAlloc for Chosen {
     }
 }
 
-/// Called by the loader of glibc, with the arguments of the program, before anything of Rust runs. A word that only looks like
-/// one of these commands does no harm.
+/// Called by glibc's loader with the program's arguments, before any Rust code runs. An argument that only looks like one
+/// of these commands does no harm.
 extern "C" fn choose(count: c_int, words: *const *const c_char, _: *const *const c_char) {
     for at in 1..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the loader gives as many words as it says, each of them ended by a zero.
+        // SAFETY: the loader passes `count` arguments, each of them zero-terminated.
         let word = unsafe { CStr::from_ptr(*words.add(at)) };
         if SERVERS.contains(&word) {
             STAYS.store(true, Ordering::Relaxed);
@@ -74,9 +75,9 @@ extern "C" fn choose(count: c_int, words: *const *const c_char, _: *const *const
     }
 }
 
-/// Other loaders call what stands here without arguments; there, the system's allocator is used.
+/// Other loaders call the functions in this section without arguments; there, the system's allocator is used.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[used]
-// SAFETY: the section is a list of such functions, and this one touches nothing that is not set up yet.
+// SAFETY: the section is a list of such functions, and this one uses nothing that is not initialized yet.
 #[unsafe(link_section = ".init_array")]
 static CHOOSE: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = choose;

@@ -1,4 +1,4 @@
-//! One function per command; this is the table of contents.
+//! The commands of the program, one function each, and the dispatch from parsed arguments to them.
 
 use std::process::ExitCode;
 
@@ -41,16 +41,16 @@ mod tui;
 mod view;
 mod watcher;
 
-/// What a command answers: the exit code, or why it failed.
+/// The result of a command: its exit code, or why it failed.
 pub type CommandResult = Result<ExitCode, Failure>;
 
-/// Everything went well.
+/// The result of a command that succeeded.
 pub const DONE: CommandResult = Ok(ExitCode::SUCCESS);
 
-/// Runs a command.
+/// Runs the command that the arguments name.
 pub fn run(arguments: Arguments) -> CommandResult {
     let known = |work| Context::open(&arguments, CreateStore::No, work);
-    // A board can be the first thing there is.
+    // A board may be the first thing that is recorded, so the store is created if needed.
     let any = || Context::open(&arguments, CreateStore::Yes, "");
     match &arguments.command {
         Command::Checkpoint(Checkpoint::Create { label, note, tags }) => {
@@ -95,7 +95,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
             agent::agent(&Context::open(&arguments, CreateStore::Yes, "files looked at")?, agent)
         }
         Command::Hook { agent, .. } => {
-            // Only reached when the fast path could not read the arguments.
+            // Only reached if the fast path in `hook` could not read the arguments.
             Err(Failure::new(Kind::Usage, format!("cannot run the hook of {agent} with these arguments")))
         }
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),

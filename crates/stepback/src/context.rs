@@ -1,4 +1,4 @@
-//! What every command starts from: which store, which workspace, what time it is.
+//! What every command starts from: the store, the workspace, and the clock.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -22,33 +22,33 @@ use crate::settings::Settings;
 use crate::store_location::StoreLocation;
 use crate::watcher;
 
-/// The store, the directory, and the outside world.
+/// The store, the current directory, and the outside world.
 pub struct Context {
-    /// Where the user is.
+    /// The directory that the user is in.
     pub directory: PathBuf,
-    /// Print JSON.
+    /// Whether to print JSON.
     pub json: bool,
     place: StoreLocation,
     store: &'static dyn Store,
     env: Box<dyn Env>,
     progress: Progress,
     allow_broad: bool,
-    /// The workspace that was named, if it is not to be found out.
+    /// The workspace that the user named; `None` if it is derived from the directory.
     named: Option<PathBuf>,
     watcher: Option<Client>,
 }
 
-/// Whether a command may make a store that is not there.
+/// Whether a command may create a missing store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateStore {
-    /// It may.
+    /// A missing store is created.
     Yes,
-    /// There must be one.
+    /// The store must exist.
     No,
 }
 
 impl Context {
-    /// Opens the store and finds out where we are.
+    /// Opens the store and determines the current directory.
     pub fn open(
         arguments: &crate::args::Arguments,
         make: CreateStore,
@@ -86,7 +86,7 @@ impl Context {
         })
     }
 
-    /// The engine over this store.
+    /// Returns the engine over this store.
     pub fn engine(&self) -> Engine<'_> {
         let threads = threads();
         Engine {
@@ -99,42 +99,42 @@ impl Context {
         }
     }
 
-    /// Whoever can be asked what changed, unless that is turned off.
+    /// Returns the client of the watcher, unless watching is turned off.
     pub fn watcher(&self) -> Option<&Client> {
         self.watcher.as_ref()
     }
 
-    /// The same for work in directories that are gone soon: a watcher that runs is asked, none is started.
+    /// Returns the same context for work in short-lived directories: a running watcher is used, but none is started.
     pub fn starting_no_watcher(mut self) -> Self {
         self.watcher = self.watcher.map(|_| Client::new(self.place.local()));
         self
     }
 
-    /// The present moment.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.env.now()
     }
 
-    /// The workspace we are in, which must be known.
+    /// Returns the current workspace, which must be registered.
     pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
         let workspace = engine.known_workspace(&self.root()?)?;
         stepback_agents::record::take_in_quietly(&workspace)?;
         Ok(workspace)
     }
 
-    /// The workspace we are in, registered now if it is new.
+    /// Returns the current workspace, and registers it if it is new.
     pub fn workspace_or_new<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
         let root = self.root()?;
         if self.store.workspace_at(bytes(&root))?.is_none() {
             self.refuse_broad(&root)?;
         }
         let workspace = engine.workspace(&root)?;
-        // What a hook left happened before whatever the command records.
+        // Pending hook events happened before whatever the command records.
         stepback_agents::record::take_in_quietly(&workspace)?;
         Ok(workspace)
     }
 
-    /// The root: the nearest known workspace here or above, else the repository we are in, else the directory itself.
+    /// Returns the root: the nearest known workspace here or above, else the git repository, else the directory itself.
     fn root(&self) -> Result<PathBuf, Failure> {
         match &self.named {
             Some(root) => Ok(root.clone()),
@@ -142,7 +142,7 @@ impl Context {
         }
     }
 
-    /// The root of the workspace that `directory` is in, known or not.
+    /// Returns the root of the workspace that contains `directory`, known or not.
     pub fn root_of(&self, directory: &Path) -> Result<PathBuf, Failure> {
         for dir in directory.ancestors() {
             if self.store.workspace_at(bytes(dir))?.is_some() {
@@ -152,12 +152,12 @@ impl Context {
         Ok(natural_root(directory))
     }
 
-    /// Random bytes for an id.
+    /// Returns random bytes for an id.
     pub fn fresh_id(&self) -> [u8; 16] {
         self.env.fresh_id()
     }
 
-    /// A whole home directory or file system is almost never meant, and costs time and space.
+    /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
     fn refuse_broad(&self, root: &Path) -> Result<(), Failure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
@@ -173,7 +173,7 @@ impl Context {
         }
     }
 
-    /// Finds the checkpoint that a point names.
+    /// Returns the checkpoint that a point names.
     pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
         Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
     }
@@ -191,7 +191,7 @@ impl Context {
         }
     }
 
-    /// Turns a path as the user writes it (relative to where they are) into one relative to the workspace.
+    /// Turns a path as the user writes it, relative to the current directory, into one relative to the workspace.
     pub fn relative(&self, workspace: &Workspace<'_>, path: &str) -> String {
         let given = Path::new(path);
         if given.is_absolute() {
@@ -214,18 +214,18 @@ impl Context {
         parts.join("/")
     }
 
-    /// Where the store is, for people.
+    /// Returns the store's location for display.
     pub fn store_path(&self) -> String {
         self.place.shown()
     }
 
-    /// Where the store is.
+    /// Returns the store's location.
     pub fn place(&self) -> &StoreLocation {
         &self.place
     }
 
-    /// What models cost: the built-in table with the person's own prices from `prices.json` in the store's directory on
-    /// this machine.
+    /// Returns the prices of models: the built-in table with the user's own prices from `prices.json` in the store's
+    /// directory on this machine.
     pub fn prices(&self) -> Result<Prices, Failure> {
         let path = self.place.local().join("prices.json");
         let wrong = |what: String| {
@@ -243,13 +243,13 @@ impl Context {
         }
     }
 
-    /// The store, for numbers about it.
+    /// Returns the store, for statistics about it.
     pub fn store(&self) -> &'static dyn Store {
         self.store
     }
 }
 
-/// The root of the workspace whose id begins with `id`.
+/// Returns the root of the workspace whose id begins with `id`.
 fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, Failure> {
     let all = store.workspaces()?;
     let wanted = id.to_ascii_lowercase();
@@ -265,7 +265,7 @@ fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The root of a workspace that is not known yet, from inside it: the repository, else the directory itself.
+/// Returns the root for a directory in an unknown workspace: the git repository, else the directory itself.
 pub fn natural_root(directory: &Path) -> PathBuf {
     let home = home();
     let repository = directory
@@ -275,7 +275,7 @@ pub fn natural_root(directory: &Path) -> PathBuf {
     repository.unwrap_or(directory).to_path_buf()
 }
 
-/// The root of a new workspace for a hook, which cannot ask; `None` for a whole home directory or file system.
+/// Returns the root of a new workspace for a hook, which cannot ask; `None` for a whole home directory or file system.
 pub fn new_root(directory: &Path) -> Option<PathBuf> {
     Some(natural_root(directory)).filter(|root| !is_broad(root))
 }
@@ -284,7 +284,7 @@ fn is_broad(root: &Path) -> bool {
     root.parent().is_none() || home().as_deref().is_some_and(|home| home.starts_with(root))
 }
 
-/// Where the agents keep their things, as their own variables say.
+/// Returns where the agents keep their data, according to their own environment variables.
 pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
     let mut dirs = stepback_agents::transcript::Home::below(&home()?);
     if let Some(dir) = variable("CLAUDE_CONFIG_DIR") {
@@ -302,12 +302,12 @@ pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
     Some(dirs)
 }
 
-/// A variable that holds a path and is not empty.
+/// Returns an environment variable that holds a path and is not empty.
 pub fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The executable that a command without a path names.
+/// Returns the executable that a command without a path names.
 pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
     let program = program.as_ref();
     let is_name = program.components().count() == 1 && !bytes(program).contains(&b'/');
@@ -317,7 +317,8 @@ pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
         .find(|file| file.is_absolute() && file.is_file())
 }
 
-/// How many threads to use. The standard library also reads control groups, which costs more than a small checkpoint can spare.
+/// Returns how many threads to use. The standard library also reads control groups, which takes too long for a small
+/// checkpoint.
 pub fn threads() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, 8)
 }
@@ -326,13 +327,13 @@ fn bytes(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-/// The home directory.
+/// Returns the home directory.
 pub fn home() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
     Some(home.canonicalize().unwrap_or(home))
 }
 
-/// `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
+/// Returns `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
 pub fn default_store() -> Result<PathBuf, Failure> {
     if let Some(dir) = variable("STEPBACK_HOME") {
         return Ok(dir);
@@ -340,7 +341,7 @@ pub fn default_store() -> Result<PathBuf, Failure> {
     data_directory()
 }
 
-/// `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
+/// Returns `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
 pub fn data_directory() -> Result<PathBuf, Failure> {
     if let Some(data) = variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
         return Ok(data.join("stepback"));

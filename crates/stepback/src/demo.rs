@@ -1,8 +1,9 @@
-//! `stepback demo`: an agent breaks a small project, is stopped, taken back, and finds the other way, narrated.
+//! The command `stepback demo`: an agent breaks a small project, is stopped and rewound, and then solves the task another
+//! way, with narration.
 //!
-//! Nothing is staged: the project is real, its tests are run by a real shell, the agent is the built-in one with a script for
-//! a model, and every `$ stepback …` line is this very program started again. All of it lives in a temporary directory, the
-//! store included, so nothing of the user's is touched.
+//! Nothing is faked: the project is real, its tests run in a real shell, the agent is the built-in one with a script as
+//! its model, and every `$ stepback …` line runs this program again. Everything, including the store, is in a temporary
+//! directory, so the user's files are not touched.
 
 mod actor;
 mod project;
@@ -20,10 +21,10 @@ use self::stage::Stage;
 use crate::commands::CommandResult;
 use crate::failure::Failure;
 
-/// What a program that was interrupted exits with.
+/// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// Runs the demo. What it made is left to explore if `keep` is set.
+/// Runs the demo. With `keep`, the project and the store are left to explore.
 pub fn run(keep: bool, fast: bool) -> CommandResult {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -77,7 +78,7 @@ fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
     stage.line("\nIn a project of your own: \"stepback init\", then start your agent as always.")
 }
 
-/// What to type to be where the demo was.
+/// Prints the commands that lead to the demo's project and store.
 fn the_way_there(stage: &Stage) -> Result<(), Failure> {
     stage.suggest(&format!("cd {}", quoted(&stage.root)), "")?;
     stage.suggest(&format!("export STEPBACK_HOME={}", quoted(&stage.store)), "")?;
@@ -100,7 +101,7 @@ fn is_on_path(program: &Path) -> bool {
     found.and_then(|file| file.canonicalize().ok()).is_some_and(|file| file == program)
 }
 
-/// A path as it is typed.
+/// Returns a path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {

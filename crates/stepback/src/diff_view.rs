@@ -4,7 +4,7 @@
 //! asking whether standard output is a terminal are for the caller.
 //!
 //! Output has two audiences. *A program* (`color` and `escape` off) gets a patch with exact bytes that `git apply`
-//! accepts. *A person at a terminal* gets colours, emphasis on changed words and syntax highlighting, and control
+//! accepts. *A user at a terminal* gets colours, emphasis on changed words and syntax highlighting, and control
 //! characters shown as visible escapes, so that no file content can move the cursor, retitle the window or hide a line.
 //!
 //! [`unified()`], [`side_by_side()`] and [`stat()`] are for people and patches, [`summary_counts`] and [`hunks_json`] for
@@ -43,7 +43,7 @@ pub struct FileDiff {
 /// What is at a path on one side of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Nothing.
+    /// Nothing is there.
     Absent,
     /// A regular file with its content.
     File {
@@ -69,7 +69,7 @@ pub enum Side {
         /// Permission bits.
         mode: u32,
     },
-    /// Something else, described in a few words.
+    /// Anything else, with a short description.
     Other(String),
 }
 

@@ -1,4 +1,4 @@
-//! Failures at the edge: what went wrong, what to do, and which exit code says so.
+//! Failures as the command line reports them: what went wrong, what to do, and the exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use stepback_store::StoreError;
 
 pub use stepback_engine::diagnostics::Kind;
 
-/// A failure with everything a person needs.
+/// A failure with everything the user needs to know.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
@@ -19,34 +19,34 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of a kind.
+    /// Creates a failure of a kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// Adds what to do.
+    /// Adds a hint about what to do.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says first what it is about.
+    /// Puts the subject of the failure in front of the message.
     pub fn about(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// What went wrong.
+    /// Returns what went wrong.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do.
+    /// Returns what to do, if a hint was given.
     pub fn what_to_do(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Prints it as the one JSON document. The exit code counts even if the reader has gone away.
+    /// Prints the failure as the single JSON document. The exit code is valid even if the output is closed.
     pub fn print_document(&self) {
         let error = json!({
             "error": { "code": self.kind.name(), "message": self.message, "hint": self.hint }
@@ -54,7 +54,7 @@ impl Failure {
         let _ = writeln!(std::io::stdout(), "{error}");
     }
 
-    /// Prints it and gives the exit code.
+    /// Prints the failure and returns its exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         if json {
             self.print_document();

@@ -1,7 +1,7 @@
-//! `stepback hook AGENT`, the way agents call it: many times a minute, with the agent waiting.
+//! `stepback hook AGENT`, as agents call it: many times a minute, with the agent waiting.
 //!
-//! This path is taken before the command line is parsed: building the parser for all commands costs more than recording that a
-//! file was read.
+//! This path is taken before the command line is parsed, because building the parser for all commands costs more than
+//! recording that a file was read.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -25,10 +25,10 @@ use crate::store_location::StoreLocation;
 use crate::system;
 use crate::watcher;
 
-/// How long to wait for another process that uses the store: the agent waits for us meanwhile.
+/// How long to wait for another process that uses the store. The agent waits for us meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs the hook if that is what the arguments say; `None` for everything else, including a request for help.
+/// Runs the hook if the arguments ask for it; returns `None` for everything else, including a request for help.
 pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(|word| &**word).collect();
@@ -36,7 +36,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     if rest.iter().any(|word| matches!(*word, "--help" | "-h")) {
         return None;
     }
-    // Whatever is wrong with the arguments: to an agent, a usage error would be a refusal.
+    // Invalid arguments must not be a usage error: the agent would treat that as a refusal.
     let nothing = |what: &str| {
         complain(what);
         Some(ExitCode::SUCCESS)
@@ -76,7 +76,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
 fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     let store = place.local();
     let mut payload = Vec::new();
-    // One byte more than is allowed, so that too much can be told from just enough.
+    // One byte more than allowed, so that an oversized payload is detected.
     let read = std::io::stdin().lock().take(LARGEST as u64 + 1).read_to_end(&mut payload);
     if let Err(error) = read {
         complain(&format!("cannot read the event: {error}"));
@@ -111,7 +111,7 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         complain(&trouble);
     }
     if let Some(answer) = outcome.answer {
-        // The agent may have gone away; then nobody needs the answer.
+        // The agent may have ended; then the answer is not needed.
         let _ = writeln!(std::io::stdout(), "{answer}");
     }
     if let Some(watcher) = &watcher {
@@ -120,17 +120,17 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// How many processes up the agent is looked for: a shell, and what that was started by.
+/// How many parent processes are searched for the agent: a shell, and what started it.
 const ABOVE: usize = 4;
 
-/// How the agent that called was started: its executable, without its arguments. It is one of the processes above this one.
+/// Returns how the calling agent was started: its executable, without its arguments. It is one of the parent processes.
 fn started(agent: Agent) -> Option<LaunchCommand> {
     let mut process = std::os::unix::process::parent_id();
     for _ in 0..ABOVE {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
         let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         let mut argv: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
-        // A script is shown with the shell that runs it.
+        // A script appears with the shell that runs it.
         let name = argv.first().and_then(|word| Path::new(word).file_name()?.to_str());
         let is_script = argv.get(1).is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-"));
         if is_script && matches!(name, Some("sh" | "bash" | "dash" | "zsh")) {
@@ -147,7 +147,7 @@ fn started(agent: Agent) -> Option<LaunchCommand> {
             let temp = std::env::temp_dir().display().to_string();
             return Some(LaunchCommand { argv, directory, home, temp });
         }
-        // The fourth field is the parent; the second, in parentheses, may hold anything.
+        // The fourth field is the parent; the second, in parentheses, may contain anything.
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         process = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
     }
@@ -160,7 +160,7 @@ fn with_engine(
     watcher: Option<&Client>,
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    // Never closed, like everywhere: the process is about to end.
+    // Never closed, as everywhere: the process is about to end.
     let store = place.open_impatiently(PATIENCE)?;
     let threads = context::threads();
     let watcher = watcher.map(|watcher| watcher as &dyn Hints);
@@ -168,7 +168,7 @@ fn with_engine(
     work(&engine)
 }
 
-/// For the agent's log: agents show it when a hook misbehaves, and ignore it otherwise.
+/// Prints to the agent's log, which agents show when a hook misbehaves and ignore otherwise.
 fn complain(what: &str) {
     let _ = writeln!(std::io::stderr(), "stepback: {what}");
 }

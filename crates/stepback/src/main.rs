@@ -1,6 +1,7 @@
 //! `stepback`: time travel for AI agents, on the command line.
 //!
-//! This crate is a surface: it reads arguments and the environment, asks, prints, and leaves everything else to the engine.
+//! This crate is only the interface: it reads arguments and the environment, asks for confirmation, prints, and leaves
+//! everything else to the engine.
 
 mod allocator;
 mod args;
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
-    // The definition of all commands is a tree of many small allocations, not worth giving back one by one.
+    // The definition of all commands is a tree of many small allocations, and freeing them one by one is not worth the
+    // time.
     let command = Box::leak(Box::new(args::Arguments::command()));
     let quick = args::fast_parse::matches(command, words);
     if let Some(arguments) =

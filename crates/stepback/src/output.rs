@@ -1,4 +1,4 @@
-//! What people and programs see: data on stdout, narration on stderr, colours only where they belong.
+//! Output for users and programs: data on stdout, narration on stderr, colours only on terminals that want them.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// For stdout.
+    /// Returns the colours for stdout.
     pub fn stdout() -> Self {
         Self { on: wants_color(io::stdout().is_terminal()) }
     }
 
-    /// For stderr.
+    /// Returns the colours for stderr.
     pub fn stderr() -> Self {
         Self { on: wants_color(io::stderr().is_terminal()) }
     }
@@ -35,37 +35,37 @@ impl Paint {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Something that went well or came into being.
+    /// Paints text about something that succeeded or was created.
     pub fn good(self, text: impl std::fmt::Display) -> String {
         self.wrap("32", text)
     }
 
-    /// Something that failed or went away.
+    /// Paints text about something that failed or was removed.
     pub fn bad(self, text: impl std::fmt::Display) -> String {
         self.wrap("31", text)
     }
 
-    /// Something to know.
+    /// Paints text that deserves attention.
     pub fn note(self, text: impl std::fmt::Display) -> String {
         self.wrap("33", text)
     }
 
-    /// A name one can type.
+    /// Paints a name that the user can type.
     pub fn name(self, text: impl std::fmt::Display) -> String {
         self.wrap("36", text)
     }
 
-    /// Less important.
+    /// Paints text that is less important.
     pub fn dim(self, text: impl std::fmt::Display) -> String {
         self.wrap("2", text)
     }
 
-    /// More important.
+    /// Paints text that is more important.
     pub fn strong(self, text: impl std::fmt::Display) -> String {
         self.wrap("1", text)
     }
 
-    /// A kind of change, in its colour.
+    /// Returns a kind of change, in its colour.
     pub fn change(self, change: &Change) -> String {
         let word = change.kind().as_str();
         match change.kind() {
@@ -84,7 +84,7 @@ fn wants_color(terminal: bool) -> bool {
     set("CLICOLOR_FORCE") || (terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb"))
 }
 
-/// Prints one line of narration. On a terminal that is too narrow for it, it breaks between words.
+/// Prints one line of narration. On a terminal that is too narrow, it is wrapped between words.
 pub fn say(text: impl std::fmt::Display) {
     let text = text.to_string();
     let lines = if io::stderr().is_terminal() { wrapped(&text, width()) } else { vec![text] };
@@ -93,16 +93,16 @@ pub fn say(text: impl std::fmt::Display) {
     }
 }
 
-/// A space at which no line is broken.
+/// A space at which lines are not wrapped.
 pub const TOGETHER: char = '\u{a0}';
 
-/// Prints a sentence as data. On a terminal that is too narrow for it, it breaks between words, but not at [`TOGETHER`].
+/// Prints a sentence as data. On a terminal that is too narrow, it is wrapped between words, but not at [`TOGETHER`].
 pub fn sentence(text: &str) {
     let width = if io::stdout().is_terminal() { width() } else { usize::MAX };
     wrapped(text, width).iter().for_each(|part| line(part.replace(TOGETHER, " ")));
 }
 
-/// Prints one line of data. A reader that has gone away is not an error.
+/// Prints one line of data. A closed output is not an error.
 pub fn line(text: impl std::fmt::Display) {
     if writeln!(io::stdout(), "{text}").is_err() {
         std::process::exit(0);
@@ -114,7 +114,7 @@ pub fn tell(is_data: bool, text: &str) {
     if is_data { line(text) } else { say(text) }
 }
 
-/// A text that begins with a capital letter, if it begins with a letter.
+/// Returns a text with its first letter capitalized.
 pub fn capitalized(text: &str) -> String {
     let mut text = text.to_owned();
     if let Some(first) = text.get_mut(..1) {
@@ -123,29 +123,29 @@ pub fn capitalized(text: &str) -> String {
     text
 }
 
-/// Writes bytes as they are. A reader that goes away wanted no more.
+/// Writes bytes unchanged. A closed output is not an error.
 pub fn raw(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
 }
 
-/// Narration that a program reading JSON has no use for.
+/// Prints narration, unless the output is JSON.
 pub fn say_for_people(json: bool, text: &str) {
     if !json {
         say(Paint::stderr().dim(text));
     }
 }
 
-/// Prints the one JSON document.
+/// Prints the single JSON document.
 pub fn document(value: &serde_json::Value) {
     line(value);
 }
 
-/// Counts with a unit: `1 file`, `2 files`.
+/// Formats a count with its unit: `1 file`, `2 files`.
 pub fn count(number: u64, unit: &str) -> String {
     format!("{} {unit}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -158,7 +158,7 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// Columns of the terminal, or enough for a line where there is none.
+/// Returns the columns of the terminal, or a default if there is no terminal.
 pub fn width() -> usize {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| match size.ws_col {
         0 => 100,
@@ -166,7 +166,7 @@ pub fn width() -> usize {
     })
 }
 
-/// The beginning of a text that fits so many columns, with a mark where it was cut.
+/// Returns the beginning of a text that fits into `columns`, with a mark where it was cut.
 pub fn fit(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_string();
@@ -181,8 +181,8 @@ pub fn fit(text: &str, columns: usize) -> String {
     kept
 }
 
-/// A text in lines of at most so many columns, as far as its words allow. Lines that fit stay as they are; further lines of
-/// one that does not begin as far to the right as it did.
+/// Wraps a text into lines of at most `columns`, as far as its words allow. Lines that fit are unchanged; continuation
+/// lines keep the indentation of the line they belong to.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for whole in text.split('\n') {
@@ -207,14 +207,14 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of a text that may have colours in it.
+/// Returns the columns of a text that may contain colours.
 fn visible_width(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
     first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
-/// How long something took, in the units that say enough: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration in suitable units: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn took(duration: Duration) -> String {
     match duration.as_secs() {
         0 => format!("{} ms", duration.as_millis()),
@@ -225,7 +225,7 @@ pub fn took(duration: Duration) -> String {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
     let mut value = number as f64;
@@ -237,7 +237,7 @@ pub fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A progress display on stderr that appears only when work takes long, and only on a terminal.
+/// A progress display on stderr that appears only if the work takes long, and only on a terminal.
 #[derive(Debug)]
 pub struct Progress {
     count: Arc<AtomicU64>,
@@ -246,7 +246,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts watching. `what` says what is counted: `files scanned`. Where it says nothing, nothing is shown.
+    /// Starts the display. `what` names what is counted, such as `files scanned`; if it is empty, nothing is shown.
     pub fn start(what: &'static str, quiet: bool) -> Self {
         let count = Arc::new(AtomicU64::new(0));
         let done = Arc::new(AtomicBool::new(false));
@@ -258,7 +258,7 @@ impl Progress {
         Self { count, done, thread }
     }
 
-    /// The counter to be advanced by the work.
+    /// Returns the counter that the work advances.
     pub fn counter(&self) -> &AtomicU64 {
         &self.count
     }
@@ -291,7 +291,7 @@ fn watch(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-/// Asks a yes-or-no question on the terminal. `None` when nobody is there to answer.
+/// Asks a yes-or-no question on the terminal. Returns `None` if there is no terminal to ask on.
 pub fn ask(question: &str) -> Option<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;

@@ -1,4 +1,4 @@
-//! Settings: a few numbers and switches in the store, each with a default that most people never change.
+//! Settings of a store: a few numbers and switches, each with a default that most users never change.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -13,13 +13,13 @@ use crate::failure::{Failure, Kind};
 
 const FILE: &str = "settings.json";
 
-/// A setting, what it is by default, and what it means.
+/// A setting with its default and description.
 pub struct Known {
-    /// Its name.
+    /// The name of the setting.
     pub key: &'static str,
-    /// What it is if nobody said otherwise.
+    /// The value if the user did not set one.
     pub default: i64,
-    /// What it means.
+    /// A description for the user.
     pub meaning: &'static str,
 }
 
@@ -62,7 +62,7 @@ pub const KNOWN: [Known; 7] = [
     },
 ];
 
-/// What the person set.
+/// The values that the user has set.
 #[derive(Debug, Default)]
 pub struct Settings {
     path: PathBuf,
@@ -70,7 +70,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings of a store. A file that cannot be read counts as empty for whoever must not fail.
+    /// Reads the settings of a store. A file that cannot be read counts as empty, for callers that must not fail.
     pub fn load_or_default(store: &Path) -> Self {
         Self::load(store).unwrap_or_default()
     }
@@ -89,19 +89,19 @@ impl Settings {
         Ok(Self { path, values })
     }
 
-    /// The value of a setting.
+    /// Returns the value of a setting, or its default.
     pub fn get(&self, key: &str) -> i64 {
         let set = self.values.get(key).and_then(Value::as_i64);
         let default = || KNOWN.iter().find(|known| known.key == key).map_or(0, |known| known.default);
         set.unwrap_or_else(default)
     }
 
-    /// Whether somebody set it.
+    /// Whether the user has set it.
     pub fn is_set(&self, key: &str) -> bool {
         self.values.contains_key(key)
     }
 
-    /// Sets a value, or takes it back.
+    /// Sets a value, or resets it to the default.
     pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), Failure> {
         match value {
             Some(value) => self.values.insert(key.to_string(), value.into()),
@@ -122,17 +122,17 @@ impl Settings {
         Ok(())
     }
 
-    /// How long a stopped agent waits.
+    /// Returns how long a stopped agent waits.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
     }
 
-    /// Bytes that the store should stay within.
+    /// Returns the size in bytes that the store should stay within.
     pub fn budget(&self) -> Option<u64> {
         self.positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
     }
 
-    /// A setting for which 0 means "never".
+    /// Returns a setting for which 0 means "never".
     pub fn positive(&self, key: &str) -> Option<u64> {
         u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
     }

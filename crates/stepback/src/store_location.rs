@@ -1,4 +1,4 @@
-//! Where the store is: a directory, or a database that other machines use too.
+//! The location of the store: a directory, or a database that other machines can use too.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,18 @@ use stepback_store::{Store, StoreError};
 use crate::context::{self, CreateStore};
 use crate::failure::{Failure, Kind};
 
-/// Name of the directory, in the user's data directory, for what must be on this machine although the store is not.
+/// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
+/// database.
 const SERVERS: &str = "postgres";
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
-    /// In a directory.
+    /// A directory on this machine.
     Directory(PathBuf),
-    /// In a database.
+    /// A PostgreSQL database.
     Server {
-        /// Its address, as the person wrote it.
+        /// The address, as the user wrote it.
         url: String,
         /// The directory for caches, locks, settings and an agent's inbox.
         local: PathBuf,
@@ -29,7 +30,7 @@ pub enum StoreLocation {
 }
 
 impl StoreLocation {
-    /// What the person means by `named`, or the usual place.
+    /// Returns the store that the user named, or the default one.
     pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
         match named {
             Some(named) => Self::read(named),
@@ -37,7 +38,7 @@ impl StoreLocation {
         }
     }
 
-    /// What `named` means: the address of a database, else a directory.
+    /// Interprets `named`: the address of a database, else a directory.
     pub fn read(named: &Path) -> Result<Self, Failure> {
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
             Some(url) => {
@@ -51,7 +52,7 @@ impl StoreLocation {
         }
     }
 
-    /// The directory for what must be on this machine.
+    /// Returns the directory for what must be on this machine.
     pub fn local(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
@@ -59,7 +60,7 @@ impl StoreLocation {
         }
     }
 
-    /// For people: never with a password.
+    /// Returns the location for display, never with a password.
     pub fn shown(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
@@ -67,7 +68,7 @@ impl StoreLocation {
         }
     }
 
-    /// What another stepback must be given as `--store` or `STEPBACK_HOME`.
+    /// Returns what another stepback process must be given as `--store` or `STEPBACK_HOME`.
     pub fn argument(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
@@ -77,13 +78,13 @@ impl StoreLocation {
 
     /// Opens the store, for the life of the process.
     ///
-    /// Never closed: the process is about to end, and closing a database properly takes as long as a small checkpoint's scan.
-    /// What is committed is durable already; locks go with the process.
+    /// It is never closed: the process is about to end, and closing a database properly takes as long as the scan of a
+    /// small checkpoint. What is committed is already durable; locks end with the process.
     pub fn open(&self, make: CreateStore) -> Result<&'static dyn Store, StoreError> {
         Ok(match (self, make) {
             (Self::Directory(dir), CreateStore::Yes) => {
                 let store = EmbeddedStore::open(dir)?;
-                // Somebody may have opened it to others since; it holds secrets.
+                // The directory holds secrets; the user or another process may have relaxed its permissions.
                 store.tighten_permissions()?;
                 Box::leak(Box::new(store))
             }
@@ -99,7 +100,7 @@ impl StoreLocation {
         })
     }
 
-    /// Opens the store, making it if needed, for somebody who waits for others at most for `patience`.
+    /// Opens the store, creating it if needed, for a caller that waits for other processes at most for `patience`.
     pub fn open_impatiently(&self, patience: Duration) -> Result<&'static dyn Store, StoreError> {
         Ok(match self {
             Self::Directory(dir) => Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, patience)?)),
@@ -111,8 +112,8 @@ impl StoreLocation {
     }
 }
 
-/// Refuses what looks like an address of a kind that is not supported: a directory of that name is never meant. Only the
-/// scheme is shown, since the rest may hold a password.
+/// Refuses an address with an unsupported scheme: a directory of that name is never meant. Only the scheme is shown,
+/// since the rest may contain a password.
 fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
     let text = named.to_string_lossy();
     let Some((scheme, _)) = text.split_once(':') else { return Ok(()) };
@@ -126,7 +127,8 @@ fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// How to get at a database: with the password that PostgreSQL's own programs would use, and the name of this machine.
+/// Returns how to connect to a database: with the password that PostgreSQL's own programs would use, and the name of this
+/// machine.
 fn access(url: &str, local: &Path) -> Access {
     let file = || {
         let named = context::variable("PGPASSFILE");

@@ -26,8 +26,8 @@ impl Env for SystemEnv {
     }
 }
 
-/// The environment of this process. `STEPBACK_TEST_CLOCK` (a moment and a seed, `2026-01-02T03:04:05Z/7`) freezes it, for
-/// transcripts that are exact to the byte.
+/// Returns the environment of this process. `STEPBACK_TEST_CLOCK` (a time and a seed, `2026-01-02T03:04:05Z/7`) freezes
+/// it, for transcripts that are exact to the byte.
 pub fn environment() -> Box<dyn Env> {
     let frozen = std::env::var("STEPBACK_TEST_CLOCK").ok().and_then(|text| {
         let (moment, seed) = text.split_once('/')?;
@@ -40,7 +40,7 @@ pub fn environment() -> Box<dyn Env> {
     }
 }
 
-/// Arms a fault for tests, raises the limit of open files, and lets a closed pipe end the program quietly.
+/// Arms a fault for tests, raises the limit of open files, and makes a closed pipe end the program quietly.
 pub fn prepare_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! How a process uses the watcher: whether it asks one, and whether it starts one where scans take long.
+//! How a process uses the watcher: whether it queries one, and whether it starts one if scans are slow.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,31 +11,31 @@ use crate::context;
 use crate::settings::Settings;
 use crate::store_location::StoreLocation;
 
-/// The variable that says how this process uses the watcher.
+/// The environment variable that says how this process uses the watcher.
 pub const VARIABLE: &str = stepback_rerun::sandbox::WATCHER_VARIABLE;
-/// The setting that keeps watchers from being started.
+/// The setting that prevents watchers from being started.
 pub const SETTING: &str = "watcher";
 
 /// How a process uses the watcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatcherMode {
-    /// It neither asks nor starts one; this says what turned it off.
+    /// It neither queries nor starts one; holds what turned it off.
     Off(&'static str),
-    /// It asks one that runs; this says what keeps it from starting one.
+    /// It queries a running one; holds what prevents it from starting one.
     Ask(&'static str),
     /// It also starts one after a slow scan.
     Start,
-    /// It also starts one after a fast one, in a workspace that is worth asking about.
+    /// It also starts one after a fast scan, in a workspace that is worth watching.
     StartAlways,
 }
 
 impl WatcherMode {
-    /// What the environment and the settings say.
+    /// Returns the mode that the environment and the settings ask for.
     pub fn find(settings: &Settings) -> Self {
         if context::variable("STEPBACK_NO_WATCHER").is_some() {
             return Self::Off("STEPBACK_NO_WATCHER is set");
         }
-        // A rerun's own directory is gone before watching it would pay.
+        // A rerun's own directory is removed before watching it would pay off.
         if context::variable(stepback_agents::policy::VARIABLE).is_some() {
             return Self::Off("this is a rerun");
         }
@@ -48,7 +48,7 @@ impl WatcherMode {
         }
     }
 
-    /// What scans must take at least before a watcher is started; `None` if none is.
+    /// Returns the minimum duration of a scan before a watcher is started; `None` if none is started.
     fn slow_scan(self) -> Option<Duration> {
         match self {
             Self::Off(_) | Self::Ask(_) => None,
@@ -58,8 +58,8 @@ impl WatcherMode {
     }
 }
 
-/// The client for a store's watcher; `None` if that is turned off. Nothing is asked yet. With `deferred`, a watcher is only
-/// started when the client is told to.
+/// Returns the client for a store's watcher; `None` if that is turned off. No request is made yet. With `deferred`, a
+/// watcher is started only when the caller asks the client to.
 pub fn client(place: &StoreLocation, settings: &Settings, deferred: bool) -> Option<Client> {
     let mode = WatcherMode::find(settings);
     if matches!(mode, WatcherMode::Off(_)) {

@@ -1,6 +1,6 @@
 //! Compression of single objects: raw, zstd, or zstd against a similar object.
 //!
-//! The last form stores an edited file or tree as little more than the edit. It needs its base to be read back, so chains of
+//! The last form stores an edited file or tree as little more than the edit. Reading it requires its base, so chains of
 //! bases are kept short ([`MAX_DEPTH`]) and the collector keeps a base as long as something is stored against it.
 
 use std::cell::RefCell;
@@ -15,13 +15,13 @@ const MIN_COMPRESS: usize = 48;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Codec {
-    /// As they are.
+    /// Uncompressed.
     Raw = 0,
     /// zstd.
     Zstd = 1,
     /// zstd with the bytes of a base object as prefix.
     ZstdOnBase = 2,
-    /// Not here: a git pack in the vault has them. The payload names the object and the pack.
+    /// Not stored here: a git pack in the vault has the bytes. The payload names the object and the pack.
     Borrowed = 3,
 }
 
@@ -62,8 +62,9 @@ pub fn compress_on(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
         // The window must reach over the new bytes back into the base.
         let window = (base.len() + bytes.len()).max(1024).next_power_of_two().ilog2();
-        // SAFETY: zstd keeps a pointer to the prefix until the next frame ends or the context is reset. Both happen before this
-        // function returns, and the context cannot be used by anybody else meanwhile: it belongs to this thread and is borrowed.
+        // SAFETY: zstd keeps a pointer to the prefix until the next frame ends or the context is reset. Both happen before
+        // this function returns, and the context cannot be used elsewhere meanwhile: it belongs to this thread and is
+        // borrowed.
         let prefix: &'static [u8] = unsafe { std::slice::from_raw_parts(base.as_ptr(), base.len()) };
         let compressed = context
             .set_parameter(zstd_safe::CParameter::CompressionLevel(LEVEL))
@@ -78,7 +79,7 @@ pub fn compress_on(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Undoes [`compress`] (no base) or [`compress_on`].
+/// Reverses [`compress`] (no base) or [`compress_on`].
 pub fn decompress(stored: &[u8], raw_len: usize, base: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(raw_len);
     let name = |code| zstd_safe::get_error_name(code).to_string();
@@ -100,7 +101,7 @@ pub fn decompress(stored: &[u8], raw_len: usize, base: Option<&[u8]>) -> Result<
     Ok(out)
 }
 
-/// A cheap test on a sample: data whose bytes are spread evenly does not compress, so do not try.
+/// A cheap test on a sample: evenly distributed bytes do not compress, so the caller does not try.
 fn looks_random(bytes: &[u8]) -> bool {
     const SAMPLE: usize = 4096;
     if bytes.len() < SAMPLE {

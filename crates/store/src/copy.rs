@@ -1,8 +1,9 @@
-//! Taking everything from one store to another, whatever the two are.
+//! Copies everything from one store to another, of any backend.
 //!
-//! A step's number is its place in its workspace, and numbers have no gaps; so appending the steps in order gives each the
-//! number it had, and a copy needs nothing of a store but what everybody uses. Until the copy is whole, a reference in the
-//! target says so, and no store with that reference opens: half a history must not be taken for one.
+//! A step's number is its place in its workspace, and numbers have no gaps. So appending the steps in order gives each the
+//! number it had, and a copy needs only the public store interface. Until the copy is complete, the target has a reference
+//! that marks it as incomplete, and no store with that reference opens: a partial history must not be mistaken for a whole
+//! one.
 
 use std::fs;
 use std::io;
@@ -14,33 +15,33 @@ use stepback_model::record::Workspace;
 use crate::error::StoreError;
 use crate::port::{Mutation, ObjectInfo, Query, Store, StoredCheckpoint, VAULT};
 
-/// The reference that a store has for as long as a copy into it is not whole.
+/// The reference that a store has as long as a copy into it is incomplete.
 pub const INCOMPLETE: &str = "store/incomplete";
 
-/// What to say about a store that has the reference.
+/// The error message for a store with that reference.
 pub const INCOMPLETE_REASON: &str =
     "a copy into it did not finish; remove it and run \"stepback store copy\" again";
 
-/// A commit is made after so many bytes of objects.
+/// A commit is made after this many bytes of objects.
 const BATCH_BYTES: usize = 8 << 20;
-/// A commit is made after so many objects; no more than a batch stores as differences.
+/// A commit is made after this many objects; no more than a batch stores as deltas.
 const BATCH_OBJECTS: usize = 90;
-/// So many steps are read and appended at a time.
+/// Number of steps read and appended at a time.
 const STEPS: u64 = 500;
 
-/// Why a copy did not happen.
+/// Why a copy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The target has something in it.
+    /// The target is not empty.
     #[error("the target is not empty: it has {what}")]
     NotEmpty {
-        /// What was found.
+        /// What the target contains.
         what: String,
     },
-    /// Somebody wrote to one of the stores meanwhile.
+    /// Another process wrote to one of the stores during the copy.
     #[error("{0} was written to while it was copied")]
     Disturbed(&'static str),
-    /// What was written did not read back the same.
+    /// What was written does not read back the same.
     #[error("the copy differs from the original: {0}")]
     Differs(String),
     /// A store failed.
@@ -48,38 +49,38 @@ pub enum CopyError {
     Store(#[from] StoreError),
 }
 
-/// How far a copy is.
+/// The current phase of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Objects are written.
+    /// Objects are being written.
     Objects,
-    /// Steps are written.
+    /// Steps are being written.
     Steps,
-    /// Everything is read back.
+    /// Everything is being read back.
     Verifying,
 }
 
-/// What was copied.
+/// The number of records copied, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Copied {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Their size before compression.
+    /// Size of the objects before compression, in bytes.
     pub bytes: u64,
-    /// Workspaces.
+    /// Number of workspaces.
     pub workspaces: u64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// References.
+    /// Number of references.
     pub references: u64,
 }
 
-/// Copies everything in `from` to `to`, which must be empty, and reads all of it back. `progress` is told how many are done
-/// of how many.
+/// Copies everything in `from` to `to`, which must be empty, and reads all of it back. `progress` is called with the number
+/// done and the total.
 pub fn copy(
     from: &dyn Store,
     to: &dyn Store,
@@ -128,7 +129,7 @@ fn refuse_unless_empty(to: &dyn Store) -> Result<(), CopyError> {
     }
 }
 
-/// All objects, those that nothing is needed for first: what is stored against another can be again.
+/// All objects, bases before the objects stored against them, so that these can be stored as deltas again.
 fn objects_of(store: &dyn Store) -> Result<Vec<ObjectInfo>, StoreError> {
     let mut objects = Vec::new();
     store.for_each_object(&mut |object| objects.push(object))?;
@@ -162,7 +163,7 @@ fn copy_objects(
     Ok(())
 }
 
-/// Git files in the vault have no other place: trees name them, and their content is nowhere else.
+/// Copies the git files in the vault: trees refer to them, and their content is stored nowhere else.
 fn copy_vault(from: &dyn Store, to: &dyn Store) -> Result<(), StoreError> {
     let (Some(from), Some(to)) = (from.local_dir(), to.local_dir()) else { return Ok(()) };
     let (from, to) = (from.join(VAULT), to.join(VAULT));
@@ -202,7 +203,7 @@ fn count_steps(store: &dyn Store, workspaces: &[Workspace]) -> Result<u64, Store
     Ok(total)
 }
 
-/// Calls `visit` with the steps of a workspace, oldest first, some at a time.
+/// Calls `visit` with the steps of a workspace, oldest first, in batches.
 fn for_each_part(
     store: &dyn Store,
     workspace: WorkspaceId,
@@ -256,7 +257,7 @@ fn copy_log(
     Ok(())
 }
 
-/// What appends a step as it is by now, but for whether it is hidden.
+/// The mutation that appends a step as it is now, except for whether it is hidden.
 pub fn appended(stored: &StoredCheckpoint) -> Mutation {
     let checkpoint = &stored.checkpoint;
     Mutation::AppendStep {
@@ -266,7 +267,7 @@ pub fn appended(stored: &StoredCheckpoint) -> Mutation {
     }
 }
 
-/// What hides and purges a step as it is by now.
+/// The mutations that hide and purge a step as it is now.
 pub fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
     let steps = vec![stored.checkpoint.step.id];
     let by = stored.checkpoint.hidden_by;
@@ -274,7 +275,7 @@ pub fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
     match (stored.purged, by) {
         (false, None) => Vec::new(),
         (false, by) => vec![hide(by)],
-        // Only what is hidden is purged, and it may have been shown again since.
+        // Only hidden steps can be purged, and this one may have been shown again since.
         (true, by) => vec![
             hide(by.or(Some(OpId::from_bytes([0; 16])))),
             Mutation::Purge { steps: steps.clone() },

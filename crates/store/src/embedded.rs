@@ -1,8 +1,8 @@
 //! The embedded store: a directory with one SQLite database for the log and pack files for the objects.
 //!
 //! Many processes share it. Writers append to different packs (each pack is locked by one), make them durable, and then
-//! commit in one short `BEGIN IMMEDIATE` transaction that names the new objects. So a reader never sees an object that
-//! could vanish in a crash, and two writers never wait for each other's bytes, only for each other's commits.
+//! commit in one short `BEGIN IMMEDIATE` transaction that adds the new objects to the database. So a reader never sees an
+//! object that could vanish in a crash, and writers wait only for each other's commits, not for each other's bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
@@ -33,13 +33,13 @@ mod schema;
 mod store;
 mod sweep;
 
-/// The store format this program reads and writes. Raise it when bytes on disk gain a new meaning.
+/// The store format that this program reads and writes. Raise it when bytes on disk gain a new meaning.
 pub const FORMAT: u32 = 2;
 
 /// How long to wait for another process that is committing.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How many statements a connection keeps: all there are.
+/// The size of a connection's statement cache: room for all statements there are.
 const STATEMENTS: usize = 64;
 
 /// SQLite before this version can corrupt a WAL that several processes write.
@@ -49,22 +49,22 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 pub struct EmbeddedStore {
     dir: PathBuf,
     packs: PathBuf,
-    /// The one that commits.
+    /// The connection that commits.
     connection: Mutex<Connection>,
-    /// Others that nobody uses right now.
+    /// Idle connections for reading.
     readers: Mutex<Vec<Connection>>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::git_pack::Oid, Arc<crate::git_pack::GitPack>>>,
     recent: tree_cache::Recent,
-    /// How often this process committed.
+    /// The number of commits by this process.
     commits: AtomicU64,
-    /// Whether objects were seen here.
+    /// Whether this process has seen that the store contains objects.
     has_objects: AtomicBool,
-    /// What searches use; opened by the first.
+    /// The search index; opened on first use.
     index: Mutex<Option<index::Index>>,
-    /// The same, for a search while the first is taken.
+    /// A second connection to it, for a search while the first is in use.
     searching: Mutex<Option<index::Index>>,
-    /// How long to wait for others; `None` for as long as usual.
+    /// How long to wait for other processes; `None` for the default.
     patience: Option<Duration>,
 }
 
@@ -75,12 +75,12 @@ impl std::fmt::Debug for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in `dir`, making it if there is none.
+    /// Opens the store in `dir`, creating it if there is none.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         Self::open_or_make(dir, None)
     }
 
-    /// Like [`Self::open`], for somebody who waits for others at most for `patience`.
+    /// Like [`Self::open`], but waits for other processes at most for `patience`.
     pub fn open_impatiently(dir: &Path, patience: Duration) -> Result<Self, StoreError> {
         Self::open_or_make(dir, Some(patience))
     }
@@ -91,14 +91,14 @@ impl EmbeddedStore {
             make_private_dir(&dir.join(schema::PACKS))?;
             pack::sync_dir(dir)?;
             if let Some(parent) = dir.parent() {
-                // As well as we can: it need not be readable for us.
+                // Best effort: the parent directory may not be readable for us.
                 let _ = pack::sync_dir(parent);
             }
         }
         Self::open_at(dir, patience)
     }
 
-    /// Opens the store in `dir`; [`StoreError::Absent`] if there is none.
+    /// Opens the store in `dir`; fails with [`StoreError::Absent`] if there is none.
     pub fn open_existing(dir: &Path) -> Result<Self, StoreError> {
         if !dir.join(schema::DATABASE).try_exists().map_err(StoreError::io("look into", dir))? {
             return Err(StoreError::Absent { path: dir.to_path_buf() });
@@ -117,16 +117,16 @@ impl EmbeddedStore {
             });
         }
         let path = dir.join(schema::DATABASE);
-        // A log that has something in it was written by somebody who had made its name durable.
+        // If the log is not empty, the process that wrote it had made its name durable.
         let log_is_named = fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
         faults::point().map_err(StoreError::io("open", &path))?;
         let connection = connect(&path, patience)?;
-        // SQLite makes it readable for everybody; -wal and -shm, made later, take over the permissions set here. By name:
-        // opening and closing the file ourselves would drop the locks of other connections in this process.
+        // SQLite creates it readable for all users; -wal and -shm, created later, inherit the permissions set here. By
+        // name: opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
         schema::prepare(&connection, dir)?;
         if !log_is_named {
-            // Reading has made the log. SQLite is built not to sync its name, which it would do in every process.
+            // Reading has created the log. SQLite is built not to sync its name, which it would do in every process.
             pack::sync_dir(dir)?;
         }
         Ok(Self {
@@ -150,7 +150,7 @@ impl EmbeddedStore {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the store's directory back the permissions it must have: nobody but the owner.
+    /// Restores the permissions of the store's directory: access for the owner only.
     pub fn tighten_permissions(&self) -> Result<(), StoreError> {
         make_private(&self.dir, 0o700)
     }
@@ -163,13 +163,13 @@ fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreE
     connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
     // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // A plan would otherwise be made anew whenever a value is bound that it might depend on: at every commit.
+    // A plan would otherwise be made again whenever a value is bound that it might depend on: at every commit.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
-/// Sets `mode` on `path` if anybody but the owner may do anything with it.
+/// Sets `mode` on `path` if users other than the owner have any access to it.
 fn make_private(path: &Path, mode: u32) -> Result<(), StoreError> {
     let found = fs::metadata(path).map_err(StoreError::io("read", path))?.permissions().mode();
     if found & 0o077 == 0 {
@@ -188,7 +188,7 @@ fn make_private_dir(dir: &Path) -> Result<(), StoreError> {
 fn open_error(path: &Path, error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::PermissionDenied) => {
-            // SQLite says only "unable to open database file"; the system knows why.
+            // SQLite says only "unable to open database file"; the system call gives the reason.
             let reason = File::options().read(true).write(true).open(path).err();
             let error = reason.unwrap_or_else(|| std::io::Error::other(error.to_string()));
             StoreError::Io { what: "open", path: path.to_path_buf(), error }

@@ -1,11 +1,11 @@
-//! What can go wrong in a store, in words a surface can pass on.
+//! The errors of a store, with messages that a user interface can show as they are.
 
 use std::io;
 use std::path::PathBuf;
 
 use stepback_model::object::ObjectError;
 
-/// Why a store could not do what was asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store's format is newer than this program; neither reading nor writing is safe.
@@ -21,25 +21,25 @@ pub enum StoreError {
     /// The directory holds something that is not a stepback store.
     #[error("{path} is not a stepback store: {reason}")]
     NotAStore {
-        /// What was opened.
+        /// The path that was opened.
         path: PathBuf,
         /// What was found instead.
         reason: String,
     },
-    /// There is no store there, and the caller asked not to make one.
+    /// There is no store at the path, and the caller asked not to create one.
     #[error("there is no stepback store at {path}")]
     Absent {
-        /// Where it was looked for.
+        /// The path that was checked.
         path: PathBuf,
     },
     /// A file of the store could not be read or written.
     #[error("cannot {what} {path}: {error}")]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb phrase such as "write to".
         what: &'static str,
-        /// On which file.
+        /// The file it was tried on.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The database reported an error that is not corruption.
@@ -48,44 +48,44 @@ pub enum StoreError {
     /// The database or a pack is damaged.
     #[error("the store is damaged: {what}")]
     Corrupt {
-        /// Where and how.
+        /// What is damaged, and how.
         what: String,
     },
-    /// A reference moved between reading and writing it; read again and retry.
+    /// A reference was moved between reading and writing it; the caller reads again and retries.
     #[error("{name} was moved by somebody else")]
     Moved {
-        /// The reference.
+        /// Name of the reference.
         name: String,
     },
-    /// A record with this id, or a workspace with this root, is there already; somebody may have been faster.
+    /// A record with this id, or a workspace with this root, already exists; another process may have added it first.
     #[error("the store already has {what}")]
     Exists {
         /// What was to be added.
         what: &'static str,
     },
-    /// A garbage collection ran since the objects were looked up; look again and retry.
+    /// A garbage collection ran since the objects were looked up; the caller looks them up again and retries.
     #[error("objects were collected meanwhile")]
     Collected,
-    /// Something was committed since the collector looked; look again and retry.
+    /// Something was committed since the collector scanned the log; the collector scans again and retries.
     #[error("the log grew meanwhile")]
     Grew,
     /// The store reached its size limit.
     #[error("the store is full: its limit is {limit} bytes")]
     Full {
-        /// The limit.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// Another process kept the store locked for too long.
     #[error("the store is locked by another process")]
     Locked,
-    /// A database server cannot be reached, or cannot do what was asked.
+    /// A database server cannot be reached, or cannot run the request.
     #[error("{what}: {why}")]
     Server {
-        /// What did not work, naming the server.
+        /// What failed, naming the server.
         what: String,
-        /// What the server or the network said.
+        /// The error from the server or the network.
         why: String,
-        /// What to do about it.
+        /// What the user can do about it.
         remedy: &'static str,
     },
     /// An object is missing or damaged.

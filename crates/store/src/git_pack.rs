@@ -1,9 +1,10 @@
 //! Borrowing from git: blobs that a git pack in the vault already holds are not stored a second time.
 //!
 //! A first checkpoint of a repository would otherwise copy every committed file. The file's bytes are read and hashed as
-//! always; only when their git hash is in a pack that the vault keeps by hard link is the record "see that pack" instead of
-//! the bytes. So nothing depends on git's index, attributes or filters: what is borrowed was seen to be there. What comes back
-//! is verified like every object. The format is git's own: index version 2, and packs with offset and reference deltas.
+//! always; only when their git hash is in a pack that the vault keeps by hard link does the record refer to that pack
+//! instead of holding the bytes. So nothing depends on git's index, attributes or filters: a borrowed blob was verified to
+//! be in the pack. Borrowed objects are verified on reading like all others. The format is git's own: index version 2, and
+//! packs with offset and reference deltas.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -14,7 +15,7 @@ use std::sync::OnceLock;
 use flate2::bufread::ZlibDecoder;
 use sha1::{Digest, Sha1};
 
-/// The id git gives to an object.
+/// A git object id (SHA-1).
 pub type Oid = [u8; 20];
 
 const IDX_MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
@@ -22,7 +23,7 @@ const FANOUT_END: u64 = 8 + 256 * 4;
 /// Longest chain of deltas that is followed; git makes chains of 50.
 const MAX_CHAIN: usize = 4096;
 
-/// The id git gives to a file's content.
+/// The git object id of a file's content.
 pub fn blob_oid(bytes: &[u8]) -> Oid {
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", bytes.len()).as_bytes());
@@ -30,7 +31,7 @@ pub fn blob_oid(bytes: &[u8]) -> Oid {
     hasher.finalize().into()
 }
 
-/// Name in the vault of the pack with this id, and of its index.
+/// The file names in the vault of the pack with this id and of its index.
 pub fn file_names(pack: &Oid) -> (String, String) {
     let hex: String = pack.iter().map(|byte| format!("{byte:02x}")).collect();
     (format!("pack-{hex}.pack"), format!("pack-{hex}.idx"))
@@ -49,13 +50,13 @@ pub fn pack_id(name: &[u8]) -> Option<Oid> {
     Some(id)
 }
 
-/// Checks an immutable git file by the hash it carries or is named by.
+/// Checks an immutable git file against the hash that it contains or is named after.
 pub fn verify_file(path: &Path) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let file = File::open(path).map_err(text)?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     if let Some(hex) = name.strip_prefix(b"object-") {
-        // Repositories with longer ids use another hash, which is git's to check.
+        // Repositories with longer ids use another hash; checking it is left to git.
         let found = digest(ZlibDecoder::new(BufReader::new(file))).map_err(text)?;
         let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
         return match hex.len() != 40 || found.as_bytes() == hex {
@@ -76,7 +77,7 @@ pub fn verify_file(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Hashes a stream piece by piece: a pack can be larger than memory.
+/// Hashes a stream in pieces: a pack can be larger than memory.
 fn digest(mut reader: impl Read) -> std::io::Result<Oid> {
     let mut hasher = Sha1::new();
     let mut piece = vec![0; 256 << 10];
@@ -90,13 +91,13 @@ fn digest(mut reader: impl Read) -> std::io::Result<Oid> {
 
 /// An open git pack with its index.
 pub struct GitPack {
-    /// Which pack.
+    /// The id of the pack.
     pub id: Oid,
     idx: File,
     pack: File,
     pack_len: u64,
     fanout: [u32; 256],
-    /// The sorted ids of each first byte, read when first asked for.
+    /// The sorted ids for each first byte, read on first use.
     buckets: Vec<OnceLock<Vec<u8>>>,
 }
 
@@ -119,7 +120,8 @@ impl GitPack {
         }
         let count = u64::from(fanout[255]);
         let sorted = fanout.windows(2).all(|pair| pair[0] <= pair[1]);
-        // Ids of 20 bytes, checksums and offsets, perhaps large offsets, two hashes: anything else is another format.
+        // Ids of 20 bytes, checksums and offsets, optionally large offsets, and two hashes; any other size is another
+        // format.
         let least = FANOUT_END + count * 28 + 40;
         let length_fits = (least..=least + count * 8).contains(&length(&idx)?);
         if !sorted || !length_fits {
@@ -129,7 +131,7 @@ impl GitPack {
         Ok(Self { id, pack_len: length(&pack)?, idx, pack, fanout, buckets })
     }
 
-    /// Where in the pack the object is.
+    /// The offset of the object in the pack.
     fn offset_of(&self, oid: &Oid) -> Option<u64> {
         let first = usize::from(oid[0]);
         let start = if first == 0 { 0 } else { self.fanout[first - 1] };
@@ -168,12 +170,12 @@ impl GitPack {
         Some(u64::from_be_bytes(word))
     }
 
-    /// Whether the pack has the object.
+    /// Whether the pack contains the object.
     pub fn contains(&self, oid: &Oid) -> bool {
         self.offset_of(oid).is_some()
     }
 
-    /// The object's bytes, which must be `size` many.
+    /// Reads the object, whose length must be `size` bytes.
     pub fn read(&self, oid: &Oid, size: usize) -> Result<Vec<u8>, String> {
         let mut offset = self.offset_of(oid).ok_or("the git pack does not have it any more")?;
         let mut deltas = Vec::new();
@@ -239,7 +241,7 @@ impl GitPack {
             }
             _ => return Err("an entry of the git pack has an unknown type".into()),
         };
-        // A size nobody would borrow is damage; do not allocate for it.
+        // No object of such a size is ever borrowed, so this is damage; do not allocate for it.
         const MAX: u64 = 1 << 30;
         if size > MAX {
             return Err("an entry of the git pack is larger than anything borrowed".into());
@@ -261,7 +263,7 @@ enum Entry {
     Delta { base: u64, delta: Vec<u8> },
 }
 
-/// Reads a file from a position onwards.
+/// Reads a file from an offset on.
 struct OffsetReader<'a> {
     file: &'a File,
     position: u64,

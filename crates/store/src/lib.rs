@@ -1,8 +1,9 @@
-//! Where states and their history are kept.
+//! The store: where states and their history are kept.
 //!
-//! [`port`] says what a store is; [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`] keeps
-//! it in memory, bounded; [`copy`] takes everything from one store to another. [`codec`], [`tree_cache`] and [`search`] have parts
-//! that a store in another crate can use. This crate knows nothing of directories being watched, of agents, or of the terminal.
+//! [`port`] defines what a store is; [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`]
+//! keeps it in bounded memory; [`copy`] copies everything from one store to another. [`codec`], [`tree_cache`] and
+//! [`search`] have parts that a store in another crate can use. This crate does not depend on watched directories, agents
+//! or the terminal.
 
 pub mod codec;
 pub mod copy;

@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for embedding; bounded, so that a runaway agent cannot eat the machine.
+//! A store in memory, for tests and for embedding; bounded, so that a runaway agent cannot exhaust the machine's memory.
 
 mod find;
 
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// A store that holds at most `limit` bytes of objects.
+    /// Creates a store that holds at most `limit` bytes of objects.
     pub fn new(limit: u64) -> Self {
         Self { limit, inner: Mutex::default() }
     }
@@ -144,7 +144,7 @@ impl Store for MemoryStore {
         if inner.bytes + added > self.limit {
             return Err(StoreError::Full { limit: self.limit });
         }
-        // Apply to a copy: mutations take effect together or not at all.
+        // Apply to a copy, so that mutations take effect together or not at all.
         let mut log = inner.log.clone();
         let mut receipt = Receipt::default();
         for mutation in mutations {

@@ -24,21 +24,21 @@ pub const HEADER: usize = 48;
 
 const RECORD_MAGIC: [u8; 2] = *b"SR";
 const BUFFER: usize = 1 << 20;
-/// As much as a disk writes in the time that the rest of a commit takes.
+/// Bytes that a disk writes in the time that the rest of a commit takes.
 const LITTLE: u64 = 1 << 20;
 
-/// What stands before an object's bytes.
+/// The header in front of an object's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
     /// The object's kind.
     pub kind: ObjectKind,
-    /// How its bytes are stored.
+    /// Encoding of the payload.
     pub codec: Codec,
     /// Length of its chain of bases.
     pub depth: u8,
-    /// Size before compression.
+    /// Size before compression, in bytes.
     pub raw_len: u32,
-    /// Size of the payload as stored, without header and base.
+    /// Size of the payload as stored, in bytes, without header and base.
     pub payload_len: u32,
     /// The object's hash.
     pub hash: Hash,
@@ -47,12 +47,12 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Size of the whole record in the pack.
+    /// Size of the whole record in the pack, in bytes.
     pub fn record_len(&self) -> u64 {
         HEADER as u64 + if self.base.is_some() { 32 } else { 0 } + u64::from(self.payload_len)
     }
 
-    /// Writes it to the end of `out`.
+    /// Appends the encoded header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&RECORD_MAGIC);
         out.extend_from_slice(&[self.kind as u8, self.codec as u8, self.depth, 0, 0, 0]);
@@ -64,7 +64,7 @@ impl RecordHeader {
         }
     }
 
-    /// Reads a header and where its payload starts.
+    /// Decodes a header; also returns the offset of the payload.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), String> {
         let fixed: &[u8; HEADER] = bytes.first_chunk().ok_or("the record is cut off")?;
         if fixed[..2] != RECORD_MAGIC {
@@ -92,40 +92,40 @@ pub fn id_of(name: &std::ffi::OsStr) -> Option<u64> {
     name.to_str()?.strip_suffix(".pack")?.parse().ok()
 }
 
-/// Where pack `id` lives.
+/// The path of pack `id`.
 pub fn path_of(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{id:08}.pack"))
 }
 
-/// Appends records to one pack, alone.
+/// Appends records to one pack, under its exclusive lock.
 #[derive(Debug)]
 pub struct PackWriter {
     id: u64,
     path: PathBuf,
     file: File,
-    /// Where the buffer will be written.
+    /// The offset at which the buffer will be written.
     flushed: u64,
     buffer: Vec<u8>,
-    /// Nothing of this pack was ever committed, so its name may not be durable yet.
+    /// Whether nothing of this pack was ever committed, so that its name may not be durable yet.
     fresh: bool,
-    /// Where this writer began.
+    /// The offset at which this writer began.
     start: u64,
-    /// Up to where everything is durable.
+    /// The offset up to which everything is durable.
     synced: u64,
 }
 
-/// Whether [`PackWriter::lock`] makes a pack that is not there.
+/// Whether [`PackWriter::lock`] creates a pack file that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfAbsent {
-    /// Make it: the database has a row for it, with nothing committed.
+    /// Create it: the database has a row for it, with nothing committed.
     Create,
-    /// Leave it: it was removed, or is lost.
+    /// Skip it: it was removed, or is lost.
     Skip,
 }
 
 impl PackWriter {
-    /// Locks pack `id` for appending; `committed` is asked, under the lock, how many of its bytes count (`None`: it is gone).
-    /// Returns `None` if another writer has it, or if it is gone.
+    /// Locks pack `id` for appending. `committed` is called under the lock and returns how many of its bytes are committed
+    /// (`None`: the pack was removed). Returns `None` if another writer holds the lock, or if the pack was removed.
     pub fn lock(
         dir: &Path,
         id: u64,
@@ -151,7 +151,7 @@ impl PackWriter {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", path)(error)),
         }
-        // A collection forgets a pack before it removes the file, so a pack that still has a row still has its name.
+        // A collection deletes a pack's row before its file, so a pack that still has a row still has its file name.
         let Some(committed) = committed()? else { return Ok(None) };
         let len = file.metadata().map_err(StoreError::io("read", &path))?.len();
         if len < committed {
@@ -175,12 +175,12 @@ impl PackWriter {
         self.id
     }
 
-    /// Where the next record will start.
+    /// The offset at which the next record will start.
     pub fn end(&self) -> u64 {
         self.flushed + self.buffer.len() as u64
     }
 
-    /// Appends a record and returns where it starts.
+    /// Appends a record and returns its offset.
     pub fn append(&mut self, header: &RecordHeader, payload: &[u8]) -> Result<u64, StoreError> {
         let offset = self.end();
         header.encode(&mut self.buffer);
@@ -191,7 +191,7 @@ impl PackWriter {
         Ok(offset)
     }
 
-    /// Appends a record that is written out already, and returns where it starts.
+    /// Appends an already encoded record, and returns its offset.
     pub fn append_record(&mut self, record: &[u8]) -> u64 {
         let offset = self.end();
         self.buffer.extend_from_slice(record);
@@ -210,8 +210,8 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Sends everything appended on its way to the disk. If it is much, waits until it is there; if it is little, goes on
-    /// while the disk works, and [`Self::sync`] waits for it.
+    /// Starts writing everything appended to the disk. Waits for the disk if it is much; if it is little, returns while the
+    /// disk works, and [`Self::sync`] waits for it.
     pub fn send(&mut self) -> Result<(), StoreError> {
         if self.end() - self.start > LITTLE {
             return self.sync();
@@ -231,7 +231,7 @@ impl PackWriter {
         if self.fresh
             && let Some(dir) = self.path.parent()
         {
-            // A new file is only durable once its directory is.
+            // A new file is only durable once its directory is synced.
             sync_dir(dir)?;
         }
         self.synced = self.flushed;
@@ -239,7 +239,7 @@ impl PackWriter {
     }
 }
 
-/// Asks the system to start writing what was appended from `start` on. Only a hint: a failure shows when it is synced.
+/// Asks the system to start writing what was appended from `start` on. Only a hint: an error shows up in the sync.
 #[cfg(target_os = "linux")]
 fn start_writing(file: &File, start: u64) {
     use std::os::fd::AsRawFd;
@@ -250,14 +250,14 @@ fn start_writing(file: &File, start: u64) {
 #[cfg(not(target_os = "linux"))]
 fn start_writing(_file: &File, _start: u64) {}
 
-/// Makes the names in `dir` durable.
+/// Makes the file names in `dir` durable.
 pub fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     faults::point().and_then(|()| File::open(dir)?.sync_all()).map_err(StoreError::io("sync", dir))
 }
 
 /// Reads the record of `len` bytes at `offset`.
 pub fn read_record(file: &File, offset: u64, len: u64) -> Result<(RecordHeader, Vec<u8>), String> {
-    // Before memory is asked for: a damaged row must not make us ask for all of it.
+    // Check before allocating: a damaged row must not make us allocate an arbitrary amount.
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     if offset.checked_add(len).is_none_or(|end| end > size) {
         return Err(format!("the pack ends at byte {size}"));
@@ -267,7 +267,7 @@ pub fn read_record(file: &File, offset: u64, len: u64) -> Result<(RecordHeader, 
     parse_record(bytes, len)
 }
 
-/// Takes a record of `len` bytes apart.
+/// Splits a record of `len` bytes into header and payload.
 pub fn parse_record(mut bytes: Vec<u8>, len: u64) -> Result<(RecordHeader, Vec<u8>), String> {
     if bytes.len() as u64 != len {
         return Err(format!("there are {} bytes where {len} were expected", bytes.len()));
@@ -280,7 +280,7 @@ pub fn parse_record(mut bytes: Vec<u8>, len: u64) -> Result<(RecordHeader, Vec<u
     Ok((header, bytes))
 }
 
-/// Checks that a file starts as a pack of a version this program knows.
+/// Checks that a file begins like a pack of a version that this program knows.
 pub fn check_magic(file: &File) -> Result<(), String> {
     let mut start = [0u8; 8];
     file.read_exact_at(&mut start, 0).map_err(|error| error.to_string())?;

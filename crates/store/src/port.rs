@@ -1,7 +1,8 @@
-//! The store as the engine sees it: immutable objects, an append-only log, and a few pointers moved by compare-and-swap.
+//! The store interface that the engine uses: immutable objects, an append-only log, and a few references moved by
+//! compare-and-swap.
 //!
-//! A backend implements [`Store`] and [`ObjectBatch`] and runs the contract suite in `testkit`; nothing else decides what a
-//! correct store is. All changes of the log go through [`Store::commit`]: a list of mutations that take effect together,
+//! A backend implements [`Store`] and [`ObjectBatch`] and passes the contract suite in `testkit`, which alone defines what
+//! a correct store is. All changes of the log go through [`Store::commit`]: a list of mutations that take effect together,
 //! after the batch's objects are durable, or not at all.
 
 use std::any::Any;
@@ -21,26 +22,26 @@ use crate::error::StoreError;
 pub use crate::query::{COUNTED, Cursor, ORDERS, Page, Query, SortKey, StepAt, StepCount};
 pub use crate::search::{Document, Found, Hit, Search};
 
-/// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
+/// Name of the vault directory inside a store's local directory. It holds immutable git files, kept by hard link.
 pub const VAULT: &str = "vault";
 
-/// How long to wait before looking again whether somebody committed, where nobody says so.
+/// Poll interval of [`Store::wait_for_commit`] in a store without notifications.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
-/// One change of the log.
+/// One change of the log, applied by [`Store::commit`].
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a commit has a handful of them, and they do not live long")]
 pub enum Mutation {
     /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,
     /// step or operation whose id is taken.
     AddWorkspace(Workspace),
-    /// Begins a session.
+    /// Adds a session.
     AddSession(Session),
-    /// Replaces what is known about a session.
+    /// Replaces the mutable part of a session.
     SetSessionInfo {
-        /// Which.
+        /// The session to change.
         session: SessionId,
-        /// What is known now.
+        /// The new value; it replaces the old one entirely.
         info: Box<SessionInfo>,
     },
     /// Appends a step; the store assigns its number, which counts up within the session's workspace.
@@ -49,62 +50,62 @@ pub enum Mutation {
         step: Step,
         /// Label, note and tags.
         annotation: Annotation,
-        /// What made it a checkpoint, if it is one.
+        /// What made the step a checkpoint; `None` if it is not one.
         trigger: Option<Trigger>,
     },
     /// Replaces a checkpoint's annotation.
     Annotate {
-        /// Which.
+        /// The checkpoint to annotate.
         step: StepId,
         /// The new label, note and tags.
         annotation: Annotation,
     },
     /// Hides checkpoints (`by: Some`) or shows them again (`by: None`).
     SetHidden {
-        /// Which.
+        /// The steps to hide or show.
         steps: Vec<StepId>,
-        /// The operation that hides them.
+        /// The operation that hides them; `None` shows them again.
         by: Option<OpId>,
     },
-    /// Gives up the states of hidden checkpoints; the next collection frees what only they needed. Checkpoints that are not
-    /// hidden (any more) are left alone.
+    /// Releases the states of hidden checkpoints; the next collection frees the objects only they needed. Checkpoints that
+    /// are not hidden (any more) are skipped.
     Purge {
-        /// Which.
+        /// The checkpoints to purge.
         steps: Vec<StepId>,
     },
-    /// Moves a reference if it still is what the caller saw.
+    /// Moves a reference if its value is still the one that the caller read.
     SetRef {
-        /// Its name.
+        /// Name of the reference.
         name: String,
-        /// What it must be now; `None` if it must not exist.
+        /// The value it must have now; `None` if it must not exist.
         expected: Option<StepId>,
-        /// What it becomes.
+        /// The value it gets.
         value: StepId,
     },
-    /// Forgets a reference, if there is one.
+    /// Deletes a reference, if it exists.
     DropRef {
-        /// Its name.
+        /// Name of the reference.
         name: String,
     },
     /// Appends an operation; the store assigns its number.
     AppendOp(Operation),
-    /// Updates how far an operation got.
+    /// Updates the status of an operation.
     SetOpStatus {
-        /// Which.
+        /// The operation to update.
         op: OpId,
         /// The new status. Anything but `Applying` drops the journal.
         status: OpStatus,
     },
-    /// Marks an operation as taken back, or in force again.
+    /// Marks an operation as undone, or as in effect again.
     SetOpUndone {
-        /// Which.
+        /// The operation to mark.
         op: OpId,
-        /// Taken back or not.
+        /// Whether it is undone.
         undone: bool,
     },
 }
 
-/// What the store assigned while committing, in order of the mutations that asked for it.
+/// The numbers that a commit assigned, in the order of the mutations that needed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// Numbers of the appended steps.
@@ -113,23 +114,23 @@ pub struct Receipt {
     pub ops: Vec<u64>,
 }
 
-/// A checkpoint row plus whether its state is still there.
+/// A step with its annotations, and whether its state is still stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCheckpoint {
-    /// The checkpoint.
+    /// The step; it is a checkpoint only if it has a trigger.
     pub checkpoint: Checkpoint,
-    /// Whether its state was given up by a purge.
+    /// Whether a purge released its state.
     pub purged: bool,
 }
 
-/// What a store holds, in numbers.
+/// Size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Usage {
     /// Number of objects.
     pub objects: u64,
-    /// Their size before compression.
+    /// Size of all objects before compression, in bytes.
     pub raw_bytes: u64,
-    /// Their size as stored.
+    /// Size of all objects as stored, in bytes.
     pub stored_bytes: u64,
     /// Bytes the store occupies in all, including its log and space not yet reclaimed.
     pub total_bytes: u64,
@@ -138,7 +139,7 @@ pub struct Usage {
 /// What a sweep freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Swept {
-    /// Objects that are gone.
+    /// Number of objects deleted.
     pub objects: u64,
     /// Bytes by which the store shrank.
     pub bytes: u64,
@@ -147,17 +148,17 @@ pub struct Swept {
 /// An object as listed for verification and collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Its hash.
+    /// Hash of the object.
     pub hash: Hash,
-    /// Its size before compression.
+    /// Size before compression, in bytes.
     pub raw_len: u64,
-    /// The object its stored form is a difference against, if any; as long as this one is needed, so is that.
+    /// The object that its stored form is a delta against, if any. The base must be kept as long as this object is needed.
     pub base: Option<Hash>,
 }
 
-/// A position in the store's history of commits, for noticing concurrent ones.
+/// A position in the store's sequence of commits, for detecting concurrent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitMark(pub u64);
 
@@ -167,15 +168,15 @@ pub struct CommitMark(pub u64);
 pub trait ObjectBatch: ObjectSink + Sync + Send {
     /// Whether an object is already stored or in this batch.
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError>;
-    /// Names git packs in the store's vault whose blobs need not be stored again. A store without a vault ignores it.
+    /// Names git packs in the store's vault whose blobs need not be stored again. A store without a vault ignores the call.
     fn reuse_packs(&self, _packs: &[Vec<u8>]) {}
-    /// Completes the batch, ready to be made durable and named by a commit.
+    /// Completes the batch, so that a commit can make it durable and visible.
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError>;
 }
 
 /// A complete batch, waiting for the commit that makes its objects visible.
 pub struct FinishedBatch {
-    /// The collection epoch the batch was started in; a commit in a later one is refused with [`StoreError::Collected`].
+    /// The collection epoch in which the batch was started; a commit in a later epoch fails with [`StoreError::Collected`].
     pub epoch: u64,
     /// The backend's own record of what was written.
     pub payload: Box<dyn std::any::Any + Send>,
@@ -187,38 +188,38 @@ impl std::fmt::Debug for FinishedBatch {
     }
 }
 
-/// What whoever records wants to know before anything else.
+/// The lookups that a recorder needs before it writes, as one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Questions<'a> {
-    /// Which of these steps are stored?
+    /// Steps to check for existence.
     pub steps: &'a [StepId],
-    /// Where do these references point?
+    /// References to resolve.
     pub references: &'a [String],
-    /// What is known of these sessions?
+    /// Sessions to read.
     pub sessions: &'a [SessionId],
 }
 
 /// The answers to [`Questions`].
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// The epoch since which they hold.
+    /// The collection epoch in which they were read; they hold from then on.
     pub epoch: u64,
-    /// The steps that are stored.
+    /// Those of the requested steps that are stored.
     pub stored: HashSet<StepId>,
-    /// For each reference, where it points.
+    /// The target of each requested reference, in the order asked; `None` if it does not exist.
     pub references: Vec<Option<StepId>>,
-    /// For each session, what is known of it.
+    /// Each requested session, in the order asked; `None` if it does not exist.
     pub sessions: Vec<Option<Session>>,
-    /// What has to hold still when something is committed that rests on these answers, in a form that the store knows.
+    /// What must still hold when a commit relies on these answers, in a form private to the store.
     pub relied_on: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A place where states and their history are kept.
+/// A backend that keeps states and their history.
 pub trait Store: ObjectSource + Send + Sync {
     /// Whether an object is stored.
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError>;
 
-    /// The number of collections so far. What was seen in one epoch may be gone in the next.
+    /// The number of garbage collections so far: the current epoch. Objects seen in one epoch may be gone in the next.
     fn gc_generation(&self) -> Result<u64, StoreError>;
 
     /// Starts writing objects.
@@ -226,16 +227,16 @@ pub trait Store: ObjectSource + Send + Sync {
         self.begin_since(self.gc_generation()?)
     }
 
-    /// Starts writing objects, for somebody who has known since `epoch` what is stored.
+    /// Starts writing objects, for a caller whose knowledge of what is stored dates from `epoch`.
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
 
-    /// Starts writing objects, for somebody who rests on these answers. Its commit fails with [`StoreError::Moved`] or
-    /// [`StoreError::Exists`] if they do not hold; if they were looked up, a store may do without comparing them.
+    /// Starts writing objects, for a caller that relies on these answers. The commit fails with [`StoreError::Moved`] or
+    /// [`StoreError::Exists`] if they no longer hold; a store may skip the comparison for answers that were looked up.
     fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         self.begin_since(answers.epoch)
     }
 
-    /// Makes the batch's objects visible and applies `mutations`, all or nothing. Durable when it returns.
+    /// Makes the batch's objects visible and applies `mutations`, all or nothing. The commit is durable when this returns.
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError>;
 
     /// The workspace with this root.
@@ -244,23 +245,23 @@ pub trait Store: ObjectSource + Send + Sync {
     fn workspaces(&self) -> Result<Vec<Workspace>, StoreError>;
     /// The sessions of a workspace, oldest first.
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError>;
-    /// The sessions of a workspace in which a call has begun and not ended, oldest first.
+    /// The sessions of a workspace that have an open call, oldest first.
     fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
         let mut sessions = self.sessions(workspace)?;
         sessions.retain(|session| !session.info.open.is_empty());
         Ok(sessions)
     }
-    /// One session.
+    /// The session with this id.
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError>;
-    /// Where a reference points.
+    /// The target of a reference.
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError>;
     /// All references whose name starts with `prefix`.
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
-    /// One step, checkpoint or not.
+    /// The step with this id, checkpoint or not.
     fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
-    /// Answers several questions at once, where each by itself would be a way to a server and back.
+    /// Answers several questions in one round trip, where a server is involved.
     fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
-        // The epoch first: what is freed after this look is then noticed.
+        // Read the epoch first, so that a collection during the lookups is noticed.
         let epoch = self.gc_generation()?;
         let mut stored = HashSet::new();
         for step in questions.steps {
@@ -274,59 +275,59 @@ pub trait Store: ObjectSource + Send + Sync {
         let sessions = sessions.collect::<Result<_, _>>()?;
         Ok(Answers { epoch, stored, references, sessions, relied_on: None })
     }
-    /// What the store believes the answers are, without a way to a server and back, if it knows enough: that none of the steps
-    /// is stored, and that nobody else has changed what it remembers. For whoever begins on them ([`Self::begin_on`]), and
-    /// looks if that turns out wrong.
+    /// Returns cached answers without a round trip, if the store knows enough: it assumes that none of the steps is stored
+    /// and that no other process has changed what it caches. The caller begins a batch on them ([`Self::begin_on`]) and
+    /// falls back to [`Self::look`] if the commit shows that they were wrong.
     fn recall(&self, _questions: &Questions<'_>) -> Option<Answers> {
         None
     }
-    /// One step by workspace and number, checkpoint or not.
+    /// The step with this number in a workspace, checkpoint or not.
     fn step_numbered(
         &self,
         workspace: WorkspaceId,
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError>;
-    /// The steps of a workspace that `query` asks for, newest first.
+    /// The steps of a workspace that match `query`, newest first.
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
-    /// The steps that `query` asks for, of one workspace or of all, with how many there are beyond its limit.
+    /// The steps that match `query`, in one workspace or in all, with the number of matches beyond its limit.
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
-    /// Steps of all workspaces that were committed after the one at `position`, in order of their commits; at most `most`.
-    /// Whoever goes on behind the last one it was given misses none. Like [`Self::find`], without counting them all.
+    /// Steps of all workspaces that were committed after the one at `position`, in commit order; at most `most`. A caller
+    /// that continues after the last one returned misses none. Like [`Self::find`], without counting all matches.
     fn follow(&self, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
         let from = Some(Cursor { value: 0, position });
         let query = Query { oldest_first: true, from, limit: Some(most), ..Query::default() };
         Ok(self.find(None, &query)?.steps)
     }
-    /// The position of the newest step; 0 if there is none.
+    /// The position of the newest step; 0 if the store has no steps.
     fn newest_position(&self) -> Result<u64, StoreError> {
         let newest = self.find(None, &Query { limit: Some(1), ..Query::default() })?;
         Ok(newest.steps.first().map_or(0, |placed| placed.position))
     }
-    /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
+    /// Step counts of a workspace by agent and kind, hidden steps included, in order of their names.
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
-    /// One operation.
+    /// The operation with this id.
     fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError>;
     /// Operations of a workspace, newest first.
     fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
     /// Operations of a workspace that were begun and neither finished nor reverted.
     fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
 
-    /// Steps that a search does not know as they are now, in order of their commits; at most `most`. Those are steps that were
-    /// committed, annotated or purged since [`Self::index`] was last told about them.
+    /// Steps whose search index entry is missing or out of date, in commit order; at most `most`. These are the steps that
+    /// were committed, annotated or purged since they were last passed to [`Self::index`].
     fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError>;
-    /// Makes texts of steps known to [`Self::search`], in place of what was known of these steps before.
+    /// Adds the texts of steps to the search index, replacing what was indexed for these steps before.
     fn index(&self, documents: &[Document]) -> Result<(), StoreError>;
-    /// Forgets all texts; every step is unindexed then.
+    /// Clears the search index; every step is unindexed then.
     fn forget_index(&self) -> Result<(), StoreError>;
-    /// The indexed steps that `search` asks for.
+    /// The indexed steps that match `search`.
     fn search(&self, search: &Search) -> Result<Found, StoreError>;
 
-    /// The present position in the history of commits.
+    /// The current position in the sequence of commits.
     fn commit_seq(&self) -> Result<CommitMark, StoreError>;
-    /// Waits until something was committed after `after`, by whichever process, and returns the position then; the same one if
-    /// nothing was for as long as `patience`.
+    /// Waits until any process commits after `after`, and returns the new position; returns `after` if nothing was
+    /// committed within `patience`.
     fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
         let until = Instant::now() + patience;
         loop {
@@ -340,14 +341,15 @@ pub trait Store: ObjectSource + Send + Sync {
     }
     /// Calls `visit` for every object. `visit` must not call the store.
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
-    /// Frees every object that is neither in `live` nor the base of one that stays, unless something was committed since `mark` ([`StoreError::Grew`]).
+    /// Deletes every object that is neither in `live` nor the base of one that stays. Fails with [`StoreError::Grew`] if
+    /// something was committed since `mark`.
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError>;
-    /// What the store holds.
+    /// The size of the store.
     fn usage(&self) -> Result<Usage, StoreError>;
-    /// Checks the backend's own structures (not object contents) and returns what is wrong.
+    /// Checks the backend's own structures (not object contents) and returns a description of each problem.
     fn check(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Names of the files in the vault that stored objects are borrowed from, and that must therefore stay.
+    /// Names of the vault files that stored objects are borrowed from; these files must be kept.
     fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
         Ok(HashSet::new())
     }
@@ -355,13 +357,13 @@ pub trait Store: ObjectSource + Send + Sync {
     /// A local directory for caches, locks and hard links, if this store has one.
     fn local_dir(&self) -> Option<&Path>;
 
-    /// Whether immutable git files may be kept by hard link in the local directory. A store that other machines read must have
-    /// their content itself.
+    /// Whether immutable git files may be kept by hard link in the local directory. A store that other machines read must
+    /// hold their content itself.
     fn has_vault(&self) -> bool {
         self.local_dir().is_some()
     }
 
-    /// How long to wait for others at most, if whoever opened the store has less time than usual.
+    /// The longest time to wait for other processes, if the caller that opened the store has less time than usual.
     fn patience(&self) -> Option<Duration> {
         None
     }

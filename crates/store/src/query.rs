@@ -1,4 +1,4 @@
-//! Which steps somebody wants to see, in words that every backend can answer.
+//! Queries over steps: filters, orders and cursors that every backend implements the same way.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,70 +10,70 @@ use stepback_model::time::Timestamp;
 
 use crate::port::StoredCheckpoint;
 
-/// Which steps to list. What is `None` or empty does not limit.
+/// Which steps to list. A filter that is `None` or empty does not restrict the result.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Query {
-    /// Of this session.
+    /// Steps of this session.
     pub session: Option<SessionId>,
-    /// Of sessions of this agent.
+    /// Steps of sessions of this agent.
     pub agent: Option<String>,
-    /// Of this sub-agent.
+    /// Steps of this sub-agent.
     pub worker: Option<String>,
-    /// Of one of these kinds.
+    /// Steps of one of these kinds.
     pub kinds: Vec<StepKind>,
-    /// About this tool; letter case does not matter.
+    /// Steps of this tool; ASCII case is ignored.
     pub tool: Option<String>,
-    /// Of this call.
+    /// Steps of the call with this id.
     pub call: Option<String>,
-    /// Of this iteration.
+    /// Steps of this iteration (model turn).
     pub iteration: Option<u64>,
-    /// That went wrong, or did not.
+    /// Only steps that failed, or only those that did not.
     pub failed: Option<bool>,
-    /// Made at this moment or later.
+    /// Steps made at this time or later.
     pub since: Option<Timestamp>,
-    /// Made at this moment or earlier.
+    /// Steps made at this time or earlier.
     pub until: Option<Timestamp>,
-    /// With this state.
+    /// Steps with this state.
     pub state: Option<Hash>,
-    /// That are checkpoints, or are not.
+    /// Only checkpoints, or only steps that are not checkpoints.
     pub checkpoint: Option<bool>,
-    /// That are hidden, or are not.
+    /// Only hidden steps, or only visible ones.
     pub hidden: Option<bool>,
-    /// With this label.
+    /// Steps with this label.
     pub label: Option<String>,
-    /// With this tag.
+    /// Steps with this tag.
     pub tag: Option<String>,
-    /// That took so many microseconds or more.
+    /// Steps that took at least this many microseconds.
     pub min_duration: Option<u64>,
-    /// With a number above this one.
+    /// Steps with a number above this one.
     pub after: Option<u64>,
-    /// With a number below this one.
+    /// Steps with a number below this one.
     pub before: Option<u64>,
-    /// In order of this.
+    /// The sort key.
     pub by: SortKey,
     /// Oldest (or shortest) first instead of newest (or longest) first.
     pub oldest_first: bool,
-    /// That come after this place in the order.
+    /// Steps after this place in the order.
     pub from: Option<Cursor>,
-    /// At most so many.
+    /// Maximum number of steps to return.
     pub limit: Option<u64>,
-    /// Count all of them, also beyond [`COUNTED`].
+    /// Count all matches, also beyond [`COUNTED`].
     pub count_all: bool,
 }
 
-/// What steps are ordered by. Those that are equal in it are in order of their commits.
+/// The sort key of a list of steps. Ties are in commit order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SortKey {
-    /// Their commits; in one workspace, their numbers.
+    /// Commit order; within one workspace, this is the order of step numbers.
     #[default]
     Commit,
-    /// When they were made.
+    /// The time at which the step was made.
     Time,
-    /// How long they took; those of which it is not known count as shorter than any other.
+    /// How long the step took; a step of unknown duration sorts as shorter than any other.
     Duration,
 }
 
-/// Orders by their names: what steps are ordered by, and whether the oldest (or shortest) comes first.
+/// The orders by name, with their sort key and whether the oldest (or shortest) step comes first.
 pub const ORDERS: [(&str, SortKey, bool); 6] = [
     ("newest", SortKey::Commit, false),
     ("oldest", SortKey::Commit, true),
@@ -83,15 +83,15 @@ pub const ORDERS: [(&str, SortKey, bool); 6] = [
     ("shortest", SortKey::Duration, true),
 ];
 
-/// A store need not count further: to count a million steps takes longer than to show a page of them.
+/// The number of matches up to which a store must count. Counting a million steps takes longer than showing a page of them.
 pub const COUNTED: u64 = 10_000;
 
-/// A place in a list of steps, at which it can be gone on with. It stays where it is when steps are added.
+/// A place in a list of steps from which the list can be continued. It stays valid when steps are added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
-    /// What the last step seen is ordered by.
+    /// The sort key's value of the last step returned.
     pub value: i64,
-    /// Its place in the order of commits.
+    /// The position of that step in commit order.
     pub position: u64,
 }
 
@@ -113,45 +113,45 @@ impl FromStr for Cursor {
     }
 }
 
-/// A step, and where it is.
+/// A step with its workspace and position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepAt {
-    /// Its workspace.
+    /// The workspace of the step.
     pub workspace: WorkspaceId,
-    /// Its place in the order of commits, for as long as the store is there.
+    /// Its position in commit order; it never changes.
     pub position: u64,
     /// The step.
     pub stored: StoredCheckpoint,
 }
 
-/// How many steps an agent has of one kind.
+/// The number of steps of one agent and one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepCount {
-    /// The agent.
+    /// The agent's stable name.
     pub agent: String,
-    /// The kind.
+    /// The kind of step.
     pub kind: StepKind,
-    /// How many.
+    /// The number of steps.
     pub steps: u64,
-    /// How many of them went wrong.
+    /// How many of them failed.
     pub failed: u64,
 }
 
-/// Some of the steps that were asked for.
+/// One page of the steps that match a query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// They.
+    /// The steps of this page, in the order of the query.
     pub steps: Vec<StepAt>,
-    /// How many there are in all, before the cursor and beyond the limit.
+    /// The number of matches, including those before the cursor and beyond the limit.
     pub total: u64,
-    /// Whether there are so many at least, and nobody counted further.
+    /// Whether `total` is only a lower bound, because the store stopped counting.
     pub at_least: bool,
-    /// Where to go on, if there are more.
+    /// Where the next page begins; `None` if this is the last page.
     pub next: Option<Cursor>,
 }
 
 impl Query {
-    /// Whether a step of a session of `agent` is asked for, as far as one step can tell.
+    /// Whether a step of a session of `agent` matches the filters. The cursor and the limit are not considered.
     pub fn matches(&self, stored: &StoredCheckpoint, agent: &str) -> bool {
         let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
         let facts = &step.facts;
@@ -178,7 +178,7 @@ impl Query {
             && self.before.is_none_or(|number| step.number < number)
     }
 
-    /// Where a step that is the `position`th in the order of commits stands in the order that is asked for.
+    /// The place of a step in the requested order, given its `position` in commit order.
     pub fn place(&self, stored: &StoredCheckpoint, position: u64) -> Cursor {
         let step = &stored.checkpoint.step;
         let value = match self.by {

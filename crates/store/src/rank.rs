@@ -1,22 +1,22 @@
-//! How well a step fits what is looked for: BM25, the same in every store that reads the texts it found.
+//! BM25 ranking, the same in every store that reads the texts of its matches.
 
 use stepback_model::search::{Phrase, Texts, Word, words};
 
 use crate::search;
 
-/// Phrases with what each of them is worth.
+/// The phrases of a search with their weights.
 pub(crate) struct Ranking<'s> {
     phrases: Vec<(&'s Phrase, f64)>,
     formula: search::Ranking,
 }
 
-/// What a phrase is worth that `having` of `all` steps have.
+/// The weight of a phrase that `having` of `all` steps contain.
 pub(crate) fn weight(all: f64, having: f64) -> f64 {
     search::Ranking { documents: all, average: 1.0 }.weight(having as u64)
 }
 
 impl<'s> Ranking<'s> {
-    /// Of steps that have so many words on average.
+    /// Creates a ranking; `average` is the average number of words per step.
     pub fn new(phrases: Vec<(&'s Phrase, f64)>, average: f64) -> Self {
         Self { phrases, formula: search::Ranking { documents: 0.0, average } }
     }
@@ -35,12 +35,12 @@ pub(crate) fn take_apart(texts: &Texts) -> Vec<Vec<Word<'_>>> {
     texts.values().map(|text| words(text).collect()).collect()
 }
 
-/// How many words there are.
+/// The total number of words.
 pub(crate) fn length(words: &[Vec<Word<'_>>]) -> usize {
     words.iter().map(Vec::len).sum()
 }
 
-/// How often a phrase is in them.
+/// How often a phrase occurs in them.
 pub(crate) fn count(phrase: &Phrase, words: &[Vec<Word<'_>>]) -> f64 {
     words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
 }

@@ -1,4 +1,4 @@
-//! Queries without an index: every step is looked at. For stores that have nothing better.
+//! Queries by a full scan of all steps, for stores without an index.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,16 +8,16 @@ use stepback_model::record::Session;
 use crate::port::{Page, Query, StepAt, StepCount, StoredCheckpoint};
 use crate::query::Cursor;
 
-/// All that is looked at.
+/// The rows to scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'l> {
-    /// Sessions.
+    /// All sessions.
     pub sessions: &'l [Session],
-    /// Their steps, in order of their commits.
+    /// Their steps, in commit order.
     pub steps: &'l [StoredCheckpoint],
 }
 
-/// Steps that a query asks for, whatever its cursor and limit, in its order.
+/// The steps that match a query, in its order; its cursor and limit are ignored.
 pub(crate) fn matching<'l>(
     log: Rows<'l>,
     workspace: Option<WorkspaceId>,
@@ -39,7 +39,7 @@ pub(crate) fn matching<'l>(
     found
 }
 
-/// One page of what a query asks for.
+/// One page of the steps that match a query.
 pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Page {
     let mut found = matching(log, workspace, query);
     let total = found.len() as u64;
@@ -61,7 +61,7 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
     Page { steps: found.into_iter().map(placed).collect(), total, at_least: false, next }
 }
 
-/// How many steps of each agent and kind a workspace has.
+/// Step counts of a workspace by agent and kind.
 pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
     let mut counted: BTreeMap<(&str, &str), StepCount> = BTreeMap::new();
     for session in log.sessions.iter().filter(|session| session.workspace == workspace) {

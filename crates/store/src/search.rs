@@ -1,8 +1,8 @@
-//! Full text: what is told to an index, what it is asked, what it answers.
+//! The interface of full-text search: the documents to index, the search, and its result.
 //!
-//! Texts are not part of a commit. All of them follow from what is stored already, and to take a text apart costs more than
-//! everything else a hook commits; so whoever searches first tells the store about the steps that it does not know
-//! ([`crate::Store::unindexed`], [`crate::Store::index`]). A store may keep what it was told, or forget it at any time.
+//! Texts are not part of a commit. They all follow from what is stored already, and tokenising them costs more than
+//! everything else that a hook commits. So a caller that searches first indexes the steps that are not indexed yet
+//! ([`crate::Store::unindexed`], [`crate::Store::index`]). A store may keep the index, or drop it at any time.
 
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, Snippet, Texts};
@@ -12,84 +12,84 @@ use crate::error::StoreError;
 use crate::port::StoredCheckpoint;
 use crate::query::Query;
 
-/// The texts of a step.
+/// A step with its texts, to be indexed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Document {
     /// The step as it was when the texts were gathered.
     pub stored: StoredCheckpoint,
-    /// They.
+    /// The texts of the step.
     pub texts: Texts,
 }
 
-/// What is looked for, and where.
+/// What to search for, and in which steps.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// What.
+    /// The words or the substring to find.
     pub pattern: Pattern,
-    /// In this workspace; `None` for all.
+    /// Only steps of this workspace; `None` for all.
     pub workspace: Option<WorkspaceId>,
-    /// In these steps. Cursor and limit are not looked at; the order only where `ranked` is false.
+    /// Only steps that match this query. Its cursor and limit are ignored; its order counts only where `ranked` is false.
     pub among: Query,
-    /// What fits best first, by BM25; what fits equally well, newest first. A substring fits or does not.
+    /// Best match first, by BM25; ties are newest first. A substring matches or does not, so all of its hits are ties.
     pub ranked: bool,
-    /// Leave out so many.
+    /// Number of hits to skip.
     pub skip: u64,
-    /// At most so many.
+    /// Maximum number of hits to return.
     pub limit: u64,
 }
 
 impl Search {
-    /// Looks everywhere and shows what fits best.
+    /// Searches all workspaces, best match first.
     pub fn new(pattern: Pattern, limit: u64) -> Self {
         Self { pattern, workspace: None, among: Query::default(), ranked: true, skip: 0, limit }
     }
 }
 
-/// A step that was found.
+/// A step that matches a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hit {
-    /// Its workspace.
+    /// The workspace of the step.
     pub workspace: WorkspaceId,
-    /// It, as it is now.
+    /// The step as it is now.
     pub stored: StoredCheckpoint,
-    /// How well it fits; more is better. 0 where nothing was ranked.
+    /// How well it matches; higher is better. 0 if the search was not ranked.
     pub score: f64,
-    /// What was found in it; at least one.
+    /// The matching excerpts; at least one.
     pub snippets: Vec<Snippet>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// In order.
+    /// The hits, in the requested order.
     pub hits: Vec<Hit>,
-    /// How many steps fit in all.
+    /// The number of matching steps.
     pub total: u64,
-    /// Whether there are so many at least, and nobody counted further.
+    /// Whether `total` is only a lower bound, because the store stopped counting.
     pub at_least: bool,
-    /// How many to leave out to go on, if there are more.
+    /// The value of `skip` for the next page; `None` if this is the last page.
     pub next: Option<u64>,
 }
 
-/// BM25 as SQLite's FTS5 counts it, so that all stores rank alike.
+/// BM25 as SQLite's FTS5 computes it, so that all stores rank alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranking {
-    /// How many steps are indexed.
+    /// The number of indexed steps.
     pub documents: f64,
-    /// How many words they have on average.
+    /// The average number of words per step.
     pub average: f64,
 }
 
 impl Ranking {
-    /// How much a phrase says that `having` steps have.
+    /// The weight of a phrase that `having` steps contain.
     pub fn weight(&self, having: u64) -> f64 {
         let having = having as f64;
         let weight = ((self.documents - having + 0.5) / (having + 0.5)).ln();
-        // A word that most steps have says little, but never less than nothing.
+        // A word that most steps contain says little, but its weight must stay positive.
         if weight > 0.0 { weight } else { 1e-6 }
     }
 
-    /// What a phrase of that weight adds to the score of a step that has it `count` times among `length` words.
+    /// What a phrase of this weight adds to the score of a step that contains it `count` times among `length` words.
     pub fn score(&self, weight: f64, count: u64, length: u64) -> f64 {
         const SATURATION: f64 = 1.2;
         const LENGTH: f64 = 0.75;
@@ -99,7 +99,7 @@ impl Ranking {
     }
 }
 
-/// Texts as an index keeps them, compressed if that helps, and their length before; 0 says that nothing was compressed.
+/// Texts as an index keeps them, compressed if that helps, with their length before compression; 0 means not compressed.
 pub fn pack(texts: &Texts) -> (usize, Vec<u8>) {
     // Names and texts always serialise.
     let raw = serde_json::to_vec(texts).unwrap_or_default();
@@ -109,7 +109,7 @@ pub fn pack(texts: &Texts) -> (usize, Vec<u8>) {
     }
 }
 
-/// Undoes [`pack`].
+/// Reverses [`pack`].
 pub fn unpack(raw_len: i64, text: &[u8]) -> Result<Texts, StoreError> {
     let damaged = |what: String| StoreError::Corrupt { what: format!("the index: {what}") };
     let read = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()));

@@ -1,20 +1,20 @@
-//! Trees that were read a moment ago.
+//! A cache of recently read trees.
 //!
-//! One command reads the same trees again and again: as the base of others, as the side of a comparison, as what an edit
-//! starts from. Behind each may be a chain of bases, so what was read and verified once is kept for a while. A check of the
-//! store begins with forgetting them, so that it reads everything from the disk.
+//! One command reads the same trees many times: as the base of others, as one side of a comparison, as the start of an
+//! edit. Each may have a chain of bases, so what was read and verified once is kept for a while. A check of the store
+//! clears the cache first, so that it reads everything from the disk.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stepback_model::hash::Hash;
 
-/// Larger objects are not kept.
+/// Maximum size of a cached object, in bytes.
 const LARGEST: usize = 64 << 10;
-/// When this many bytes are kept, all are forgotten: the next ones are as likely to be wanted again.
+/// When the cache exceeds this many bytes, it is cleared: the next objects are as likely to be read again.
 const MOST: usize = 4 << 20;
 
-/// A bounded memory of objects.
+/// A bounded cache of objects.
 #[derive(Debug, Default)]
 pub struct Recent {
     inner: Mutex<Kept>,
@@ -27,12 +27,12 @@ struct Kept {
 }
 
 impl Recent {
-    /// The bytes of an object, if it was read a moment ago. Its hash includes its kind.
+    /// The bytes of an object, if it is cached. Its hash includes its kind.
     pub fn get(&self, hash: Hash) -> Option<Arc<[u8]>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).objects.get(&hash).cloned()
     }
 
-    /// Remembers an object whose bytes were found to have this hash.
+    /// Adds an object whose bytes were verified to have this hash.
     pub fn put(&self, hash: Hash, bytes: &[u8]) {
         if bytes.len() > LARGEST {
             return;
@@ -46,7 +46,7 @@ impl Recent {
         }
     }
 
-    /// Forgets everything: it may be gone or damaged by now.
+    /// Clears the cache: the objects may have been deleted or damaged.
     pub fn clear(&self) {
         *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
     }

@@ -1,6 +1,7 @@
-//! What is shown, as a value: [`App::update`] takes what happened and says what is to be done, and nothing else changes it.
+//! The state of the interface as a plain value: [`App::update`] takes a message and returns the effects to carry out, and
+//! nothing else changes the state.
 //!
-//! It knows no terminal, no clock and no source, so that almost everything about it is tested without any of them.
+//! It uses no terminal, no clock and no source, so that almost all of it can be tested without them.
 
 mod actions;
 mod board;
@@ -31,35 +32,35 @@ use pager::Pager;
 use prompt::{Prompt, Typed};
 use window::Window;
 
-/// Nobody waits longer than this for the next step, however long the agent thought.
+/// The longest pause before the next step while playing, however long the agent thought.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Rows that a turn of the wheel goes.
+/// Rows that one turn of the wheel scrolls.
 const WHEEL: i64 = 3;
-/// From so many columns on, the step is shown beside the timeline.
+/// The fewest columns at which the step is shown beside the timeline.
 pub const WIDE: u16 = 100;
 
-/// What one looks at.
+/// The views of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum View {
     /// All sessions.
     #[default]
     Sessions,
-    /// The steps of one.
+    /// The steps of one session.
     Timeline,
     /// One step.
     Step,
-    /// What was true then.
+    /// The state at the step: files, conversation, memory, task list, git.
     State,
-    /// What changed.
+    /// The changes between two states.
     Diff,
     /// Breakpoints, and agents that wait.
     Live,
-    /// What was thought by then.
+    /// The agent's board at the step.
     Mind,
 }
 
 impl View {
-    /// All of them, in order.
+    /// All views, in order.
     pub const ALL: [Self; 7] =
         [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Mind];
 
@@ -69,70 +70,70 @@ impl View {
     }
 }
 
-/// What lies over the view.
+/// What is drawn over the view.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Overlay {
     /// Nothing.
     #[default]
     None,
-    /// The keys.
+    /// The list of keys.
     Help(Pager),
-    /// A question.
+    /// A line of input that the user is asked for.
     Prompt(Prompt),
-    /// A plan that waits for agreement.
+    /// A plan that waits for confirmation.
     Plan(Box<Planned>),
-    /// What a search found.
+    /// The results of a search.
     Found(Box<Found>),
 }
 
 /// A plan that is shown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Planned {
-    /// It.
+    /// The plan as the server returned it.
     pub plan: Plan,
-    /// Its rows.
+    /// The plan as rows of text.
     pub pager: Pager,
-    /// The point it goes back to, if it does.
+    /// The point to rewind to; `None` if the plan is not a rewind.
     pub point: Option<String>,
 }
 
-/// What a search found.
+/// The results of a search.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// What was looked for.
+    /// The text that was searched for.
     pub text: String,
-    /// What was found.
+    /// The steps that matched.
     pub hits: Hits,
-    /// Which one is selected.
+    /// The index of the selected result.
     pub at: usize,
 }
 
-/// Something to tell.
+/// A notice in the status line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// What.
+    /// The text of the notice.
     pub text: String,
-    /// Whether it went wrong.
+    /// Whether it reports a failure.
     pub bad: bool,
 }
 
 /// The session that is open.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// It.
+    /// The session itself.
     pub session: Session,
-    /// Its steps.
+    /// The steps that are in memory.
     pub window: Window,
-    /// Whether it was told to stop at its next call.
+    /// Whether it was asked to stop at its next call.
     pub paused: bool,
     /// The branches of its workspace.
     pub branches: Vec<Branch>,
-    /// On which of them its steps are, and which were left behind.
+    /// On which branches its steps are, and which steps were rolled back.
     pub lines: Lines,
 }
 
 impl Opened {
-    /// The branches whose newest step has this number; `*` marks the one the workspace stands on.
+    /// Returns the branches whose newest step has this number; `*` marks the workspace's current one.
     pub fn tips(&self, number: u64) -> String {
         let here = |branch: &&Branch| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
         let name = |branch: &Branch| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
@@ -140,70 +141,70 @@ impl Opened {
     }
 }
 
-/// With what the present step is compared.
+/// What the current step is compared with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Against {
-    /// The step it grew from.
+    /// Its parent step.
     #[default]
     Parent,
-    /// A step that was marked: its id and number.
+    /// A step that the user marked: its id and number.
     Marked(String, u64),
     /// The files as they are now.
     Now,
 }
 
-/// Everything that is shown.
+/// The whole state of the interface.
 #[derive(Debug, Default)]
 pub struct App {
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// What time it is.
+    /// The current time.
     pub now: Timestamp,
-    /// How long it has been running.
+    /// How long the program has been running.
     pub elapsed: Duration,
-    /// The view.
+    /// The current view.
     pub view: View,
-    /// What lies over it.
+    /// What is drawn over the view.
     pub overlay: Overlay,
-    /// Something to tell.
+    /// The notice in the status line.
     pub notice: Option<Notice>,
-    /// Why the source does not answer, if it does not.
+    /// Why the source does not answer; `None` while it does.
     pub gone: Option<String>,
-    /// The sessions.
+    /// The sessions loaded so far.
     pub sessions: Vec<Session>,
-    /// Whether they were asked for and came.
+    /// Whether the first page of sessions has arrived.
     pub sessions_known: bool,
-    /// Where the list of sessions goes on.
+    /// The cursor of the next page of sessions; `None` on the last page.
     pub more_sessions: Option<String>,
-    /// The selected session, and the first one that is shown.
+    /// The index of the selected session, and of the first one that is shown.
     pub selected: (usize, usize),
     /// The session that is open.
     pub open: Option<Opened>,
-    /// The step, as text.
+    /// The current step, as text.
     pub step: Loaded<Pager>,
-    /// What was true at it.
+    /// The state at the current step.
     pub inspector: Inspector,
-    /// What changed.
+    /// The difference, as text.
     pub diff: Loaded<Pager>,
-    /// With what it is compared.
+    /// What the current step is compared with.
     pub against: Against,
-    /// What was thought by then.
+    /// The agent's board at the current step.
     pub board: Loaded<Board>,
-    /// How sure the agent was over time.
+    /// The agent's confidence over time.
     pub confidence: Loaded<Confidence>,
     /// Breakpoints and agents that wait.
     pub live: Live,
-    /// Since when steps are played, and how fast.
+    /// While playing: since when the current step is shown, and the speed.
     pub playing: Option<(Duration, f64)>,
 }
 
 impl App {
-    /// Before anything is known.
+    /// Creates the state before anything is loaded.
     pub fn new(size: (u16, u16), now: Timestamp) -> Self {
         Self { size, now, ..Self::default() }
     }
 
-    /// What to ask for first. A session that is named is opened.
+    /// Returns the first effects. A session that is named is opened.
     pub fn begin(&mut self, session: Option<String>) -> Vec<Effect> {
         let mut effects = vec![Effect::Sessions, Effect::Stops];
         if let Some(session) = session {
@@ -213,17 +214,17 @@ impl App {
         effects
     }
 
-    /// Rows that a view has.
+    /// Returns the number of rows that a view has.
     pub fn rows(&self) -> usize {
         usize::from(self.size.1).saturating_sub(3).max(1)
     }
 
-    /// The step one stands on.
+    /// Returns the current step.
     pub fn current(&self) -> Option<&Step> {
         self.open.as_ref()?.window.current()
     }
 
-    /// How long nothing happens by itself.
+    /// Returns how long to wait until something changes by itself; `None` if nothing will.
     pub fn wait(&self) -> Option<Duration> {
         let (since, speed) = self.playing?;
         let window = &self.open.as_ref()?.window;
@@ -233,7 +234,7 @@ impl App {
         Some((since + pause).saturating_sub(self.elapsed))
     }
 
-    /// Takes in what happened, and says what is to be done.
+    /// Handles a message and returns the effects to carry out.
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
         let mut effects = match message {
             Message::Key(key, control) => self.press(key, control),
@@ -289,7 +290,7 @@ impl App {
                 if self.gone.take().is_some() {
                     self.say("it answers again");
                 }
-                // What happened meanwhile was not heard.
+                // Events were missed while the connection was down.
                 let mut effects = vec![Effect::Sessions, Effect::Stops];
                 effects.extend(self.catch_up());
                 effects
@@ -316,14 +317,14 @@ impl App {
         }
     }
 
-    /// Asks for steps that may have come.
+    /// Requests steps that may have been added.
     fn catch_up(&mut self) -> Option<Effect> {
         let open = self.open.as_ref().filter(|open| open.window.ends)?;
         let number = open.window.numbers().map_or(0, |(_, last)| last);
         Some(Effect::More { session: open.session.id.clone(), side: window::Side::After, number })
     }
 
-    /// Asks for the branches of the open session's workspace, and where its steps are on them.
+    /// Requests the branches of the open session's workspace, and where its steps are on them.
     fn load_branches(&self) -> Vec<Effect> {
         let of = |open: &Opened| {
             let session = &open.session;
@@ -412,7 +413,7 @@ impl App {
         if self.overlay != Overlay::None {
             return Vec::new();
         }
-        // A click on what is selected opens it.
+        // A click on the selected row opens it.
         let moved = match self.view {
             View::Sessions => {
                 let to = self.selected.1 + row;
@@ -427,24 +428,24 @@ impl App {
         if moved { self.refresh() } else { self.act(Action::Open) }
     }
 
-    /// Tells something.
+    /// Shows a notice.
     pub(crate) fn say(&mut self, text: &str) {
         self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: false });
     }
 
-    /// Tells what went wrong.
+    /// Shows a notice about a failure.
     pub(crate) fn complain(&mut self, text: &str) {
         self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: true });
     }
 
-    /// The agent of the open session, if it waits.
+    /// Returns the waiting agent of the open session, if it waits.
     pub fn waiting(&self) -> Option<&Stop> {
         let id = &self.open.as_ref()?.session.id;
         self.live.stops.iter().find(|stop| stop.session == *id)
     }
 }
 
-/// How many rows an action goes, if it is about that.
+/// Returns how many rows an action moves, if it is a movement.
 fn rows_of(action: Action, rows: usize) -> Option<i64> {
     let page = rows.saturating_sub(1).max(1) as i64;
     Some(match action {

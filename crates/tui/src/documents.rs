@@ -1,4 +1,4 @@
-//! The documents of the API, as far as they are shown.
+//! The documents of the HTTP API, reduced to the fields that are shown.
 
 pub mod mind;
 
@@ -9,88 +9,88 @@ use stepback_model::time::Timestamp;
 /// One page of a list.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items of this page.
     pub items: Vec<T>,
-    /// Where the next one begins.
+    /// The cursor of the next page; `None` on the last page.
     pub next_cursor: Option<String>,
 }
 
-/// A recorded run.
+/// A recorded session.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Session {
-    /// Its id.
+    /// The id of the session.
     pub id: String,
-    /// Where it ran.
+    /// The id of the workspace it ran in.
     pub workspace: String,
-    /// Who ran.
+    /// The name of the agent.
     pub agent: String,
-    /// The first prompt.
+    /// The first prompt; `None` if there was none.
     pub title: Option<String>,
-    /// When it began.
+    /// When the session began.
     pub started_at: Timestamp,
-    /// When it last did something.
+    /// When it was last active.
     pub seen_at: Option<Timestamp>,
     /// `active`, `idle`, `stopped`, `ended`, `prepared`.
     pub status: String,
-    /// Model turns.
+    /// The number of model turns.
     pub iterations: u64,
-    /// What it costs.
+    /// The cost in US dollars.
     pub cost_usd: f64,
 }
 
 impl Session {
-    /// When it last did something, as far as is known.
+    /// Returns when it was last active, as far as is known.
     pub fn seen(&self) -> Timestamp {
         self.seen_at.unwrap_or(self.started_at)
     }
 
-    /// Enough of its id to tell it from others.
+    /// Returns enough of its id to tell it from others.
     pub fn short(&self) -> &str {
         self.id.get(..8).unwrap_or(&self.id)
     }
 }
 
-/// A step.
+/// A recorded step.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// Its id.
+    /// The id of the step.
     pub id: String,
     /// Its number in the workspace.
     pub number: u64,
-    /// What it is.
+    /// The kind of step.
     pub kind: String,
-    /// When.
+    /// When the step was recorded.
     pub at: Timestamp,
-    /// A short name.
+    /// A short name, if the step has one.
     pub label: Option<String>,
-    /// Free text.
+    /// Free text, if the step has a note.
     pub note: Option<String>,
-    /// Tags.
+    /// The tags of the step.
     pub tags: Vec<String>,
-    /// One line.
+    /// A description on one line.
     pub summary: String,
-    /// The step it grew from.
+    /// The id of its parent step.
     pub parent: Option<String>,
-    /// Its session.
+    /// The id of its session.
     pub session: String,
-    /// The model turn.
+    /// The number of its model turn.
     pub iteration: u64,
-    /// The sub-agent.
+    /// The sub-agent that made it; `None` for the agent itself.
     pub worker: Option<String>,
     /// The tool or model.
     pub tool: Option<String>,
-    /// Whether it went wrong.
+    /// Whether it failed.
     pub failed: bool,
-    /// How long it took.
+    /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
     /// Whether it has files of its own.
     pub checkpoint: bool,
 }
 
 impl Step {
-    /// Whether something went wrong, as `timeline::is_error` has it.
+    /// Whether it is an error, as defined by `timeline::is_error`.
     pub fn is_error(&self) -> bool {
         self.kind != "gap" && (self.failed || self.kind == "error")
     }
@@ -100,38 +100,38 @@ impl Step {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Branch {
-    /// Its name.
+    /// The name of the branch.
     pub name: String,
     /// Its newest step.
     pub tip: Option<Step>,
-    /// Whether the workspace stands on it.
+    /// Whether it is the workspace's current branch.
     pub present: bool,
 }
 
-/// Steps in a row that are on one branch, all of them left behind or none.
+/// Consecutive steps on one branch, either all rolled back or none.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct BranchSpan {
-    /// The number of the first.
+    /// The number of the first step.
     pub first: u64,
-    /// The number of the last.
+    /// The number of the last step.
     pub last: u64,
-    /// The branch.
+    /// The name of the branch.
     pub branch: Option<String>,
-    /// Whether a rewind has left them behind.
+    /// Whether a rewind has rolled them back.
     pub rolled_back: bool,
 }
 
-/// On which branches a session was, and what of it was left behind.
+/// The branches that a session's steps are on, and which steps were rolled back.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Lines {
-    /// Its steps, oldest first.
+    /// The spans of the session, oldest first.
     pub stretches: Vec<BranchSpan>,
 }
 
 impl Lines {
-    /// Where a step is; nothing is known of one that has just been made.
+    /// Returns the span of a step; `None` for one that was just recorded.
     pub fn of(&self, number: u64) -> Option<&BranchSpan> {
         let at = self.stretches.partition_point(|stretch| stretch.last < number);
         self.stretches.get(at).filter(|stretch| stretch.first <= number)
@@ -147,87 +147,87 @@ impl Lines {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Entry {
-    /// Where.
+    /// The path, for display.
     pub path: String,
-    /// Where, as the end of an address.
+    /// The path as the end of a URL.
     pub address: String,
     /// `file`, `directory`, `symlink`, `excluded`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Bytes.
+    /// The size in bytes.
     pub size: Option<u64>,
-    /// Where a link points.
+    /// The target of a symbolic link.
     pub target: Option<String>,
     /// Why it is not stored.
     pub reason: Option<String>,
 }
 
 impl Entry {
-    /// Whether it holds others.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == "directory"
     }
 }
 
-/// Where a repository stood.
+/// The state of a git repository.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Repository {
-    /// Its git directory.
+    /// The path of its git directory.
     pub path: String,
-    /// The branch.
+    /// The branch that is checked out.
     pub branch: Option<String>,
-    /// The commit.
+    /// The commit that is checked out.
     pub commit: Option<String>,
-    /// A merge or the like.
+    /// A merge or similar operation in progress.
     pub in_progress: Option<String>,
-    /// Stashes.
+    /// The number of stashes.
     pub stashes: u32,
 }
 
-/// What was true at a step.
+/// The state at a step.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// Repositories.
+    /// The git repositories.
     pub git: Vec<Repository>,
-    /// Files.
+    /// The files of this page.
     pub items: Vec<Entry>,
-    /// More of them.
+    /// The cursor of the next page of files.
     pub next_cursor: Option<String>,
 }
 
-/// Something that was said.
+/// A message of a conversation.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StatusMessage {
-    /// Who.
+    /// The role of the author.
     pub role: Option<String>,
-    /// What.
+    /// The text of the message.
     pub text: String,
 }
 
-/// What happened to a path.
+/// A changed path.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Changed {
-    /// Where.
+    /// The path, for display.
     pub path: String,
     /// `created`, `modified`, …
     pub kind: String,
-    /// Where it was before.
+    /// The previous path of a renamed file.
     pub from: Option<String>,
-    /// The lines.
+    /// The changed lines as a diff.
     pub text: Option<String>,
 }
 
-/// A path that will change.
+/// A path that a plan will change.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Planned {
-    /// Where.
+    /// The path, for display.
     pub path: String,
-    /// What happens to it.
+    /// The change that will be made to it.
     pub action: String,
 }
 
@@ -235,75 +235,75 @@ pub struct Planned {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LeftAlone {
-    /// Where.
+    /// The path, for display.
     pub path: String,
-    /// Why.
+    /// Why it is left alone.
     pub reason: String,
 }
 
-/// A change that stays.
+/// A change that a rewind keeps.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct KeptChange {
-    /// The path.
+    /// The path, for display.
     pub path: String,
-    /// Its author in words.
+    /// A description of its author.
     pub by: String,
 }
 
-/// What will happen.
+/// What an operation will do.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Plan {
-    /// Its id.
+    /// The id of the plan.
     pub id: String,
     /// `rewind`, `undo`, …
     pub kind: String,
-    /// In words.
+    /// A description on one line.
     pub summary: String,
-    /// Every path.
+    /// Every path that will change.
     pub items: Vec<Planned>,
-    /// What stays.
+    /// Paths that are left alone.
     pub left_alone: Vec<LeftAlone>,
-    /// What the user or another session changed, and stays.
+    /// Changes of the user or of another session that are kept.
     pub kept: Vec<KeptChange>,
-    /// What would change if everything went back.
+    /// Paths that the same plan with `everything` would change and this one does not, or only in part.
     pub everything_changes: Vec<String>,
     /// Why nothing changes.
     pub unchanged_because: Option<String>,
-    /// What to know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// The operation that is taken back.
+    /// The operation that is undone.
     pub operation: Option<String>,
-    /// Where to agree.
+    /// The path to post to in order to confirm.
     pub apply: String,
 }
 
-/// What became of a path.
+/// The result for one path.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
-    /// Whether it was done.
+    /// Whether the change was made.
     pub done: bool,
 }
 
-/// What stepback did.
+/// An operation of stepback.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Operation {
-    /// Its id.
+    /// The id of the operation.
     pub id: String,
-    /// In words.
+    /// A description on one line.
     pub summary: String,
 }
 
-/// What was done.
+/// The result of an applied plan.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Applied {
     /// The operation.
     pub operation: Operation,
-    /// What became of every path.
+    /// The result for every path.
     pub items: Vec<Outcome>,
     /// Whether something was left alone because of a later change.
     pub partial: bool,
@@ -313,27 +313,27 @@ pub struct Applied {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Stop {
-    /// Its id.
+    /// The id of the stop.
     pub id: String,
-    /// Where.
+    /// The id of its workspace.
     pub workspace: String,
-    /// The session.
+    /// The id of its session.
     pub session: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
-    /// What it wants to run.
+    /// The tool that it calls.
     pub tool: String,
-    /// With this.
+    /// The input of the call.
     pub input: Value,
-    /// What came out, if it has run.
+    /// The output of the call, if it has run.
     pub output: Option<Value>,
     /// Whether the call can run with another input.
     pub can_edit_input: bool,
     /// Why it stopped.
     pub reason: String,
-    /// The step it stopped at.
+    /// The number of the step it stopped at.
     pub step: u64,
-    /// When it will answer by itself.
+    /// When it will continue by itself.
     pub until: Timestamp,
 }
 
@@ -341,21 +341,21 @@ pub struct Stop {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Breakpoint {
-    /// Its number.
+    /// The number of the breakpoint.
     pub id: u64,
-    /// In words.
+    /// A description on one line.
     pub description: String,
-    /// Another condition.
+    /// An additional condition.
     pub condition: Option<String>,
-    /// Whether it is in force.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// How often it held.
+    /// How often it was hit.
     pub hits: u64,
-    /// Whether it only records.
+    /// Whether it only logs instead of stopping.
     pub log: bool,
 }
 
-/// What was done to a session.
+/// The control state of a session.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Controlled {
@@ -363,45 +363,45 @@ pub struct Controlled {
     pub paused: bool,
 }
 
-/// A part of a text that was found.
+/// An excerpt that matches a search.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Snippet {
-    /// The part.
+    /// The text of the excerpt.
     pub text: String,
 }
 
-/// A step that was found.
+/// A step that matches a search.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Hit {
-    /// Its number.
+    /// The number of the step.
     pub number: u64,
-    /// What it is.
+    /// The kind of step.
     pub kind: String,
-    /// Its session.
+    /// The id of its session.
     pub session: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent: Option<String>,
-    /// One line.
+    /// A description on one line.
     pub summary: String,
-    /// What was found.
+    /// The matching excerpts.
     pub snippets: Vec<Snippet>,
 }
 
-/// What was found.
+/// The results of a search.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Hits {
-    /// The steps.
+    /// The matching steps.
     pub items: Vec<Hit>,
-    /// How many in all.
+    /// The total number of matches.
     pub total: u64,
-    /// Whether all steps were looked at.
+    /// Whether all steps were searched.
     pub complete: bool,
 }
 
-/// What went wrong.
+/// An error document of the API.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Problem {
@@ -409,8 +409,8 @@ pub struct Problem {
     pub status: u16,
     /// What happened.
     pub detail: String,
-    /// What to do.
+    /// What the user can do.
     pub hints: Vec<String>,
-    /// The plan as it would be now.
+    /// The current plan, if the confirmed one was out of date.
     pub plan: Option<Box<Plan>>,
 }

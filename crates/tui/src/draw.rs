@@ -1,4 +1,4 @@
-//! What is shown, on a screen of any size. It only reads the app, and looks at no more of it than fits.
+//! Draws the interface on a screen of any size. It only reads the app, and only the part that fits.
 
 mod board;
 mod lists;
@@ -15,19 +15,19 @@ use crate::app::pager::Mood;
 use crate::app::{App, Overlay, View};
 use crate::keys::{self, Action};
 
-/// The smallest terminal that something can be shown on.
+/// The smallest supported terminal, in columns and rows.
 const LEAST: (u16, u16) = (36, 8);
 
 /// What the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
-    /// Colours.
+    /// Whether it shows colours.
     pub colors: bool,
-    /// More than ASCII.
+    /// Whether it shows more than ASCII.
     pub unicode: bool,
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame<'_>, look: Look) {
     let area = frame.area();
     let buffer = frame.buffer_mut();
@@ -80,7 +80,7 @@ fn view(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The name of a view, shorter where there is little room.
+/// Returns the name of a view, shortened on a narrow screen.
 fn tab_name(view: View, width: u16) -> &'static str {
     let (long, short) = match view {
         View::Sessions => (" 1 Sessions ", " 1Se "),
@@ -94,7 +94,7 @@ fn tab_name(view: View, width: u16) -> &'static str {
     if width >= 70 { long } else { short }
 }
 
-/// The view whose name is at a column.
+/// Returns the view whose name is at a column.
 pub fn tab_at(width: u16, column: u16) -> Option<View> {
     let mut end = 0;
     View::ALL.into_iter().find(|view| {
@@ -107,7 +107,7 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut x = 0;
     for view in View::ALL {
         let name = tab_name(view, area.width);
-        // The brackets say it where nothing can be emphasised.
+        // The brackets mark the current view on terminals without emphasis.
         let (text, style) = match view == app.view {
             true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
             false => (name.to_owned(), quiet()),
@@ -119,7 +119,7 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     let count = app.live.stops.len();
     let longest = if count == 1 { "! 1 agent waits ".into() } else { format!("! {count} agents wait ") };
     let room = usize::from(area.width.saturating_sub(x));
-    // Where there is little room, a sign says that somebody waits.
+    // On a narrow screen, a single sign says that an agent waits.
     let waits = [longest, format!("! {count} waits "), format!("!{count}"), "!".into()];
     let waits = waits.into_iter().find(|text| text.len() <= room).filter(|_| count > 0);
     if let Some(waits) = waits {
@@ -128,7 +128,7 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// What is looked at, in one line.
+/// Draws the header line: what is being shown.
 fn header(app: &App, area: Rect, buffer: &mut Buffer) {
     let left = match (&app.overlay, &app.open) {
         (Overlay::Help(_), _) => "Keys; any other key leaves".into(),
@@ -168,7 +168,7 @@ fn header(app: &App, area: Rect, buffer: &mut Buffer) {
     put(buffer, at, 1, &right, right.width(), Style::new());
 }
 
-/// Where one stands between the first and the last step that are known.
+/// Returns the position between the first and the last loaded step.
 fn place(app: &App) -> String {
     let Some(window) = app.open.as_ref().map(|open| &open.window) else { return String::new() };
     match (window.numbers(), window.begins, window.ends && window.is_last()) {
@@ -181,7 +181,7 @@ fn place(app: &App) -> String {
     }
 }
 
-/// The last line: a question, something to tell, or a few keys. Says where the cursor is.
+/// Draws the last line: a prompt, a notice, or a few keys. Returns the position of the cursor.
 fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     let width = usize::from(area.width);
     if let Overlay::Prompt(prompt) = &app.overlay {
@@ -189,7 +189,7 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
         let (before, after) = prompt.around();
         let (before, after) = (safe(&before), safe(&after));
         let room = width.saturating_sub(question.width() + 1);
-        // Of a long line, the end is what one types at.
+        // Of a long line, the end is shown, because that is where the user types.
         let mut shown = before.as_str();
         while shown.width() > room {
             shown = shown.char_indices().nth(1).map_or("", |(at, _)| &shown[at..]);
@@ -201,7 +201,7 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
         let help = if prompt.text().is_empty() { prompt.purpose.help() } else { after.as_str() };
         let style = if prompt.text().is_empty() { quiet() } else { Style::new() };
         put(buffer, x, area.y, &fit(help, width.saturating_sub(usize::from(x))), width, style);
-        // What went wrong before stays in sight while it is put right.
+        // An earlier error stays visible while the user corrects the input.
         if let Some(notice) = app.notice.as_ref().filter(|notice| notice.bad) {
             put(
                 buffer,
@@ -224,7 +224,7 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     None
 }
 
-/// A few keys that matter here.
+/// Returns the most important keys of this view.
 fn hints(app: &App) -> String {
     let actions: &[(Action, &str)] = match (&app.overlay, app.view) {
         (Overlay::Plan(_), _) => return "y do it  esc do nothing  a everything  j/k scroll".into(),
@@ -266,12 +266,12 @@ fn hints(app: &App) -> String {
     shown.collect::<Vec<_>>().join("  ")
 }
 
-/// Writes a text. All that comes from elsewhere goes through here, so nothing of it can act on the terminal.
+/// Writes a text. All external text goes through here, so no part of it can control the terminal.
 fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, room: usize, style: Style) {
     buffer.set_stringn(x, y, safe(text), room, style);
 }
 
-/// The beginning of a text that fits, with a mark where it was cut.
+/// Returns the beginning of a text that fits, with a mark where it was cut.
 fn fit(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -280,7 +280,7 @@ fn fit(text: &str, columns: usize) -> String {
     format!("{kept}…")
 }
 
-/// How many bytes of a text fit.
+/// Returns how many bytes of a text fit.
 fn fit_at(text: &str, columns: usize) -> usize {
     let mut used = 0;
     let end = text.char_indices().find(|(_, c)| {
@@ -314,7 +314,7 @@ fn styled(mood: Mood) -> Style {
     }
 }
 
-/// Makes the screen one that the terminal can show, whatever was written to it.
+/// Replaces everything that the terminal cannot show.
 fn finish(buffer: &mut Buffer, look: Look) {
     for cell in &mut buffer.content {
         if !look.colors {

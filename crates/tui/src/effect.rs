@@ -1,4 +1,4 @@
-//! What happens to the [`App`](crate::app::App), and what it wants to be done.
+//! The messages to the [`App`](crate::app::App), and the effects it asks for.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::documents::{
 };
 use crate::source::Answered;
 
-/// Something that is asked for and may have come. It belongs to something, such as a step, and to nothing else.
+/// A value that is requested and may have arrived. It belongs to a key, such as a step.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Loaded<T> {
-    /// Nobody asked.
+    /// Not requested.
     #[default]
     No,
-    /// It is on its way, for this key.
+    /// Requested for this key.
     Waiting(String),
-    /// It came, for this key.
+    /// Arrived for this key.
     Ready(String, T),
-    /// It does not come, and why.
+    /// The request for this key failed, and why.
     Failed(String, String),
 }
 
 impl<T> Loaded<T> {
-    /// For what it was asked.
+    /// Returns the key it was requested for.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::No => None,
@@ -39,17 +39,17 @@ impl<T> Loaded<T> {
         }
     }
 
-    /// It, if it came.
+    /// Returns the value, if it arrived.
     pub fn ready(&self) -> Option<&T> {
         if let Self::Ready(_, value) = self { Some(value) } else { None }
     }
 
-    /// It, if it came.
+    /// Returns the value, if it arrived.
     pub fn ready_mut(&mut self) -> Option<&mut T> {
         if let Self::Ready(_, value) = self { Some(value) } else { None }
     }
 
-    /// Whether it must be asked for; from now on it is.
+    /// Returns whether the value must be requested, and marks it as requested.
     pub fn ask(&mut self, key: &str) -> bool {
         let asked = self.key() == Some(key);
         if !asked {
@@ -58,7 +58,7 @@ impl<T> Loaded<T> {
         !asked
     }
 
-    /// Takes it in, if it is still wanted.
+    /// Stores the value, if it is still wanted.
     pub fn take(&mut self, key: &str, came: Answered<T>) {
         if self.key() == Some(key) {
             *self = match came {
@@ -69,7 +69,7 @@ impl<T> Loaded<T> {
     }
 }
 
-/// What happened.
+/// An event that the app handles.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Message {
     /// A key, and whether control was held.
@@ -78,62 +78,62 @@ pub enum Message {
     Paste(String),
     /// The mouse was pressed at a column and a row.
     Click(u16, u16),
-    /// The wheel was turned; whether down.
+    /// The wheel was turned; true means down.
     Wheel(bool),
-    /// The terminal has this size now.
+    /// The terminal has a new size.
     Resize(u16, u16),
-    /// What time it is, and how long we have been running.
+    /// The current time, and how long the program has been running.
     Tick(Timestamp, Duration),
-    /// Something happened at the source.
+    /// An event of the source.
     News(SourceEvent),
-    /// What was asked for came.
+    /// A response of the source.
     Came(Box<SourceResponse>),
 }
 
-/// What is heard of the source.
+/// An event of the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceEvent {
-    /// It can be heard.
+    /// The event stream is connected.
     Connected,
-    /// It cannot.
+    /// The event stream is not available, and why.
     Gone(String),
-    /// A session has another step.
+    /// A session has a new step.
     Step {
-        /// Its id.
+        /// The id of the session.
         session: String,
     },
-    /// Agents wait, or no longer.
+    /// The list of waiting agents changed.
     Stops,
     /// Something else may have changed.
     Changed,
 }
 
-/// What came.
+/// A response of the source.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SourceResponse {
-    /// Sessions, the first of them or those after a cursor.
+    /// Sessions: the first page, or the one after a cursor.
     Sessions(Answered<Page<Session>>, Option<String>),
     /// A session, with steps around a number.
     Session(Answered<(Session, Around)>),
     /// Steps around a number of a session.
     Around(String, Answered<Around>),
-    /// Steps on a side.
+    /// Steps on one side of a window.
     More(String, Side, Answered<Page<Step>>),
-    /// The step that was looked for.
+    /// The step that was searched for.
     Found(Answered<Step>),
     /// A step as text.
     Step(String, Answered<Vec<Row>>),
-    /// A state, and what changed in its step.
+    /// A state, and what its step changed.
     State(String, Answered<(State, Vec<Changed>)>),
-    /// More files of a state.
+    /// Another page of a state's files.
     Files(String, Answered<Page<Entry>>),
     /// A part of a state as text.
     Part(String, Answered<Vec<Row>>),
     /// A file as text.
     File(String, Answered<Vec<Row>>),
-    /// What was thought by a step.
+    /// The board at a step.
     Board(String, Answered<Board>),
-    /// How sure the agent was over time.
+    /// The agent's confidence over time.
     Confidence(String, Answered<Confidence>),
     /// A difference as text.
     Diff(String, Answered<Vec<Row>>),
@@ -145,15 +145,15 @@ pub enum SourceResponse {
     Branches(Answered<Page<Branch>>),
     /// On which branches the steps of a session are.
     Lines(String, Answered<Lines>),
-    /// A plan, and the point it goes back to.
+    /// A plan, and the point it rewinds to.
     Plan(Answered<Plan>, Option<String>),
-    /// What became of a plan.
+    /// The result of a plan.
     Applied(Answered<Applied>),
     /// Whether a session is paused.
     Paused(Answered<Controlled>),
-    /// What a search found.
+    /// The results of a search for this text.
     Hits(String, Answered<Hits>),
-    /// Something was done; what to tell.
+    /// A command succeeded; holds the notice to show.
     Done(Answered<String>),
 }
 
@@ -170,186 +170,186 @@ pub struct Around {
     pub ends: bool,
 }
 
-/// What is to be done.
+/// An effect that the app asks for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
-    /// End.
+    /// End the program.
     Quit,
-    /// Ask for the sessions.
+    /// Request the sessions.
     Sessions,
-    /// Ask for more of them.
+    /// Request the sessions after this cursor.
     MoreSessions(String),
     /// Open a session, at a step or at its end.
     Open {
-        /// Its id, or the beginning of it.
+        /// The id of the session, or the beginning of it.
         session: String,
-        /// The step.
+        /// The number of the step; `None` for the last one.
         number: Option<u64>,
     },
-    /// Ask for steps around a number.
+    /// Request steps around a number.
     Around {
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The number.
+        /// The number of the step in the middle.
         number: u64,
     },
-    /// Ask for steps on a side of a number.
+    /// Request steps on a side of a number.
     More {
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The side.
+        /// Before or after the number.
         side: Side,
-        /// The number.
+        /// The number of the step to start from.
         number: u64,
     },
-    /// Look for the nearest error.
+    /// Search for the nearest error.
     Error {
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// In which direction.
+        /// The direction of the search.
         side: Side,
-        /// From this number on.
+        /// The number of the step to start from.
         number: u64,
     },
-    /// Find out what a point names.
+    /// Resolve a point.
     Resolve {
-        /// The session that is meant where one must be.
+        /// The id of the session, for points that are relative to one.
         session: String,
-        /// Its workspace.
+        /// The id of its workspace.
         workspace: String,
-        /// The point.
+        /// The point as the user typed it.
         point: String,
     },
-    /// Ask for a step.
+    /// Request a step.
     Step {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The step itself.
         step: Box<Step>,
     },
-    /// Ask for a state with its files.
+    /// Request a state with its files.
     State {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The step itself.
         step: Box<Step>,
     },
-    /// Ask for more files.
+    /// Request another page of files.
     Files {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The number of the step.
         number: u64,
-        /// Where to go on.
+        /// The cursor of the page.
         cursor: String,
     },
-    /// Ask for another part of a state.
+    /// Request another part of a state.
     Part {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The number of the step.
         number: u64,
-        /// Which.
+        /// The part to load.
         part: Part,
     },
-    /// Ask for a file.
+    /// Request a file.
     File {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The number of the step.
         number: u64,
-        /// The end of its address.
+        /// The path of the file as the end of a URL.
         address: String,
     },
-    /// Ask for a difference.
+    /// Request a difference.
     Diff {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The step.
+        /// The step to compare.
         step: Box<Step>,
-        /// With what it is compared.
+        /// What it is compared with.
         against: Against,
     },
-    /// Ask for what was thought by a step.
+    /// Request the board at a step.
     Board {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
-        /// The step.
+        /// The number of the step.
         number: u64,
     },
-    /// Ask how sure the agent was over time.
+    /// Request the agent's confidence over time.
     Confidence {
-        /// Whom it is for.
+        /// The key of the value that waits for it.
         key: String,
-        /// The session.
+        /// The id of the session.
         session: String,
     },
-    /// Ask for agents that wait.
+    /// Request the agents that wait.
     Stops,
-    /// Ask for breakpoints of a workspace.
+    /// Request the breakpoints of a workspace.
     Breakpoints(String),
-    /// Ask for branches of a workspace.
+    /// Request the branches of a workspace.
     Branches(String),
-    /// Ask on which branches the steps of a session are.
+    /// Request the branches that the steps of a session are on.
     Lines(String),
-    /// Plan to go back.
+    /// Request a plan for a rewind.
     PlanRewind {
-        /// The workspace.
+        /// The id of the workspace.
         workspace: String,
-        /// The point.
+        /// The point to rewind to.
         point: String,
-        /// Whether to all of it.
+        /// Whether to also take back changes of the user and of other sessions.
         everything: bool,
     },
-    /// Plan to take back what was done last.
+    /// Request a plan to undo the last operation of a workspace.
     PlanUndo(String),
-    /// Agree to a plan.
+    /// Confirm a plan.
     Apply(String),
     /// Stop a session at its next call, or let it run.
     Pause {
-        /// The session.
+        /// The id of the session.
         session: String,
         /// Whether it is to stop.
         stop: bool,
     },
-    /// Look for words.
+    /// Search for words.
     Search(String),
-    /// Ask for something to be done.
+    /// Run a command.
     Do(TuiCommand),
 }
 
-/// Something that is done with one request.
+/// A command that takes a single request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TuiCommand {
-    /// How.
+    /// The HTTP method.
     pub method: Method,
-    /// Where.
+    /// The path of the request.
     pub path: String,
-    /// With what.
+    /// The body of the request.
     pub body: Value,
-    /// What to tell when it is done.
+    /// The notice to show when it succeeded.
     pub told: String,
 }
 
-/// How something is asked for.
+/// The HTTP method of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// Something new.
+    /// Creates something or runs an action.
     Post,
-    /// Something else.
+    /// Changes something.
     Patch,
-    /// Away with it.
+    /// Removes something.
     Delete,
 }

@@ -1,7 +1,8 @@
-//! Doing what the app wants done, beside the screen.
+//! Carries out the app's effects, off the screen's thread.
 //!
-//! What only matters for what is looked at now (a step, a file, a difference) is done one at a time, and of what waits only
-//! the newest is kept: who holds a key down sees where it ends, and nobody waits for what was passed.
+//! Requests that only matter for what is shown now (a step, a file, a difference) run one at a time, and of the waiting
+//! ones only the newest is kept: a user who holds a key down sees where it ends, and does not wait for steps that were
+//! passed.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -19,43 +20,43 @@ use crate::effect::{Around, Effect, Message, Method, SourceResponse, TuiCommand}
 use crate::source::{Answered, Source, Trouble, part};
 use crate::write;
 
-/// Most bytes of a file that are shown.
+/// The most bytes of a file that are shown.
 const FILE: usize = 16 << 20;
-/// Most items of each kind that a board shows.
+/// The most items of each kind that a board shows.
 const ITEMS: usize = 200;
-/// Most messages of a conversation that are shown.
+/// The most messages of a conversation that are shown.
 const MESSAGES: usize = 1000;
 
-/// Does effects and tells what came of them.
+/// Carries out effects and reports their results.
 pub struct Performer {
     source: Source,
     tell: Sender<Message>,
     lanes: Arc<Mutex<Lanes>>,
 }
 
-/// What is being done of each kind, and what comes next.
+/// For each kind of effect that is running, the one that comes next.
 type Lanes = HashMap<Discriminant<Effect>, Option<Effect>>;
 
 impl Performer {
-    /// Asks a source.
+    /// Creates a performer that sends requests to `source` and results to `tell`.
     pub fn new(source: Source, tell: Sender<Message>) -> Self {
         Self { source, tell, lanes: Arc::default() }
     }
 
-    /// Begins to do something.
+    /// Starts to carry out an effect.
     pub fn perform(&self, effect: Effect) {
         let (source, tell, lanes) = (self.source.clone(), self.tell.clone(), self.lanes.clone());
         if !is_replaceable(&effect) {
             self.source.handle().spawn(async move {
                 let came = done(&source, effect).await;
-                // Nobody listens any more when the program ends.
+                // The receiver is gone when the program ends.
                 let _ = tell.send(Message::Came(Box::new(came)));
             });
             return;
         }
         let lane = discriminant(&effect);
         let locked = move |lanes: &Mutex<Lanes>, next: Option<Effect>| -> Option<Effect> {
-            // Nothing is half done in there, whoever panicked.
+            // The map is consistent even after a panic: no change in it is partial.
             let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
             match (lanes.get_mut(&lane), next) {
                 (Some(waiting), Some(next)) => {
@@ -90,7 +91,7 @@ impl Performer {
     }
 }
 
-/// Whether a newer one of the same kind makes it needless.
+/// Whether a newer effect of the same kind makes this one unnecessary.
 fn is_replaceable(effect: &Effect) -> bool {
     matches!(
         effect,
@@ -112,7 +113,7 @@ fn is_replaceable(effect: &Effect) -> bool {
 
 async fn done(source: &Source, effect: Effect) -> SourceResponse {
     match effect {
-        // The loop ends before it comes to this.
+        // The loop ends before this is reached.
         Effect::Quit => SourceResponse::Done(Ok(String::new())),
         Effect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
         Effect::MoreSessions(cursor) => {
@@ -214,12 +215,12 @@ async fn asked(source: &Source, deed: TuiCommand) -> Answered<String> {
         Method::Patch => source.patch(&path, &body).await?,
         Method::Delete => source.delete(&path).await?,
     };
-    // A rerun has a name that only its beginning knows.
+    // The name of a rerun's branch is only known from the response.
     let branch: Branch = serde_json::from_value(answer).unwrap_or_default();
     Ok(if path.ends_with("/reruns") { format!("{told} {}", branch.name) } else { told })
 }
 
-/// A session, and steps around a number or at its end.
+/// Returns a session, and steps around a number or at its end.
 async fn open(source: &Source, session: &str, number: Option<u64>) -> Answered<(Session, Around)> {
     let found: Session = source.get(&format!("/sessions/{}", part(session))).await?;
     let around = around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
@@ -236,7 +237,7 @@ async fn around(source: &Source, session: &str, number: u64) -> Answered<Around>
     Ok(Around { number, steps, begins, ends })
 }
 
-/// Steps on a side of a number, the nearest first.
+/// Returns steps on a side of a number, the nearest first.
 async fn steps(source: &Source, session: &str, side: Side, number: u64, most: usize) -> Answered<Page<Step>> {
     let which = match side {
         Side::Before => format!("below={number}"),
@@ -245,7 +246,7 @@ async fn steps(source: &Source, session: &str, side: Side, number: u64, most: us
     source.get(&format!("/sessions/{}/steps?limit={most}&{which}", part(session))).await
 }
 
-/// A point as it is meant in a session: a plain number is a step, and an error is one of this session.
+/// Interprets a point within a session: a plain number is a step, and an error is one of this session.
 fn meant(session: &str, given: &str) -> String {
     if !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit()) {
         return format!("#{given}");
@@ -260,7 +261,7 @@ async fn whole_step(source: &Source, session: &str, step: &Step) -> Answered<Vec
     aside(move || write::step(&step, &detail, &changes)).await
 }
 
-/// What a checkpoint found changed since the step it grew from. What was given up cannot be told.
+/// Returns what a checkpoint found changed since its parent step. Empty if that cannot be loaded.
 async fn changes(source: &Source, step: &Step) -> Vec<Changed> {
     let Some(parent) = step.parent.as_ref().filter(|_| step.checkpoint) else { return Vec::new() };
     let path = format!("/checkpoints/{}/diff/{}?limit=1000", part(parent), part(&step.id));
@@ -317,7 +318,7 @@ async fn diff(source: &Source, step: &Step, against: &Against) -> Answered<Vec<c
     aside(move || write::diff(&title, &page.items, page.next_cursor.is_some())).await
 }
 
-/// Does something that takes its time where it holds up nobody.
+/// Runs slow work on a thread where it blocks nothing else.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answered<T> {
     tokio::task::spawn_blocking(work)
         .await

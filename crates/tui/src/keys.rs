@@ -1,4 +1,4 @@
-//! The one table of keys: what a key does is looked up here, and the help and the guide are written from here.
+//! The single table of keys: key presses are looked up here, and the help and the guide are generated from it.
 
 use crossterm::event::KeyCode;
 
@@ -87,23 +87,23 @@ pub enum Action {
     Everything,
     /// Shows the keys.
     Help,
-    /// Ends it.
+    /// Ends the program.
     Quit,
 }
 
-/// Where a key means something.
+/// Where a key has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Wherever nothing else is said.
+    /// Everywhere, unless a narrower scope says otherwise.
     Everywhere,
-    /// In a view.
+    /// In one view.
     In(View),
     /// While a plan is shown.
     Plan,
 }
 
 impl Scope {
-    /// Its heading.
+    /// Returns the heading of the scope.
     pub fn title(self) -> &'static str {
         match self {
             Self::Everywhere => "Everywhere",
@@ -119,16 +119,16 @@ impl Scope {
     }
 }
 
-/// Keys, and what they do.
+/// Keys and their action.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// Where.
+    /// Where the keys have this meaning.
     pub scope: Scope,
-    /// Any of these.
+    /// The keys; any of them triggers the action.
     pub keys: &'static [KeyCode],
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// What is done, for people.
+    /// A description of the action for the user.
     pub what: &'static str,
 }
 
@@ -139,7 +139,7 @@ const fn bind(scope: Scope, keys: &'static [KeyCode], action: Action, what: &'st
 use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
 use Scope::{Everywhere, In, Plan};
 
-/// All of them, in the order in which they are explained.
+/// All bindings, in the order in which the help lists them.
 pub const BINDINGS: &[Binding] = &[
     bind(Everywhere, &[Char('j'), Down], Action::Down, "one row down"),
     bind(Everywhere, &[Char('k'), Up], Action::Up, "one row up"),
@@ -205,18 +205,18 @@ pub const BINDINGS: &[Binding] = &[
     bind(Plan, &[PageUp], Action::PageUp, "a screen up"),
 ];
 
-/// What a key does in a view.
+/// Returns what a key does in a view.
 pub fn in_view(view: View, key: KeyCode) -> Option<Action> {
     let found = |scope: Scope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
     found(In(view)).or_else(|| found(Everywhere)).map(|binding| binding.action)
 }
 
-/// What a key does while a plan is shown.
+/// Returns what a key does while a plan is shown.
 pub fn in_plan(key: KeyCode) -> Option<Action> {
     BINDINGS.iter().find(|one| one.scope == Plan && one.keys.contains(&key)).map(|one| one.action)
 }
 
-/// What a key is called.
+/// Returns the name of a key.
 pub fn name(key: KeyCode) -> String {
     match key {
         Char(' ') => "space".into(),
@@ -228,19 +228,19 @@ pub fn name(key: KeyCode) -> String {
     }
 }
 
-/// What the keys of a binding are called.
+/// Returns the names of the keys of a binding.
 pub fn names(binding: &Binding) -> String {
     binding.keys.iter().map(|key| name(*key)).collect::<Vec<_>>().join(", ")
 }
 
-/// Where keys mean something, in the order in which they are explained.
+/// Returns all scopes, in the order in which the help lists them.
 pub fn scopes() -> Vec<Scope> {
     let mut scopes: Vec<Scope> = BINDINGS.iter().map(|binding| binding.scope).collect();
     scopes.dedup();
     scopes
 }
 
-/// The tables of the guide.
+/// Returns the tables of the guide.
 pub fn guide() -> String {
     let mut text = String::new();
     for scope in scopes() {

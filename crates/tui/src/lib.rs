@@ -1,8 +1,8 @@
-//! `stepback tui`: everything that was recorded, gone through with keys at a terminal.
+//! `stepback tui`: browses everything that was recorded, with keys at a terminal.
 //!
-//! [`app`] is what is shown, as a value that changes with every [`effect::Message`] and says which [`effect::Effect`]s follow;
-//! [`executor`] does those against a [`source`]; [`draw`] puts the value on a screen; [`run`] is the loop around them, and
-//! [`terminal`] what it takes and gives back. What a key does is in [`keys`], and nowhere else.
+//! [`app`] is the state as a value that changes with every [`effect::Message`] and returns the [`effect::Effect`]s that
+//! follow; [`executor`] carries those out against a [`source`]; [`draw`] draws the state on a screen; [`run`] is the loop
+//! around them, and [`terminal`] takes and restores the terminal. The keys are defined in [`keys`], and nowhere else.
 
 pub mod app;
 pub mod documents;

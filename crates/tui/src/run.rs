@@ -1,4 +1,4 @@
-//! The loop: what happens goes in, what is to be done goes out, and then everything is drawn.
+//! The main loop: messages go in, effects come out, and then the screen is drawn.
 
 use std::io;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::executor::Performer;
 use crate::source::{Source, Trouble};
 use crate::terminal::Held;
 
-/// How long to wait before looking whether somebody wants us to end.
+/// How long to wait before checking for signals.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How often ages and times that run out are drawn anew.
+/// How often ages and deadlines are redrawn.
 const CLOCK: Duration = Duration::from_secs(1);
-/// How long to wait before a source that went away is asked again, at first and at most.
+/// How long to wait before reconnecting to a source that went away, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// What it is started with.
+/// The options of the interface.
 pub struct Options {
-    /// Where everything comes from.
+    /// The source of all data.
     pub source: Source,
-    /// The session to open.
+    /// The session to open; `None` shows the list.
     pub session: Option<String>,
     /// What the terminal can show.
     pub look: Look,
-    /// What time it is.
+    /// Returns the current time.
     pub now: Box<dyn Fn() -> Timestamp>,
 }
 
-/// Shows everything until somebody has seen enough.
+/// Runs the interface until the user quits.
 pub fn run(options: Options) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
@@ -83,7 +83,7 @@ pub fn run(options: Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that happened, after waiting for it so long. Nothing, if nothing can happen any more.
+/// Waits for messages and returns all that have arrived. Returns `None` if no more can arrive.
 fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
     let mut heard = match told.recv_timeout(wait) {
         Ok(message) => vec![message],
@@ -94,7 +94,7 @@ fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
     Some(heard)
 }
 
-/// Tells of keys, the mouse and the size of the terminal, for as long as there is one.
+/// Sends keys, mouse events and the size of the terminal, for as long as there is a terminal.
 fn listen(tell: Sender<Message>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
@@ -104,12 +104,13 @@ fn listen(tell: Sender<Message>) {
                 }
             }
         }
-        // Without a terminal there is nobody to show anything to.
+        // Without a terminal there is nothing left to do.
         let _ = tell.send(Message::Key(KeyCode::Char('c'), true));
     });
 }
 
-/// What an event says. Escape and a key that arrive together, as they do over slow connections, look like one with alt.
+/// Translates an event. Escape and a key that arrive together, as they do over slow connections, look like a key with
+/// alt.
 fn meaning(event: Event) -> Vec<Message> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -131,7 +132,7 @@ fn meaning(event: Event) -> Vec<Message> {
     }
 }
 
-/// Tells what happens at the source. When it goes away it is asked again and again.
+/// Sends the events of the source. Reconnects when the connection is lost.
 fn follow(source: &Source, tell: Sender<Message>) {
     let source = source.clone();
     source.handle().clone().spawn(async move {
@@ -163,7 +164,7 @@ fn follow(source: &Source, tell: Sender<Message>) {
     });
 }
 
-/// Whose step an event tells of.
+/// Returns the session of the step that an event reports.
 fn session_of(data: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct Told {

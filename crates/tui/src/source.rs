@@ -1,7 +1,7 @@
-//! Where everything that is shown comes from: the store in this process, or a server elsewhere.
+//! The source of all data: the store in this process, or a remote server.
 //!
-//! Both speak the same documents, those of the HTTP API. What differs is how a request gets there: `direct` hands it to the
-//! server's own routes without a socket, `remote` sends it. So a view cannot tell which of the two it is looking at.
+//! Both use the same documents, those of the HTTP API. Only the transport of a request differs: `direct` hands it to the
+//! server's own routes without a socket, `remote` sends it over the network. So the views work the same with both.
 
 mod direct;
 mod remote;
@@ -22,38 +22,38 @@ use crate::documents::Problem;
 
 pub use remote::Remote;
 
-/// Largest document that is taken in. Steps can hold tens of megabytes; nothing sensible is larger.
+/// The largest document that is read, in bytes. Steps can have tens of megabytes; nothing sensible is larger.
 const LARGEST_DOCUMENT: usize = 512 << 20;
-/// Everything is asked below this.
+/// The path prefix of all requests.
 const API: &str = "/api/v1";
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of an answer, as it comes.
+/// The body of an answer, as a stream.
 type Pieces = UnsyncBoxBody<Bytes, AnyError>;
 type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Pieces>, String>> + Send + 'a>>;
 
-/// How a request gets to where it is answered.
+/// How a request reaches the server's routes.
 trait Transport: Send + Sync {
-    /// Sends it; what fails is told in words.
+    /// Sends the request; an error is returned as text.
     fn send(&self, request: Request<Bytes>) -> Sending<'_>;
 }
 
-/// Why something was not answered.
+/// Why a request failed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Trouble {
-    /// There was no answer at all.
+    /// There was no answer.
     Gone(String),
-    /// It was answered that it does not go like this.
+    /// The server refused the request.
     Refused(Box<Problem>),
 }
 
 impl Trouble {
-    /// Whether what was asked for is not there.
+    /// Whether the requested item was not found.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Refused(problem) if problem.status == 404)
     }
 
-    /// What to tell, on one line.
+    /// Returns the error on one line.
     pub fn line(&self) -> String {
         match self {
             Self::Gone(why) => why.clone(),
@@ -65,14 +65,14 @@ impl Trouble {
     }
 }
 
-/// An answer or none.
+/// The result of a request.
 pub type Answered<T> = Result<T, Trouble>;
 
-/// The source.
+/// A source of data.
 #[derive(Clone)]
 pub struct Source {
     transport: Arc<dyn Transport>,
-    /// It is there for as long as the program is: what runs in it holds the source, and nothing may end what it runs in.
+    /// Lives as long as the program: tasks on it hold the source, and must not drop the runtime they run on.
     runtime: &'static Runtime,
     name: String,
 }
@@ -87,28 +87,28 @@ impl Source {
         Ok(Self { transport: Arc::new(transport), runtime: Box::leak(Box::new(runtime)), name })
     }
 
-    /// The store that `work` works with, in this process.
+    /// Returns a source over the store of `work`, in this process.
     pub fn direct(work: stepback_server::AppState) -> std::io::Result<Self> {
         Self::new(direct::Direct::new(work), "this store".into())
     }
 
-    /// A server elsewhere.
+    /// Returns a source over a remote server.
     pub fn remote(server: Remote) -> std::io::Result<Self> {
         let name = server.shown().to_owned();
         Self::new(server, name)
     }
 
-    /// What it is called.
+    /// Returns the name of the source, for display.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its work runs.
+    /// Returns the handle of the runtime that its work runs on.
     pub fn handle(&self) -> &Handle {
         self.runtime.handle()
     }
 
-    /// Whether it answers, and knows the session that is named; waits for it.
+    /// Checks that it answers and knows the named session; blocks until then.
     pub fn check(&self, session: Option<&str>) -> Answered<()> {
         let path = session.map_or("/stops".to_owned(), |session| format!("/sessions/{}", part(session)));
         self.runtime.block_on(self.get::<Value>(&path)).map(drop)
@@ -138,32 +138,33 @@ impl Source {
         })
     }
 
-    /// Asks for a document.
+    /// Requests a document.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Answered<T> {
         Self::document(self.send(Method::GET, path, None).await?).await
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST request.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Answered<T> {
         Self::document(self.send(Method::POST, path, Some(body)).await?).await
     }
 
-    /// Asks for something to be changed.
+    /// Sends a PATCH request.
     pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Answered<T> {
         Self::document(self.send(Method::PATCH, path, Some(body)).await?).await
     }
 
-    /// Asks for something to be taken away.
+    /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Answered<T> {
         Self::document(self.send(Method::DELETE, path, None).await?).await
     }
 
-    /// The first bytes of something, and whether there are more.
+    /// Returns the first bytes of a response, and whether there are more.
     pub async fn beginning(&self, path: &str, most: usize) -> Answered<(Vec<u8>, bool)> {
         collect(self.send(Method::GET, path, None).await?.into_body(), most).await
     }
 
-    /// Hears what happens: `told` is called with the name of every event, until there are no more. Says why it ended.
+    /// Follows the event stream: calls `told` with the name and data of every event until the stream ends. Returns why it
+    /// ended.
     pub async fn follow(&self, mut told: impl FnMut(&str, &[u8])) -> Trouble {
         let mut body = match self.send(Method::GET, "/events", None).await {
             Ok(answer) => answer.into_body(),
@@ -191,7 +192,7 @@ impl Source {
     }
 }
 
-/// What an answer says about why it is none.
+/// Reads the error of a response.
 async fn problem(status: u16, body: Pieces) -> Trouble {
     let bytes = collect(body, 4 << 20).await.map(|(bytes, _)| bytes).unwrap_or_default();
     let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
@@ -202,7 +203,7 @@ async fn problem(status: u16, body: Pieces) -> Trouble {
     Trouble::Refused(Box::new(problem))
 }
 
-/// At most so many bytes, and whether there were more.
+/// Reads at most `most` bytes, and returns whether there were more.
 async fn collect(mut body: Pieces, most: usize) -> Answered<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -218,7 +219,7 @@ async fn collect(mut body: Pieces, most: usize) -> Answered<(Vec<u8>, bool)> {
     Ok((bytes, false))
 }
 
-/// A text as one part of an address.
+/// Encodes a text as one segment of a URL.
 pub fn part(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The terminal in our hands: taken as a whole, and given back whatever happens.
+//! Takes control of the terminal, and restores it whatever happens.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,23 +9,25 @@ use crossterm::execute;
 use crossterm::style::Print;
 use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
 
-/// Asks for presses and the wheel. Every movement of the mouse would be a message as well, which a slow connection feels.
+/// Requests mouse presses and the wheel only. Movements would send many more events, which is slow over a slow
+/// connection.
 const PRESSES: &str = "\x1b[?1000h\x1b[?1006h";
 
-/// Whether the terminal is in our hands.
+/// Whether the terminal is under our control.
 static HELD: AtomicBool = AtomicBool::new(false);
-/// Whether the mouse is, too.
+/// Whether the mouse is captured too.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
-/// The terminal in our hands; given back when dropped.
+/// Control over the terminal; restored when dropped.
 #[derive(Debug)]
 pub struct Held(());
 
 impl Held {
-    /// Takes the keys and the screen.
+    /// Takes over the keyboard and the screen.
     pub fn take() -> io::Result<Self> {
-        // What a panic says is lost on the other screen, so that goes first. One that somebody catches, on a thread that works
-        // beside the screen, must neither take the screen away nor write over it: what it was working for is told as failed.
+        // A panic message would be lost on the alternate screen, so the terminal is restored first. A panic that is
+        // caught on another thread must neither restore the terminal nor write over the screen: the work it was part of
+        // is reported as failed.
         let (before, ours) = (std::panic::take_hook(), std::thread::current().id());
         std::panic::set_hook(Box::new(move |info| {
             if std::thread::current().id() == ours {
@@ -42,7 +44,7 @@ impl Held {
         Ok(held)
     }
 
-    /// Takes the mouse as well, and text that is pasted.
+    /// Also captures the mouse and pasted text.
     pub fn with_mouse(self) -> io::Result<Self> {
         MOUSE.store(true, Ordering::Relaxed);
         execute!(io::stdout(), Print(PRESSES), EnableBracketedPaste)?;
@@ -56,7 +58,7 @@ impl Drop for Held {
     }
 }
 
-/// Makes the terminal what it was, once.
+/// Restores the terminal, once.
 fn give_back() {
     if HELD.swap(false, Ordering::Relaxed) {
         let mut out = io::stdout();

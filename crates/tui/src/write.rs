@@ -1,11 +1,11 @@
-//! Documents as rows of text. It runs beside the screen: what is large must not hold up a key.
+//! Renders documents as rows of text. It runs off the screen's thread, so that large documents do not delay a key.
 
 use serde_json::Value;
 
 use crate::app::pager::{Mood, Row, Rows};
 use crate::documents::{Changed, StatusMessage, Step};
 
-/// A step with everything that is known of it, and what changed with it.
+/// Returns a step with everything that is recorded about it, and what it changed.
 pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<Row> {
     let mut rows = Rows::default();
     rows.line("", &format!("#{} {}", step.number, step.kind), Mood::Head);
@@ -45,13 +45,13 @@ pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<Row> {
     rows.done()
 }
 
-/// A change on one line.
+/// Returns a change on one line.
 fn changed(change: &Changed) -> String {
     let from = change.from.as_ref().map(|from| format!(" (was {from})")).unwrap_or_default();
     format!("{:<12} {}{from}", change.kind, change.path)
 }
 
-/// A JSON value the way people read it: names before their values, texts as they are.
+/// Adds a JSON value in readable form: names before their values, texts as they are.
 pub fn value(rows: &mut Rows, indent: &str, of: &Value, mood: Mood) {
     match of {
         Value::Object(fields) => {
@@ -73,7 +73,7 @@ fn named(rows: &mut Rows, indent: &str, name: &str, of: &Value, mood: Mood) {
         Value::Array(items) if items.is_empty() => rows.line(indent, &format!("{name} []"), mood),
         Value::Object(_) | Value::Array(_) | Value::String(_) => {
             rows.line(indent, name, mood);
-            // Deep values go on to the right for so long as there is room.
+            // Nested values are indented for as long as there is room.
             let deeper = if indent.len() < 40 { format!("{indent}  ") } else { indent.to_owned() };
             value(rows, &deeper, of, mood);
         }
@@ -81,7 +81,7 @@ fn named(rows: &mut Rows, indent: &str, name: &str, of: &Value, mood: Mood) {
     }
 }
 
-/// A part of a state, or a word that there is none.
+/// Returns a part of a state, or a note that there is none.
 pub fn part(of: &Value) -> Vec<Row> {
     let mut rows = Rows::default();
     match of {
@@ -93,7 +93,7 @@ pub fn part(of: &Value) -> Vec<Row> {
     rows.done()
 }
 
-/// What had been said.
+/// Returns a conversation as rows.
 pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<Row> {
     let mut rows = Rows::default();
     if said.is_empty() {
@@ -109,7 +109,7 @@ pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<Row> {
     rows.done()
 }
 
-/// The content of a file, or of its beginning.
+/// Returns the content of a file, or its beginning.
 pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
     let mut rows = Rows::default();
     if bytes.is_empty() {
@@ -137,10 +137,10 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
     rows.done()
 }
 
-/// So many lines of one file are shown in a diff, so that the next file can be seen too.
+/// The most lines of one file that are shown in a diff, so that the next file can be seen too.
 const LINES_OF_A_FILE: usize = 20_000;
 
-/// What differs between two moments.
+/// Returns the differences between two moments.
 pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
     let mut rows = Rows::default();
     rows.line("", title, Mood::Quiet);
@@ -180,7 +180,7 @@ pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
     rows.done()
 }
 
-/// How long something took.
+/// Formats a duration.
 pub fn took(micros: u64) -> String {
     match micros {
         0..1_000_000 => format!("{} ms", micros / 1000),

@@ -1,43 +1,43 @@
-//! Which directories changed at which position. Pure: no clock, no kernel.
+//! The change log of a watcher: which directories changed at which position. Pure: no clock, no kernel.
 
 use std::collections::BTreeMap;
 
 use stepback_model::path::RelPath;
 use stepback_worktree::scan::hints::{Answer, Changed, Token};
 
-/// Most directories that are remembered one by one. What is older is then forgotten, and who asks about it looks at
-/// everything.
+/// The most directories that are logged one by one. With more, the log is cleared, and a question about the time before is
+/// answered with a full scan.
 const MOST: usize = 4096;
-/// Most directories in one answer.
+/// The most directories in one answer.
 const MOST_NAMED: usize = 512;
 
-/// What changed when, as one watcher saw it since it began or lost track.
+/// The changes that one watcher saw since it started or lost track.
 #[derive(Debug)]
 pub struct Ledger {
     instance: [u8; 16],
     position: u64,
-    /// Nothing is known of what happened up to here.
+    /// Changes up to this position are unknown.
     floor: u64,
-    /// Something was noted since the last answer.
+    /// Whether something was logged since the last answer.
     open: bool,
     dirs: BTreeMap<RelPath, Noted>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    /// When something last happened in the directory.
+    /// The position at which something last happened in the directory.
     at: u64,
-    /// When it last came new, with everything below it.
+    /// The position at which it last appeared as new, with everything below it.
     whole_at: Option<u64>,
 }
 
 impl Ledger {
-    /// An empty one. `instance` must not have been used before.
+    /// An empty log. `instance` must not have been used before.
     pub fn new(instance: [u8; 16]) -> Self {
         Self { instance, position: 1, floor: 0, open: false, dirs: BTreeMap::new() }
     }
 
-    /// Notes that something happened in a directory, or also below it.
+    /// Logs that something happened in a directory, and with `whole` also below it.
     pub fn note(&mut self, path: &RelPath, whole: bool) {
         // Everything between two answers happens at one position: after the first, before the second.
         if !self.open {
@@ -56,7 +56,8 @@ impl Ledger {
         }
     }
 
-    /// What happened since `since`, and the present moment. Whoever looks after this has seen all that was noted before.
+    /// Returns what happened since `since`, and the present token. A scan that starts after this call sees all changes
+    /// logged before it.
     pub fn answer(&mut self, since: Option<Token>) -> Answer {
         self.open = false;
         let now = Token { instance: self.instance, position: self.position };

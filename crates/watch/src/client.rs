@@ -1,4 +1,4 @@
-//! Asking the watcher. Whatever goes wrong, the answer is that there is none: then a scan looks by itself.
+//! The client of the watcher. On any error it returns no answer, and the scan visits every file itself.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,27 +22,28 @@ use crate::wire::{self, WatchRequest, WatchResponse};
 /// Name of the socket in the store's directory.
 pub const SOCKET: &str = "watch.sock";
 
-/// With fewer files and directories than this, looking costs no more than asking.
+/// With fewer files and directories than this, scanning costs no more than asking.
 pub const WORTH_ASKING: usize = 1000;
 
 /// Where a scan takes longer than this, a watcher is started.
 pub const SLOW_SCAN: Duration = Duration::from_millis(15);
 
-/// Which version of the program this is. One of another version may have other rules about what a scan visits.
+/// The version of this program. Another version may have other rules about what a scan visits.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// About what one file costs in a scan that reads none, to tell from the first scan, which reads all, what later ones will take.
+/// The approximate cost of one file in a scan that reads none. It estimates from the first scan, which reads all files, how
+/// long later ones will take.
 const USUAL_ENTRY: Duration = Duration::from_nanos(1_700);
-/// What one file costs at most: a scan that took longer than that did something else, which a watcher would not save.
+/// The highest cost of one file: a scan that took longer was slow for another reason, which a watcher would not avoid.
 const SLOWEST_ENTRY: Duration = Duration::from_micros(10);
 
-/// Name of the file in the watcher's directory that has a byte for each question since the last answer, and the time of the
-/// last of them.
+/// Name of the file in the watcher's directory that has one byte for each question that timed out since the last answer;
+/// its modification time is the time of the last of them.
 const UNANSWERED: &str = "unanswered";
-/// A watcher that did not answer in time is not asked for so long: the next questions would wait in vain as well. This
-/// doubles with each further one.
+/// How long a watcher is not asked after a question timed out: the next questions would time out as well. The time doubles
+/// with each further timeout.
 const FIRST_AVOIDED: Duration = Duration::from_millis(250);
-/// The longest of these times.
+/// The longest time that a watcher is not asked.
 const LONGEST_AVOIDED: Duration = Duration::from_secs(30);
 /// How long to wait for a report.
 const REPORT: Duration = Duration::from_millis(500);
@@ -59,31 +60,31 @@ pub struct Client {
 /// When and how a client starts a watcher.
 #[derive(Debug)]
 pub struct Starter {
-    /// How.
+    /// Starts the process.
     pub launcher: Launcher,
-    /// After scans that take longer.
+    /// A watcher is started after a scan that takes longer than this.
     pub slow_scan: Duration,
-    /// Not right after such a scan, but when [`Client::start_if_wanted`] is called: a hook answers its agent first.
+    /// Whether to start it not right after such a scan, but in [`Client::start_if_wanted`]: a hook answers its agent first.
     pub deferred: bool,
-    /// The workspace for which one is to be started.
+    /// The workspace for which a watcher is to be started.
     pub wanted: Mutex<Option<PathBuf>>,
 }
 
-/// Who is at the watcher's socket.
+/// Which process, if any, listens at the watcher's socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatcherPresence {
     /// A watcher that answers.
     Running(WatcherReport),
     /// No process listens.
     Absent,
-    /// A process listens and does not answer.
+    /// A process listens but does not answer.
     Silent,
-    /// A process answers what this version does not understand.
+    /// A process answers in a format that this version does not support.
     OtherVersion,
 }
 
 impl Client {
-    /// For the store whose files on this machine are in `dir`.
+    /// A client for the store whose files on this machine are in `dir`.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_path_buf(), worth_asking: WORTH_ASKING, version: VERSION, starter: None }
     }
@@ -93,17 +94,17 @@ impl Client {
         Self { worth_asking: 0, ..Self::new(dir) }
     }
 
-    /// One that also starts a watcher where there is none and scans take long.
+    /// A client that also starts a watcher if there is none and scans take long.
     pub fn starting(dir: &Path, starter: Starter) -> Self {
         Self { starter: Some(starter), ..Self::new(dir) }
     }
 
-    /// The same client as one of another version of the program would be.
+    /// The same client, with the version of another program.
     pub fn with_version(self, version: &'static str) -> Self {
         Self { version, ..self }
     }
 
-    /// Who is at the socket.
+    /// Reports which process listens at the socket.
     pub fn presence(&self) -> WatcherPresence {
         match self.ask(&WatchRequest::Report, REPORT) {
             Ok(WatchResponse::Report(report)) => WatcherPresence::Running(report),
@@ -124,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Asks the watcher to end. Whether it does: one that is part of a server does not.
+    /// Asks the watcher to stop. Returns whether it does: one that is part of a server does not.
     pub fn stop(&self) -> io::Result<bool> {
         match self.ask(&WatchRequest::Stop, REPORT)? {
             WatchResponse::Stopping(stops) => Ok(stops),
@@ -132,17 +133,17 @@ impl Client {
         }
     }
 
-    /// Starts the watcher that was found to be worth it, if there was one.
+    /// Starts a watcher if an earlier scan requested one.
     pub fn start_if_wanted(&self) {
         let Some(starter) = &self.starter else { return };
         let wanted = starter.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(root) = wanted {
-            // The hook is about to end; its child is left to the system.
+            // The hook is about to exit; the system reaps its child.
             let _ = self.start(starter, &root);
         }
     }
 
-    /// Has a workspace watched: by a watcher that runs, else by a new one.
+    /// Has a workspace watched: by the running watcher, else by a new one.
     fn start(&self, starter: &Starter, root: &Path) -> io::Result<LaunchOutcome> {
         let stat = rustix::fs::stat(root)?;
         match self.ask(&self.question(root, (stat.st_dev, stat.st_ino), None), patience(0)) {
@@ -151,7 +152,7 @@ impl Client {
             {
                 starter.launcher.launch(root)
             }
-            // It knows of the workspace now, or has no time for us.
+            // The watcher knows the workspace now, or is busy.
             _ => Ok(LaunchOutcome::NotNow),
         }
     }
@@ -175,7 +176,7 @@ impl Client {
         self.dir.join(DIRECTORY).join(UNANSWERED)
     }
 
-    /// Whether questions were not answered in time a moment ago; the more of them, the longer that moment.
+    /// Whether questions timed out recently; the more of them, the longer they count as recent.
     fn is_avoided(&self) -> bool {
         let Ok(noted) = std::fs::metadata(self.unanswered()) else { return false };
         let doublings = u32::try_from(noted.len().saturating_sub(1)).unwrap_or(u32::MAX).min(10);
@@ -183,14 +184,14 @@ impl Client {
         noted.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < pause))
     }
 
-    /// Notes that a question was not answered in time.
+    /// Records that a question timed out.
     fn avoid(&self) {
         let opened = File::options().append(true).create(true).mode(0o600).open(self.unanswered());
-        // Without it, the next question waits as well.
+        // If this fails, the next question waits as well.
         let _ = opened.and_then(|mut file| file.write_all(b"."));
     }
 
-    /// Notes that a question was answered.
+    /// Records that a question was answered.
     fn avoid_no_longer(&self) {
         let _ = std::fs::remove_file(self.unanswered());
     }
@@ -219,25 +220,25 @@ impl Hints for Client {
         let Some(starter) = &self.starter else { return };
         let each = |time: Duration| time * u32::try_from(cost.entries).unwrap_or(u32::MAX);
         let took = cost.took.map_or_else(|| each(USUAL_ENTRY), |took| took.min(each(SLOWEST_ENTRY)));
-        // One that does not answer is there all the same.
+        // A watcher that does not answer still runs.
         if cost.entries < self.worth_asking || took < starter.slow_scan || self.is_avoided() {
             return;
         }
         if starter.deferred {
             *starter.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost.root.to_path_buf());
         } else if let Ok(LaunchOutcome::Started(mut child)) = self.start(starter, cost.root) {
-            // This process may live longer than it does.
+            // Reaps the child, because this process may outlive it.
             let _ = std::thread::Builder::new().spawn(move || child.wait());
         }
     }
 }
 
-/// A quarter of what a look at everything would take, about: waiting longer is not worth it.
+/// The timeout of a question: about a quarter of the time of a full scan. Waiting longer is not worth it.
 fn patience(entries: usize) -> Duration {
     Duration::from_nanos(entries as u64 * 400).clamp(Duration::from_millis(3), Duration::from_millis(25))
 }
 
-/// Connects without waiting: a watcher that has no time for us is as good as none.
+/// Connects without blocking: a busy watcher counts as none.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -251,7 +252,7 @@ pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid == rustix::process::geteuid())
 }
 
-/// A path to a socket that is short enough for an address.
+/// A path to a socket that is short enough for a socket address.
 pub(crate) struct ShortSocketPath {
     pub path: PathBuf,
     _dir: Option<std::fs::File>,
@@ -272,7 +273,7 @@ impl ShortSocketPath {
     }
 }
 
-/// A stream that does not block, waited for until a moment.
+/// A nonblocking stream with a deadline.
 struct Patient {
     stream: UnixStream,
     until: Instant,

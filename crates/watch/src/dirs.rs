@@ -1,7 +1,7 @@
-//! Which directory each watch of the kernel is on. Pure.
+//! Which directory each kernel watch belongs to. Pure.
 //!
-//! The kernel watches inodes and does not say where they are. A directory that moves is forgotten with everything below it
-//! and found anew where it went, so a path once noted never changes.
+//! The kernel watches inodes and does not report their paths. A directory that moves is removed with everything below it
+//! and found again at its new path, so a path once recorded never changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -18,23 +18,23 @@ pub struct Dirs {
     by_path: BTreeMap<RelPath, Watched>,
 }
 
-/// The watched directory is known at this other path.
+/// The watched directory is already recorded at this other path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlreadyWatched(pub RelPath);
 
 impl Dirs {
-    /// How many directories are watched.
+    /// The number of watched directories.
     pub fn len(&self) -> usize {
         self.by_watch.len()
     }
 
-    /// Whether none is.
+    /// Whether no directory is watched.
     pub fn is_empty(&self) -> bool {
         self.by_watch.is_empty()
     }
 
-    /// Notes a watch on the directory at `path`; `marked` if only the marks in it matter. Fails if the same directory is
-    /// already known at another path: it moved, and that has not been heard of yet.
+    /// Records a watch on the directory at `path`; `marked` if only the cache marker files in it matter. Fails if the same
+    /// directory is already recorded at another path: it moved, and the event for that has not been read yet.
     pub fn add(&mut self, watch: Watched, path: &RelPath, marked: bool) -> Result<(), AlreadyWatched> {
         if let Some((known, _)) = self.by_watch.get(&watch)
             && known != path
@@ -50,7 +50,7 @@ impl Dirs {
         Ok(())
     }
 
-    /// The directory of a watch, and whether only the marks in it matter.
+    /// The directory of a watch, and whether only the marker files in it matter.
     pub fn get(&self, watch: Watched) -> Option<(&RelPath, bool)> {
         self.by_watch.get(&watch).map(|(path, marked)| (path, *marked))
     }
@@ -60,7 +60,7 @@ impl Dirs {
         self.by_path.contains_key(path)
     }
 
-    /// Forgets a watch that the kernel has given up.
+    /// Removes a watch that the kernel has ended.
     pub fn ended(&mut self, watch: Watched) {
         if let Some((path, _)) = self.by_watch.remove(&watch)
             && self.by_path.get(&path) == Some(&watch)
@@ -69,12 +69,12 @@ impl Dirs {
         }
     }
 
-    /// Forgets the directory at `path` and all below it; returns their watches.
+    /// Removes the directory at `path` and all below it; returns their watches.
     pub fn remove(&mut self, path: &RelPath) -> Vec<Watched> {
         let mut gone: Vec<RelPath> =
             self.by_path.contains_key(path).then(|| path.clone()).into_iter().collect();
         let below = self.by_path.range((Bound::Excluded(path.clone()), Bound::Unbounded));
-        // Names such as `a-b` lie between `a` and `a/b`.
+        // Names such as `a-b` sort between `a` and `a/b`.
         let near = below.take_while(|(other, _)| other.as_bytes().starts_with(path.as_bytes()));
         gone.extend(near.filter(|(other, _)| other.starts_with(path)).map(|(other, _)| other.clone()));
         let watches: Vec<Watched> = gone.iter().filter_map(|path| self.by_path.remove(path)).collect();

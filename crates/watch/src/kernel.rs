@@ -1,4 +1,4 @@
-//! What is needed of the kernel, and inotify, which gives it. A trait, so that tests can lose events.
+//! The kernel interface that a watcher needs, and its implementation with inotify. A trait, so that tests can lose events.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,24 +10,24 @@ use rustix::io::Errno;
 
 use crate::dirs::Watched;
 
-/// Something happened in a watched directory, or to it.
+/// An event in a watched directory, or on the directory itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// The watch.
+    /// The watch that reported it.
     pub watch: Watched,
-    /// What.
+    /// The kind of event.
     pub what: ReadFlags,
-    /// The name in the directory; `None` if it is about the directory itself.
+    /// The name in the directory; `None` if the event is about the directory itself.
     pub name: Option<Vec<u8>>,
 }
 
-/// Tells what happens in directories, in the order it happens.
+/// Reports events in directories, in the order they happen.
 pub trait Kernel: Send {
     /// Watches a directory.
     fn watch(&mut self, dir: BorrowedFd<'_>) -> io::Result<Watched>;
-    /// Ends a watch. Fails if it has ended by itself, which is no harm.
+    /// Ends a watch. Fails if it has already ended, which is harmless.
     fn unwatch(&mut self, watch: Watched);
-    /// Everything that has been reported and not yet read. Never waits.
+    /// Returns all events that have been reported and not yet read. Never blocks.
     fn drain(&mut self) -> io::Result<Vec<Event>>;
     /// Becomes readable when there is something to drain.
     fn readiness(&self) -> Arc<OwnedFd>;
@@ -40,8 +40,8 @@ pub struct Inotify {
     buffer: Vec<MaybeUninit<u8>>,
 }
 
-/// Everything by which the files of a directory can become different. Also the end of a writer, because what is written
-/// through a memory map is not reported until then.
+/// All events by which the files of a directory can change. This includes the closing of a written file, because writes
+/// through a memory map are not reported before that.
 const ALL: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::CLOSE_WRITE)
@@ -55,7 +55,7 @@ const ALL: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::EXCL_UNLINK);
 
 impl Inotify {
-    /// A queue of its own.
+    /// A new event queue.
     pub fn new() -> io::Result<Self> {
         let fd =
             inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|errno| match errno {
@@ -70,7 +70,7 @@ impl Inotify {
 
 impl Kernel for Inotify {
     fn watch(&mut self, dir: BorrowedFd<'_>) -> io::Result<Watched> {
-        // By its open file, so that it is this directory whatever its path leads to by now.
+        // Through its open file, so that it is this directory wherever its path leads by now.
         let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
         inotify::add_watch(&*self.fd, path, ALL).map_err(|errno| match errno {
             Errno::NOSPC => io::Error::new(
@@ -113,7 +113,7 @@ mod tests {
     use std::fs;
     use std::os::fd::AsFd;
 
-    /// What an answer rests on: when a call that changes a file has returned, its event is in the queue.
+    /// The guarantee that answers rely on: when a call that changes a file has returned, its event is in the queue.
     #[test]
     fn an_event_is_there_as_soon_as_the_change_is_done() {
         let dir = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ mod tests {
         let watch = kernel.watch(fs::File::open(dir.path()).unwrap().as_fd()).unwrap();
         for round in 0..2000 {
             let path = dir.path().join(format!("f{}", round % 7));
-            // Somebody else's thread, so that the writer and the reader are not the same.
+            // Another thread, so that writer and reader are not the same.
             std::thread::scope(|scope| {
                 scope.spawn(|| fs::write(&path, round.to_string()).unwrap()).join().unwrap();
             });

@@ -1,8 +1,8 @@
-//! Starting a watcher as a process of its own: once, detached, and not again and again when that fails.
+//! Starts a watcher as a detached process, only once, and with growing pauses after failures.
 //!
-//! Hooks start it, and an agent waits for them. So nothing is waited for here, and the new process has nothing of the agent's:
-//! no input or output, no variables, no directory. How often it was tried is kept in a small file, which hooks that run at the
-//! same time lock; a watcher that stays removes the count.
+//! Hooks start it, and an agent waits for them. So nothing here waits, and the new process inherits nothing from the agent:
+//! no input or output, no environment variables, no working directory. The number of attempts is kept in a small file,
+//! which concurrent hooks lock; a watcher that keeps running resets the count.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
@@ -18,7 +18,7 @@ use crate::server::DIRECTORY;
 
 /// Name of the file in the watcher's directory that counts attempts.
 const FILE: &str = "starts";
-/// The pause after the first attempt that did not last; it doubles with each further one.
+/// The pause after the first failed attempt, in seconds; it doubles with each further one.
 const FIRST_PAUSE: u64 = 5;
 /// The longest pause, in seconds.
 const LONGEST_PAUSE: u64 = 3600;
@@ -26,31 +26,31 @@ const LONGEST_PAUSE: u64 = 3600;
 /// Starts watchers for one store.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// Our own program.
+    /// The path of our own program.
     pub program: PathBuf,
     /// The store's directory on this machine.
     pub dir: PathBuf,
 }
 
-/// What became of an attempt to start a watcher.
+/// The result of an attempt to start a watcher.
 #[derive(Debug)]
 pub enum LaunchOutcome {
     /// A process was started.
     Started(Child),
-    /// An earlier attempt did not last, or another hook is starting one.
+    /// Skipped because an earlier attempt failed recently, or another hook is starting one.
     NotNow,
-    /// The file system of the workspace does not tell of every change.
+    /// The file system of the workspace does not report every change.
     Unsupported,
 }
 
-/// What is known about attempts to start a watcher since the last one that stayed.
+/// Attempts to start a watcher since the last one that kept running.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LaunchRecord {
-    /// How many there were.
+    /// The number of attempts.
     pub tries: u32,
-    /// When the last one was, in seconds since 1970.
+    /// The time of the last attempt, in seconds since 1970.
     pub last: u64,
-    /// Why it ended, if it could say so.
+    /// Why it ended, if it could report that.
     pub failure: Option<String>,
 }
 
@@ -77,27 +77,27 @@ impl LaunchRecord {
         write!(file, "{}\n{}\n{failure}\n", self.tries, self.last)
     }
 
-    /// The moment before which nothing is started again, in seconds since 1970.
+    /// The time of the next allowed attempt, in seconds since 1970.
     fn next_try(&self) -> u64 {
         let doublings = self.tries.saturating_sub(1).min(16);
         let pause = if self.tries == 0 { 0 } else { (FIRST_PAUSE << doublings).min(LONGEST_PAUSE) };
         self.last.saturating_add(pause)
     }
 
-    /// How long nothing is started again from now on.
+    /// How long from now no attempt is made.
     pub fn pause(&self) -> Duration {
         let now = seconds_now();
         if self.allows(now) { Duration::ZERO } else { Duration::from_secs(self.next_try() - now) }
     }
 
     fn allows(&self, now: u64) -> bool {
-        // A clock that was set back does not keep it off for ever.
+        // If the clock was set back, do not wait for ever.
         now >= self.next_try() || now < self.last
     }
 }
 
 impl Launcher {
-    /// Starts a watcher that begins with the workspace at `root`, unless that was tried a moment ago.
+    /// Starts a watcher that begins with the workspace at `root`, unless an attempt was made recently.
     pub fn launch(&self, root: &Path) -> io::Result<LaunchOutcome> {
         if Territory::open(root, None)?.is_none() {
             return Ok(LaunchOutcome::Unsupported);
@@ -128,18 +128,18 @@ impl Launcher {
     }
 }
 
-/// Notes why a watcher could not start or stay.
+/// Records why a watcher could not start or keep running.
 pub(crate) fn note_failure(dir: &Path, failure: &str) {
     change_record(dir, |record| record.failure = Some(failure.replace('\n', " ")));
 }
 
-/// Notes that a watcher stayed, or ended in order: the next one may be started at once.
+/// Records that a watcher kept running, or ended normally: the next one may be started at once.
 pub(crate) fn note_success(dir: &Path) {
     change_record(dir, |record| *record = LaunchRecord { last: record.last, ..LaunchRecord::default() });
 }
 
 fn change_record(dir: &Path, change: impl FnOnce(&mut LaunchRecord)) {
-    // A store that is gone must not be made again.
+    // A store that was removed must not be created again.
     if !dir.join(DIRECTORY).is_dir() {
         return;
     }
@@ -149,11 +149,11 @@ fn change_record(dir: &Path, change: impl FnOnce(&mut LaunchRecord)) {
         change(&mut record);
         record.write(&mut file)
     });
-    // Only a count is lost.
+    // On failure only a count is lost.
     drop(changed);
 }
 
-/// Opens and locks the record; `None` if another process has it and `waits` is false.
+/// Opens and locks the record; `None` if another process holds the lock and `waits` is false.
 fn open_record(dir: &Path, waits: bool) -> io::Result<Option<File>> {
     let dir = dir.join(DIRECTORY);
     if !dir.is_dir() {
@@ -175,19 +175,19 @@ fn open_record(dir: &Path, waits: bool) -> io::Result<Option<File>> {
 
 fn read_record(file: &mut File) -> io::Result<LaunchRecord> {
     let mut text = String::new();
-    // A damaged record is none.
+    // A damaged record counts as none.
     match Read::take(&mut *file, 4096).read_to_string(&mut text) {
         Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error),
         _ => Ok(LaunchRecord::parse(&text)),
     }
 }
 
-/// The present moment, in seconds since 1970.
+/// The present time, in seconds since 1970.
 fn seconds_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// The file that a process runs, to notice when another one takes its place.
+/// The executable of a process, to detect when it is replaced.
 #[derive(Debug)]
 pub(crate) struct ProgramFile {
     path: PathBuf,
@@ -195,14 +195,14 @@ pub(crate) struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// `None` where the system does not tell.
+    /// The executable of this process; `None` where the system does not report it.
     pub fn of_this_process() -> Option<Self> {
         let path = std::env::current_exe().ok()?;
         let found = fs::metadata("/proc/self/exe").ok()?;
         Some(Self { path, id: (found.dev(), found.ino()) })
     }
 
-    /// Whether it is still what its path leads to.
+    /// Whether its path still leads to the same file.
     pub fn is_in_place(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id)
     }

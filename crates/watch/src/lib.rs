@@ -1,13 +1,13 @@
-//! The watcher: what may have changed in a workspace since somebody last looked.
+//! The watcher: reports which directories of a workspace may have changed since an earlier scan.
 //!
-//! A scan asks every file how it is. Where a watcher runs, the kernel tells it of changes as they happen, and a scan asks the
-//! watcher instead: only the directories it names are looked at. Events are hints. Whenever one could have been lost, the
-//! answer is "look at everything", and whoever gets no answer does so by itself.
+//! A scan without a watcher calls `stat` on every file. Where a watcher runs, the kernel reports changes to it as they
+//! happen, and a scan asks the watcher instead: it visits only the directories that the watcher names. Events are hints.
+//! Whenever one could have been lost, the answer is "scan everything", and a client that gets no answer does the same.
 //!
-//! [`change_log`] and [`dirs`] are what is known, [`watch`] keeps them right for one workspace by what a [`kernel`] reports,
-//! [`server`] answers on a socket in the words of [`wire`], and [`client`] asks. A watcher is part of `stepback serve`, or a
-//! [`process`] of its own that is [started](launch) by the first hook for which scanning takes long. `docs/design/0018-watcher.md`
-//! says why an answer can be relied on.
+//! [`change_log`] and [`dirs`] hold the state, [`watch`] keeps it up to date for one workspace from what a [`kernel`]
+//! reports, [`server`] answers on a socket in the format of [`wire`], and [`client`] asks. A watcher is part of `stepback
+//! serve`, or a separate [`process`] that is [started](launch) by the first hook for which scanning takes long.
+//! `docs/design/0018-watcher.md` explains why an answer is reliable.
 
 pub mod change_log;
 pub mod client;

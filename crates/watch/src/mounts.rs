@@ -1,5 +1,5 @@
-//! What is mounted inside a workspace. Nobody is told by inotify when a file system is mounted over a directory, and a
-//! directory that is mounted twice would have two places. So a workspace with a mount inside is not watched.
+//! Detects mounts inside a workspace. inotify does not report when a file system is mounted over a directory, and a
+//! directory that is mounted twice would have two paths. So a workspace with a mount inside is not watched.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -9,19 +9,19 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// The kernel's table of mounts, which tells when it changes.
+/// The kernel's table of mounts, which reports when it changes.
 #[derive(Debug)]
 pub struct Mounts {
     table: File,
 }
 
 impl Mounts {
-    /// Opens the table. From now on it tells of changes.
+    /// Opens the table. Changes are reported from now on.
     pub fn open() -> io::Result<Self> {
         Ok(Self { table: File::open("/proc/self/mountinfo")? })
     }
 
-    /// Whether the table has changed since this was last asked.
+    /// Whether the table has changed since the last call.
     pub fn changed(&self) -> bool {
         let mut polled = [PollFd::new(&self.table, PollFlags::PRI)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -45,7 +45,7 @@ fn is_any_below(table: &[u8], root: &[u8]) -> bool {
     table.split(|byte| *byte == b'\n').any(is_below)
 }
 
-/// A path as the table spells it.
+/// A path with the escapes that the table uses.
 fn escaped(path: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(path.len());
     for byte in path {
@@ -57,8 +57,8 @@ fn escaped(path: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Names the mount namespace of this process: in another one, other things may be mounted at the same paths. Zero if it has
-/// no name.
+/// The id of this process's mount namespace: in another one, other file systems may be mounted at the same paths. Zero if
+/// it is not known.
 pub fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/mnt").map_or(0, |found| found.ino())
 }

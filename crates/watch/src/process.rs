@@ -1,7 +1,7 @@
 //! The process that a hook starts to watch large workspaces of one store: `stepback watcher-process DIR ROOT`.
 //!
-//! It has no part in recording. It ends when nothing was asked for half an hour, when its store is removed, moved or replaced,
-//! when its program is replaced, and when it is asked to; killed at any moment, it takes nothing with it.
+//! It takes no part in recording. It exits after half an hour without a question, when its store is removed, moved or
+//! replaced, when its program is replaced, and when it is asked to; killing it at any moment loses nothing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,17 +14,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::launch;
 use crate::server::{Config, EndReason, Watcher, lock_holder};
 
-/// The word by which our own program is asked to be this process.
+/// The argument that makes our program run as this process.
 pub const WORD: &str = "watcher-process";
-/// It ends when nothing was asked for so long.
+/// It exits after this long without a question.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How often it looks whether it has to end.
+/// How often it checks whether it has to exit.
 const CHECK: Duration = Duration::from_secs(2);
-/// One that runs for so long has started well.
+/// After running for this long it counts as started successfully.
 const STAYED: Duration = Duration::from_secs(60);
 
-/// Is this process if the arguments ask for it: the store's directory, the workspace to begin with, and perhaps after how
-/// many seconds without a question it ends. Returns the exit code when it has ended.
+/// Runs as this process if the arguments ask for it: the store's directory, the workspace to begin with, and optionally
+/// after how many seconds without a question it exits. Returns the exit code.
 pub fn run_if_asked(arguments: &[OsString]) -> Option<u8> {
     let (dir, root, idle) = match arguments {
         [_, word, dir, root] if word == WORD => (dir, root, None),
@@ -40,7 +40,7 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
     let config = Config { recent: vec![root], automatic: true, idle, ..Config::new(dir) };
     let watcher = match Watcher::start(config) {
         Ok(Some(watcher)) => watcher,
-        // A server or another hook's was faster.
+        // A server or another hook's watcher was faster.
         Ok(None) => return 0,
         Err(error) => {
             launch::note_failure(dir, &format!("cannot listen in {}: {error}", dir.display()));
@@ -60,7 +60,7 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
     };
     match reason {
         EndReason::Asked | EndReason::Idle => launch::note_success(dir),
-        // Two versions that take turns would start one after the other for ever.
+        // Otherwise two versions in use by turns would keep replacing each other's watcher.
         EndReason::OtherVersion if !has_stayed => {
             launch::note_failure(dir, "the program was replaced, or another version of it is in use");
         }
@@ -70,18 +70,18 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
     0
 }
 
-/// Lets go of everything that belongs to the process that started this one. Its input and output are empty already.
+/// Detaches from everything that belongs to the process that started this one. Its input and output are empty already.
 fn detach() {
     close_inherited_files();
-    // Signals for the agent's terminal or process group are not for us. Fails only for the leader of a group.
+    // Signals for the agent's terminal or process group must not reach us. Fails only for the leader of a group.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    // The first to go when memory is short: nothing depends on it.
+    // The first process to be killed when memory is short: nothing depends on it.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
 }
 
-/// Closes what an agent left open for its hooks: a pipe that stays open would keep it waiting for the end of our output.
+/// Closes files that an agent left open for its hooks: with an open pipe the agent would wait for the end of our output.
 fn close_inherited_files() {
     // SAFETY: this process has opened no file yet that any value stands for, and no other thread runs.
     unsafe {
@@ -98,7 +98,7 @@ fn close_inherited_files() {
     }
 }
 
-/// Kills the watcher of a store that does not answer, if a hook started it. Returns its number.
+/// Kills the watcher of a store that does not answer, if a hook started it. Returns its process id.
 pub fn kill_silent(dir: &Path) -> Option<u32> {
     let pid = lock_holder(dir)?;
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;

@@ -1,4 +1,4 @@
-//! What a watcher says about itself, for `status`, `doctor` and `watcher`.
+//! A watcher's report about itself, for `status`, `doctor` and `watcher`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,36 +7,36 @@ use std::path::{Path, PathBuf};
 
 use crate::wire::{Rest, put_bytes};
 
-/// A watcher that answers.
+/// The state of a running watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatcherReport {
-    /// Its process, as it sees itself: another one in another namespace of processes.
+    /// Its process id in its own PID namespace.
     pub pid: u32,
     /// The version of its program.
     pub version: String,
-    /// A hook started it; otherwise it is part of a server.
+    /// Whether a hook started it; otherwise it is part of a server.
     pub automatic: bool,
     /// When it started, in seconds since 1970.
     pub since: u64,
     /// Resident memory of its process, in bytes.
     pub memory: u64,
-    /// How often it was asked what changed.
+    /// How many questions about changes it was asked.
     pub questions: u64,
-    /// The workspaces it knows of.
+    /// The workspaces it knows.
     pub roots: Vec<WatchedRoot>,
 }
 
-/// A workspace that a watcher knows of.
+/// A workspace that a watcher knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchedRoot {
-    /// Its root.
+    /// The root of the workspace.
     pub root: PathBuf,
-    /// How many of its directories are watched, or why none.
+    /// The number of watched directories, or why none are.
     pub sight: Result<u64, String>,
 }
 
 impl WatcherReport {
-    /// How many directories of a workspace are watched, or why none.
+    /// The number of watched directories of a workspace, or why none are.
     pub fn sight_of(&self, root: &Path) -> Result<u64, String> {
         let known = self.roots.iter().find(|known| known.root == root);
         known.map_or_else(|| Err("no hook has asked about it yet".into()), |known| known.sight.clone())
@@ -74,7 +74,7 @@ impl WatcherReport {
     }
 }
 
-/// Resident memory of this process, in bytes; 0 where the system does not say.
+/// Resident memory of this process, in bytes; 0 where the system does not report it.
 pub(crate) fn own_memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

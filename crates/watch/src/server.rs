@@ -21,57 +21,57 @@ use crate::report::{self, WatchedRoot, WatcherReport};
 use crate::sight::{self, RETRY, Reply, Signal, Terms, WatchedWorkspace};
 use crate::wire::{self, WatchRequest, WatchResponse};
 
-/// Most workspaces that are watched at a time.
+/// The most workspaces that are watched at a time.
 const MOST_WORKSPACES: usize = 16;
-/// How long a question may take to arrive, and an answer to be taken.
+/// The timeout for receiving a question and for sending an answer.
 const SLOW: Duration = Duration::from_millis(100);
-/// Threads that answer.
+/// The number of threads that answer.
 const ANSWERING: usize = 2;
 /// Name of the directory for the lock and the marks, in the store's directory.
 pub const DIRECTORY: &str = "watch";
 
-/// What a watcher is started with.
+/// The configuration of a watcher.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The store's directory on this machine.
     pub dir: PathBuf,
     /// Workspaces to watch at once, most recent first; others follow when a scan asks about them.
     pub recent: Vec<PathBuf>,
-    /// Most directories to watch in one workspace; `None` for half of what the system allows a user.
+    /// The most directories to watch in one workspace; `None` for half of what the system allows a user.
     pub most: Option<usize>,
-    /// A hook started it: it ends when it is asked to, or when another version of the program asks.
+    /// Whether a hook started it: then it exits when it is asked to, or when another version of the program asks.
     pub automatic: bool,
-    /// A workspace that was not asked about for so long is not watched any more.
+    /// How long a workspace is watched after the last question about it.
     pub idle: Duration,
 }
 
 impl Config {
-    /// For a server, which watches workspaces for two hours after the last question.
+    /// The configuration for a server, which watches workspaces for two hours after the last question.
     pub fn new(dir: &Path) -> Self {
         let idle = Duration::from_secs(2 * 3600);
         Self { dir: dir.to_path_buf(), recent: Vec::new(), most: None, automatic: false, idle }
     }
 }
 
-/// A watcher that runs; it ends when this is dropped.
+/// A running watcher; it stops when this is dropped.
 pub struct Watcher {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Device and inode of the store's directory and of the socket: others may be at their paths by now.
+    /// Device and inode of the store's directory and of the socket: their paths may lead to others by now.
     store_id: Option<(u64, u64)>,
     socket_id: Option<(u64, u64)>,
 }
 
-/// Why a watcher that a hook started has to end.
+/// Why a watcher that a hook started has to exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndReason {
     /// It was asked to.
     Asked,
-    /// Its program was replaced, or one of another version asked.
+    /// Its program was replaced, or a client of another version asked.
     OtherVersion,
     /// Its store was removed, moved or replaced.
     StoreGone,
-    /// Nothing was asked for long.
+    /// There was no question for a long time.
     Idle,
 }
 
@@ -85,7 +85,7 @@ struct Shared {
     questions: AtomicU64,
     last_question: Mutex<Instant>,
     end_reason: Mutex<Option<EndReason>>,
-    /// Raised with `end_reason`.
+    /// Raised together with `end_reason`.
     asked_to_end: Signal,
 }
 
@@ -98,14 +98,14 @@ fn id_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Watcher {
-    /// Starts to watch and to answer. `Ok(None)` if another process does already.
+    /// Starts watching and answering. `Ok(None)` if another process does so already.
     pub fn start(config: Config) -> io::Result<Option<Self>> {
         let marks = config.dir.join(DIRECTORY);
         if !marks.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&marks)?;
         }
         let Some(lock_file) = take_lock(&marks)? else { return Ok(None) };
-        // Marks of a watcher that was killed: names of 32 hexadecimal digits.
+        // Marks left by a watcher that was killed: their names have 32 hexadecimal digits.
         for entry in fs::read_dir(&marks)?.flatten().filter(|entry| entry.file_name().len() == 32) {
             let _ = fs::remove_file(entry.path());
         }
@@ -137,7 +137,7 @@ impl Watcher {
             let (shared, listener, lock_file) = (shared.clone(), listener.clone(), lock_file.clone());
             threads.push(std::thread::Builder::new().name("stepback-watcher".into()).spawn(move || {
                 answer_all(&shared, &listener);
-                // No other process may answer before the last thread is gone.
+                // No other process may answer before the last thread has ended.
                 drop(lock_file);
             })?);
         }
@@ -147,12 +147,12 @@ impl Watcher {
         Ok(Some(Self { shared, threads, store_id, socket_id: id_of(&socket) }))
     }
 
-    /// Ends it: hooks look by themselves again.
+    /// Stops it; hooks run full scans again.
     pub fn stop(mut self) {
         self.end();
     }
 
-    /// Waits until it has to end, for so long at most; for one that a hook started.
+    /// Waits at most `timeout` until it has to exit; for one that a hook started.
     pub fn wait_for_end(&self, timeout: Duration) -> Option<EndReason> {
         let shared = &self.shared;
         shared.asked_to_end.wait(&[], Some(timeout));
@@ -187,7 +187,7 @@ impl Drop for Watcher {
     }
 }
 
-/// Takes the lock of the one process that watches for a store, and leaves its number there. `None` if another has it.
+/// Takes the lock that allows one watcher per store, and writes the process id there. `None` if another process holds it.
 fn take_lock(dir: &Path) -> io::Result<Option<File>> {
     let path = dir.join(LOCK);
     let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -203,7 +203,7 @@ fn take_lock(dir: &Path) -> io::Result<Option<File>> {
 
 const LOCK: &str = "lock";
 
-/// The process that watches for the store in `dir`, whether or not it answers.
+/// The process id of the watcher of the store in `dir`, whether or not it answers.
 pub fn lock_holder(dir: &Path) -> Option<u32> {
     let path = dir.join(DIRECTORY).join(LOCK);
     let file = File::options().read(true).write(true).open(&path).ok()?;
@@ -213,13 +213,13 @@ pub fn lock_holder(dir: &Path) -> Option<u32> {
     }
 }
 
-/// Half of the watches that the system allows one user: others need some as well.
+/// Half of the watches that the system allows one user: other programs need some as well.
 fn allowed() -> usize {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
     limit.trim().parse::<usize>().unwrap_or(8192) / 2
 }
 
-/// Binds the socket, in place of one that no process listens at any more.
+/// Binds the socket, replacing one at which no process listens any more.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -227,7 +227,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let reached = ShortSocketPath::new(path)?;
     let listener = UnixListener::bind(&reached.path)?;
-    // The directory is the user's alone; this is for one that was opened to others.
+    // The directory is readable only by the user; this is for one that was opened to others.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -236,12 +236,12 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 fn answer_all(shared: &Arc<Shared>, listener: &UnixListener) {
     while !shared.terms.end.is_raised() {
         match listener.accept() {
-            // Who asks and does not listen gets no answer.
+            // A client that does not wait for the answer gets none.
             Ok((stream, _)) => drop(converse(shared, stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 shared.terms.end.wait(&[listener.as_fd()], None);
             }
-            // Out of open files, perhaps: not at once again.
+            // Perhaps out of file descriptors: pause before the retry.
             Err(_) => shared.terms.end.wait(&[], Some(SLOW)),
         }
     }
@@ -279,7 +279,7 @@ fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
 }
 
 impl Shared {
-    /// Whether the program that runs is the one that is installed.
+    /// Whether the running program is the installed one.
     fn is_current(&self) -> bool {
         self.program.as_ref().is_none_or(ProgramFile::is_in_place)
     }
@@ -323,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// Begins to watch a workspace, on a thread of its own: finding all directories takes a while.
+    /// Begins to watch a workspace on its own thread, because finding all directories takes a while.
     fn watch_soon(self: &Arc<Self>, root: &Path, retry: Duration) {
         let Ok(workspace) = WatchedWorkspace::new(retry) else { return };
         let workspace = Arc::new(workspace);
@@ -333,7 +333,7 @@ impl Shared {
                 return;
             }
             if workspaces.len() >= MOST_WORKSPACES {
-                // Those that cannot be watched make room.
+                // Workspaces that cannot be watched make room.
                 workspaces.retain(|_, known| !known.is_closed());
             }
             if workspaces.len() >= MOST_WORKSPACES {

@@ -1,4 +1,4 @@
-//! One workspace that a watcher was asked about: the thread that watches it, and what it can say at present.
+//! One workspace that a watcher was asked about: the thread that watches it, and its present state.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,20 +13,20 @@ use stepback_worktree::scan::hints::{Answer, Token};
 use crate::kernel::Inotify;
 use crate::watch::{Place, Watch};
 
-/// After a failure to watch a workspace, it is not tried again for so long; twice as long after each further one.
+/// The pause before a retry after a workspace could not be watched; it doubles with each further failure.
 pub(crate) const RETRY: Duration = Duration::from_secs(60);
-/// The longest of these times.
+/// The longest pause.
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 /// How long a question waits for a thread that is busy with the workspace.
 const BUSY: Duration = Duration::from_millis(25);
-/// How often a thread without events looks whether its workspace is still asked about.
+/// How often a thread without events checks whether its workspace is still asked about.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
-/// Events that follow each other closely are taken in together.
+/// Events that follow each other within this time are read together.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Niceness of the thread that visits all directories: nobody waits for it.
+/// Niceness of the thread that visits all directories: no client waits for it.
 const POLITE: i32 = 10;
 
-/// Wakes threads that wait.
+/// Wakes waiting threads.
 #[derive(Debug)]
 pub(crate) struct Signal {
     fd: OwnedFd,
@@ -39,7 +39,7 @@ impl Signal {
         Ok(Self { fd, raised: AtomicBool::new(false) })
     }
 
-    /// Wakes everybody who waits for it, now or later.
+    /// Wakes all threads that wait for it, now or later.
     pub fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
@@ -54,27 +54,27 @@ impl Signal {
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 
-    /// Waits until it is raised, one of `others` is readable, or the time is over.
+    /// Waits until it is raised, one of `others` is readable, or the timeout expires.
     pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) {
         let timeout = timeout
             .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
         let fds = std::iter::once(self.fd.as_fd()).chain(others.iter().copied());
         let mut polled: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // Interrupted or failed is as good as over: callers look what there is.
+        // An interrupt or error counts as a wakeup: callers check the state themselves.
         let _ = rustix::event::poll(&mut polled, timeout.as_ref());
     }
 }
 
-/// What all workspaces of a watcher have in common.
+/// Settings that all workspaces of a watcher share.
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// The store's directory on this machine.
     pub store_dir: PathBuf,
-    /// Where marks are made.
+    /// The directory in which marks are created.
     pub marks: PathBuf,
-    /// Most directories to watch in one workspace.
+    /// The most directories to watch in one workspace.
     pub most: usize,
-    /// A workspace that was not asked about for so long is not watched any more.
+    /// How long a workspace is watched after the last question about it.
     pub idle: Duration,
     /// Ends all threads.
     pub end: Signal,
@@ -85,24 +85,24 @@ pub(crate) struct WatchedWorkspace {
     sight: Mutex<Sight>,
     /// Wakes its thread.
     poke: Signal,
-    /// How long to wait after a failure.
+    /// The pause before a retry after a failure.
     retry: Duration,
 }
 
 enum Sight {
-    /// It will be watched; this says what is being waited for.
+    /// It is not watched yet, for this reason.
     Soon(&'static str),
-    /// It is, and was last asked about at this moment.
+    /// It is watched; the instant is that of the last question.
     Open(Box<Watch>, Instant),
-    /// It cannot be.
+    /// It cannot be watched.
     Closed { reason: String, since: Instant },
 }
 
-/// What became of a question.
+/// The result of a question.
 pub(crate) enum Reply {
-    /// This is the answer.
+    /// The answer.
     Answer(Answer),
-    /// There is none, and it is time to watch the workspace from the beginning, with so long a pause after a failure.
+    /// There is no answer, and the workspace should be watched from the start, with this pause after a failure.
     Restart(Duration),
 }
 
@@ -131,7 +131,7 @@ impl WatchedWorkspace {
         }
     }
 
-    /// What may have changed since a moment.
+    /// What may have changed since a token.
     pub fn changes(&self, root_id: (u64, u64), since: Option<Token>) -> Reply {
         let Some(mut sight) = self.lock_soon() else { return Reply::Answer(Answer::Nothing) };
         match &mut *sight {
@@ -148,7 +148,7 @@ impl WatchedWorkspace {
                     Err(error) => {
                         let is_replaced = error.kind() == io::ErrorKind::NotFound;
                         *sight = Sight::Closed { reason: error.to_string(), since: Instant::now() };
-                        // Its thread ends.
+                        // Wakes its thread, which then ends.
                         self.poke.raise();
                         if is_replaced { Reply::Restart(RETRY) } else { Reply::Answer(Answer::Nothing) }
                     }
@@ -159,7 +159,7 @@ impl WatchedWorkspace {
         }
     }
 
-    /// How many directories are watched, or why none.
+    /// The number of watched directories, or why none are.
     pub fn describe(&self) -> Result<u64, String> {
         let sight = self.lock_soon().ok_or("it is busy taking in many changes")?;
         match &*sight {
@@ -175,7 +175,7 @@ impl WatchedWorkspace {
         self.sight.try_lock().is_ok_and(|sight| matches!(&*sight, Sight::Closed { .. }))
     }
 
-    /// Watches it until that is impossible, or no longer needed. Returns whether it could still be watched.
+    /// Watches it until that becomes impossible, or is no longer needed. Returns whether it could still be watched.
     pub fn keep_watching(&self, root: &Path, terms: &Terms) -> bool {
         let place = Place { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
         let watch = politely(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
@@ -208,8 +208,8 @@ impl WatchedWorkspace {
         false
     }
 
-    /// It has lost track: it begins anew after a rest, so that what makes more events than can be read (a checkout of a
-    /// large tree) does not keep a processor busy with visiting directories again and again.
+    /// Starts again after losing track, but only after a pause, so that a burst of more events than can be read (a checkout
+    /// of a large tree) does not keep a processor busy with visiting directories again and again.
     fn begin_anew(&self, terms: &Terms) {
         let taken = std::mem::replace(
             &mut *lock(&self.sight),
@@ -229,11 +229,11 @@ fn closed(error: &io::Error) -> Sight {
     Sight::Closed { reason: error.to_string(), since: Instant::now() }
 }
 
-/// Does something that takes long on a thread that leaves the processor to others.
+/// Runs something slow on a thread with low priority.
 fn politely<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // On Linux this is about the calling thread alone.
+            // On Linux this affects only the calling thread.
             let _ = rustix::process::setpriority_process(None, POLITE);
             work()
         });
@@ -241,7 +241,7 @@ fn politely<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Starts the thread of a workspace. `ended` is told whether it could still be watched.
+/// Starts the thread of a workspace. `ended` receives whether it could still be watched.
 pub(crate) fn spawn(
     workspace: &Arc<WatchedWorkspace>,
     root: PathBuf,
@@ -252,6 +252,6 @@ pub(crate) fn spawn(
     let started = std::thread::Builder::new()
         .name("stepback-watching".into())
         .spawn(move || ended(workspace.keep_watching(&root, &terms)));
-    // Without a thread, it stays as it is: no question about it is answered.
+    // Without a thread its state does not change: no question about it is answered.
     drop(started);
 }

@@ -1,8 +1,8 @@
-//! One watched workspace: what the kernel reports, turned into which directories may have changed.
+//! One watched workspace: turns kernel events into directories that may have changed.
 //!
-//! Whenever something could have been missed, it begins anew under another name, and every moment it gave out before is
-//! unknown to it: who asks about one looks at everything. Beginning anew visits all directories. Where that takes long, it is
-//! left to the caller, who need not do it while somebody waits or events still come faster than they can be read.
+//! Whenever an event could have been missed, the watch restarts under a new instance id, and all earlier tokens become
+//! invalid: a scan that asks with one gets "scan everything". A restart visits all directories. Where that takes long, it
+//! is left to the caller, who can avoid it while a client waits or events still come faster than they can be read.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -25,24 +25,24 @@ use crate::dirs::{AlreadyWatched, Dirs, Watched};
 use crate::kernel::{Event, Kernel};
 use crate::mounts::Mounts;
 
-/// Most directories that could not be opened and are looked at each time; with more, everything is.
+/// The most directories that could not be opened and are reported each time; with more, the workspace cannot be watched.
 const MOST_CLOSED: usize = 64;
-/// What has lost track and took no longer than this to begin does so anew at once.
+/// A watch that has lost track restarts at once if its last start took no longer than this.
 const SHORT_START: Duration = Duration::from_millis(10);
 
 /// Where and how to watch.
 pub struct Place<'a> {
-    /// The workspace.
+    /// The root of the workspace.
     pub root: &'a Path,
     /// The store, which is not watched although it may lie inside.
     pub store_dir: Option<&'a Path>,
-    /// A directory of ours for a file by which we see that the kernel still tells us.
+    /// A directory of ours for a file whose events prove that the kernel still reports to us.
     pub marks: &'a Path,
-    /// Most directories to watch.
+    /// The most directories to watch.
     pub most: usize,
 }
 
-/// Makes a queue of the kernel's.
+/// Creates an event queue of the kernel.
 pub type Source = Box<dyn Fn() -> io::Result<Box<dyn Kernel>> + Send>;
 
 /// A workspace that is watched.
@@ -53,13 +53,13 @@ pub struct Watch {
     most: usize,
     source: Source,
     sight: Sight,
-    /// How long it took to begin.
+    /// How long the last start took.
     start_took: Duration,
-    /// Something was missed, and it has not begun anew since.
+    /// Whether an event was missed and the watch has not restarted since.
     lost: bool,
 }
 
-/// What is seen since it began or lost track.
+/// The state since it started or lost track.
 struct Sight {
     kernel: Box<dyn Kernel>,
     territory: Territory,
@@ -86,12 +86,13 @@ impl Drop for Mark {
     }
 }
 
-/// Something happened after which it must begin anew.
+/// Something happened after which the watch must restart.
 #[derive(Debug)]
 struct Lost;
 
 impl Watch {
-    /// Begins to watch. Fails where that is impossible: a file system that does not tell, too many directories.
+    /// Starts watching. Fails where that is impossible: a file system that does not report changes, or too many
+    /// directories.
     pub fn begin(place: &Place<'_>, source: Source) -> io::Result<Self> {
         let started = Instant::now();
         let sight = Sight::begin(place, &source)?;
@@ -107,22 +108,23 @@ impl Watch {
         })
     }
 
-    /// The workspace.
+    /// The root of the workspace.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// How many directories are watched.
+    /// The number of watched directories.
     pub fn directories(&self) -> usize {
         self.sight.dirs.len()
     }
 
-    /// Becomes readable when there is something to take in.
+    /// Becomes readable when there are events to read.
     pub fn readiness(&self) -> Arc<OwnedFd> {
         self.sight.kernel.readiness()
     }
 
-    /// Takes in what the kernel has reported, so that its queue does not fill. Fails if it cannot be watched any more.
+    /// Reads the reported events, so that the kernel's queue does not overflow. Fails if the workspace cannot be watched
+    /// any more.
     pub fn catch_up(&mut self) -> io::Result<()> {
         if self.lost {
             return Ok(());
@@ -133,8 +135,8 @@ impl Watch {
         }
     }
 
-    /// Says which directories may have changed since a moment. It covers everything that happened before this was called.
-    /// [`Answer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
+    /// Returns which directories may have changed since a token. The answer covers everything that happened before this
+    /// call. [`Answer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
     /// watched any more.
     pub fn answer(&mut self, root_id: (u64, u64), since: Option<Token>) -> io::Result<Answer> {
         if self.sight.territory.root_id() != root_id {
@@ -146,12 +148,12 @@ impl Watch {
         Ok(if self.lost { Answer::Nothing } else { self.sight.ledger.answer(since) })
     }
 
-    /// Whether it gives no answers until it begins anew.
+    /// Whether it gives no answers until it restarts.
     pub fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// How long it took to begin, the last time.
+    /// How long the last start took.
     pub fn start_took(&self) -> Duration {
         self.start_took
     }
@@ -164,7 +166,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Visits all directories again.
+    /// Restarts: visits all directories again.
     pub fn begin_anew(&mut self) -> io::Result<()> {
         let place = Place {
             root: &self.root,
@@ -209,8 +211,8 @@ impl Sight {
         Ok(sight)
     }
 
-    /// Watches a directory and all below it. What is in them now is not known: they are noted as new, after the last of them
-    /// is watched, so that whoever is told looks at a time from which on everything is reported.
+    /// Watches a directory and all below it. Their present contents are unknown, so they are logged as new after the last
+    /// of them is watched: a scan that gets them in an answer runs at a time from which on everything is reported.
     fn find(&mut self, path: &RelPath) -> io::Result<()> {
         let Self { kernel, territory, dirs, closed, ledger, most, .. } = self;
         territory.visit(path, &mut |path, found| {
@@ -230,7 +232,7 @@ impl Sight {
                 return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
             }
             let watch = kernel.watch(dir)?;
-            // It is known elsewhere and is here now: it moved, and the event of that is still to come.
+            // It is recorded at another path: it moved, and the event for that is still to come.
             if let Err(AlreadyWatched(before)) = dirs.add(watch, path, marked) {
                 for other in dirs.remove(&before).into_iter().filter(|other| *other != watch) {
                     kernel.unwatch(other);
@@ -246,15 +248,16 @@ impl Sight {
         Ok(())
     }
 
-    /// Takes in everything that happened before this was called, and makes sure of it.
+    /// Reads all events of what happened before this call, and verifies that none is missing.
     fn take_in_up_to_now(&mut self) -> Result<(), Lost> {
-        // The kernel queues an event before the call that caused it returns, and keeps their order. So what happened before
-        // is in the queue when the event of this touch is; if that does not come, nothing can be believed.
+        // The kernel queues an event before the call that caused it returns, and keeps the order. So everything that
+        // happened before is in the queue once the event of this touch is; if that does not come, no event can be relied
+        // on.
         self.mark.touch().map_err(|_| Lost)?;
         if !self.take_in()? {
             return Err(Lost);
         }
-        // Directories that could not be opened can be changed by others without our knowing.
+        // Directories that could not be opened may have changed unnoticed.
         for path in std::mem::take(&mut self.closed) {
             self.find(&path).map_err(|_| Lost)?;
             if let Some((parent, _)) = path.split_last() {
@@ -264,7 +267,7 @@ impl Sight {
         Ok(())
     }
 
-    /// Takes in what has been reported; whether our own mark was among it.
+    /// Reads the reported events; returns whether our own mark was among them.
     fn take_in(&mut self) -> Result<bool, Lost> {
         let events = self.kernel.drain().map_err(|_| Lost)?;
         if self.mounts.changed() && self.mounts.any_below(self.territory.root()).unwrap_or(true) {
@@ -290,7 +293,7 @@ impl Sight {
         if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
             return Err(Lost);
         }
-        // A watch that is not known was on a directory that moved or went; where it went to is found anew.
+        // An unknown watch belonged to a directory that moved or was removed; it is found again at its new path.
         let Some((path, only_marks)) = self.dirs.get(event.watch) else { return Ok(()) };
         let path = path.clone();
         let Some(name) = &event.name else { return self.take_of_itself(event, &path) };
@@ -320,7 +323,7 @@ impl Sight {
         Ok(())
     }
 
-    /// Something happened to a watched directory itself.
+    /// Handles an event on a watched directory itself.
     fn take_of_itself(&mut self, event: &Event, path: &RelPath) -> Result<(), Lost> {
         if event.what.contains(ReadFlags::IGNORED) {
             self.dirs.ended(event.watch);
@@ -356,7 +359,7 @@ impl Mark {
         Ok(Self { file, path, name: name.into_bytes(), watch })
     }
 
-    /// Makes an event.
+    /// Causes an event.
     fn touch(&self) -> io::Result<()> {
         stepback_faults::point()?;
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

@@ -1,7 +1,7 @@
-//! What is said on the socket: one question, one answer, each with its length before it.
+//! The socket protocol of the watcher: one question, one answer, each preceded by its length.
 //!
-//! Both ends are programs of one user, but perhaps not of one version: anything that is not exactly understood is no
-//! question and no answer.
+//! Both ends are programs of one user, but perhaps of different versions: anything that does not match the format exactly
+//! is rejected.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -13,45 +13,45 @@ use stepback_worktree::scan::hints::{Answer, Changed, Token};
 
 use crate::report::WatcherReport;
 
-/// Begins every message; the last byte is the version.
+/// The start of every message; the last byte is the version.
 const MAGIC: [u8; 4] = *b"SBW\x02";
-/// Longest question.
+/// The longest question, in bytes.
 const LONGEST_QUESTION: usize = 8 << 10;
-/// Longest answer.
+/// The longest answer, in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
-/// Most directories in an answer.
+/// The most directories in an answer.
 const MOST: u32 = 4096;
 
-/// A question as it is asked.
+/// A question to the watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchRequest {
-    /// What may have changed.
+    /// Asks what may have changed.
     Changes {
-        /// The workspace.
+        /// The root of the workspace.
         root: PathBuf,
-        /// Its device and inode.
+        /// Device and inode of the root.
         root_id: (u64, u64),
-        /// The mount namespace of whoever asks.
+        /// The mount namespace of the client.
         namespace: u64,
-        /// Since when.
+        /// The token from which on changes are asked for; `None` if the client has none.
         since: Option<Token>,
-        /// The version of the program that asks: another one may have other rules about what a scan visits.
+        /// The version of the client: another one may have other rules about what a scan visits.
         version: String,
     },
-    /// What is watched, and by which process.
+    /// Asks what is watched, and by which process.
     Report,
-    /// That it ends, if it is one that a hook started.
+    /// Asks the watcher to stop, if a hook started it.
     Stop,
 }
 
-/// What is answered.
+/// An answer of the watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchResponse {
-    /// To [`WatchRequest::Changes`].
+    /// The answer to [`WatchRequest::Changes`].
     Changes(Answer),
-    /// To [`WatchRequest::Report`].
+    /// The answer to [`WatchRequest::Report`].
     Report(WatcherReport),
-    /// To [`WatchRequest::Stop`]: whether it ends.
+    /// The answer to [`WatchRequest::Stop`]: whether it stops.
     Stopping(bool),
 }
 
@@ -157,7 +157,7 @@ fn not_understood() -> io::Error {
 }
 
 fn begun() -> Vec<u8> {
-    // The length comes first and is known last.
+    // The length comes first but is known last.
     let mut bytes = vec![0; 4];
     bytes.extend_from_slice(&MAGIC);
     bytes
@@ -172,7 +172,7 @@ fn finish(to: &mut impl Write, mut bytes: Vec<u8>, longest: usize) -> io::Result
     to.write_all(&bytes)
 }
 
-/// Reads a message without its beginning.
+/// Reads a message without its header.
 fn message(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
@@ -195,13 +195,13 @@ fn put_token(bytes: &mut Vec<u8>, token: Option<Token>) {
     bytes.extend_from_slice(&token.position.to_le_bytes());
 }
 
-/// Appends bytes with their length before them.
+/// Appends bytes preceded by their length.
 pub(crate) fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
     bytes.extend_from_slice(&(more.len() as u32).to_le_bytes());
     bytes.extend_from_slice(more);
 }
 
-/// What is left of a message.
+/// The unread part of a message.
 pub(crate) struct Rest<'a>(pub &'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -1,8 +1,8 @@
-//! Reaching a path beneath the root, never through a symbolic link.
+//! Opens paths beneath the workspace root, never through a symbolic link.
 //!
-//! Linux opens several levels at once and refuses links on the way (`openat2`). Where it cannot, each component is opened by
-//! itself with `O_NOFOLLOW`, which works on every kernel and for paths longer than `PATH_MAX`. Neither can be tricked by a
-//! directory that becomes a link between check and use: the directory handle is the check.
+//! Linux opens several levels at once and refuses links in between (`openat2`). Where it cannot, each component is opened
+//! by itself with `O_NOFOLLOW`, which works on every kernel and for paths longer than `PATH_MAX`. Neither can be tricked by
+//! a directory that becomes a link between check and use: the directory handle is the check.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -27,9 +27,9 @@ use crate::content;
 
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The root, and the way to the directory last used below it.
+/// The root, and the open directories down to the one last used below it.
 ///
-/// Paths come in order, so most of the way to the next one is open already.
+/// Paths come in order, so most directories on the way to the next one are open already.
 #[derive(Debug)]
 pub struct Beneath {
     root: Arc<OwnedFd>,
@@ -44,7 +44,7 @@ impl Beneath {
         Ok(Self { root: Arc::new(fd), way: Vec::new() })
     }
 
-    /// Another view of the same root, for another thread.
+    /// Another handle to the same root, for another thread.
     pub fn again(&self) -> Self {
         Self { root: self.root.clone(), way: Vec::new() }
     }
@@ -88,19 +88,19 @@ impl Beneath {
         Ok(above)
     }
 
-    /// Opens the directory that holds `path`, and the name in it. `None` for the root.
+    /// Opens the directory that holds `path`; returns it with the name in it. `None` for the root.
     pub fn parent<'p>(&mut self, path: &'p RelPath) -> io::Result<Option<(Arc<OwnedFd>, &'p OsStr)>> {
         let Some((parent, name)) = path.split_last() else { return Ok(None) };
         Ok(Some((self.dir(&parent)?, OsStr::from_bytes(name))))
     }
 
-    /// Forgets the way; call it after directories were renamed or removed.
+    /// Closes the cached directories; call it after directories were renamed or removed.
     pub fn forget(&mut self) {
         self.way.clear();
     }
 }
 
-/// Opens the directory at `names` below `above` in one go; `None` if that has to be done level by level.
+/// Opens the directory at `names` below `above` with one call; `None` if that has to be done level by level.
 #[cfg(target_os = "linux")]
 fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<Ow
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(above, OsStr::from_bytes(&path), DIR, Mode::empty(), resolve) {
         Err(Errno::NOSYS | Errno::PERM) => {
-            // An old kernel, or a sandbox that does not know the call.
+            // An old kernel, or a sandbox that does not allow the call.
             POSSIBLE.store(false, Ordering::Relaxed);
             None
         }
@@ -123,13 +123,13 @@ fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<Ow
     }
 }
 
-/// Never possible here.
+/// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 fn open_levels(_: &OwnedFd, _: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
     None
 }
 
-/// Opens a regular file for reading, following nothing.
+/// Opens a regular file for reading, without following links.
 pub fn open_file(dir: &impl AsFd, name: &OsStr) -> rustix::io::Result<(File, rustix::fs::Stat)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -149,7 +149,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Takes it from `stat`.
+    /// The identity from a `stat` result.
     pub fn of(stat: &rustix::fs::Stat) -> Self {
         Self { ino: stat.st_ino, size: stat.st_size, mtime: (stat.st_mtime, stat.st_mtime_nsec) }
     }
@@ -158,13 +158,13 @@ impl Identity {
 /// What is at a name, compared with what a plan expects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Present {
-    /// Exactly that.
+    /// Exactly the expected content.
     Matches(Identity),
-    /// That content with other permission bits.
+    /// The expected content with other permission bits.
     OtherMode(Identity),
-    /// Something else.
+    /// Other content, or another type.
     Differs,
-    /// Nothing.
+    /// The name does not exist.
     Nothing,
 }
 
@@ -208,13 +208,13 @@ pub fn compare(
     }
 }
 
-/// Why a comparison could not be made.
+/// Why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// The file system.
+    /// The file system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

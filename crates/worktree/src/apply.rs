@@ -1,9 +1,9 @@
-//! Applying a plan to the user's files so that no byte is lost, whatever happens meanwhile.
+//! Applies a plan to the user's files so that no byte is lost, even if other processes write at the same time.
 //!
-//! New content is written beside its target and *exchanged* with it; what comes out is checked to be what the plan saved, and
-//! put back if it is not, so that even an edit in the last microsecond survives. A deletion is a rename, a check, and only
-//! then an unlink. Everything can be repeated: a path that already is as planned is left as it is, which is how an
-//! interrupted application is finished. Names of temporary files derive from the operation, so that they can be found.
+//! New content is written beside its target and *exchanged* with it; what comes out is checked to be what the plan saved,
+//! and put back if it is not, so that even an edit in the last microsecond survives. A deletion is a rename, a check, and
+//! only then an unlink. Every step can be repeated: a path that already is as planned is left as it is, which is how an
+//! interrupted run is completed. Names of temporary files derive from the operation, so that they can be found.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,10 +31,10 @@ mod displaced;
 mod durable;
 mod write;
 
-/// Beginning of the names of temporary files; scans pass over them.
+/// Prefix of the names of temporary files; scans ignore them.
 pub const TEMPORARY: &[u8] = b".stepback-tmp-";
 
-/// What became of one planned change.
+/// The result of one planned change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The path is as planned now.
@@ -48,21 +48,21 @@ pub struct Applier<'a> {
     beneath: Beneath,
     source: &'a (dyn ObjectSource + Sync),
     vault: Option<&'a Vault>,
-    /// Marks this operation's temporary files.
+    /// Part of the names of this operation's temporary files.
     tag: String,
     threads: usize,
     durable: bool,
-    /// Directories made writable for the time being, with the permission bits they had.
+    /// Directories made writable temporarily, with their original permission bits.
     loosened: Mutex<BTreeMap<RelPath, u32>>,
     displaced: Mutex<DisplacedFiles>,
 }
 
-/// An application that could not go on.
+/// A run that failed part way.
 #[derive(Debug)]
 pub struct Failure {
-    /// What went wrong where.
+    /// What went wrong, and at which path.
     pub error: WorktreeError,
-    /// What had become of each change by then; `None` for those not reached.
+    /// The result of each change up to then; `None` for those not reached.
     pub outcomes: Vec<Option<Outcome>>,
 }
 
@@ -82,12 +82,13 @@ impl<'a> Applier<'a> {
         Ok(Self { beneath, source, vault, tag, threads, durable: true, loosened, displaced })
     }
 
-    /// For files that nobody needs after a crash: what is applied is not made durable.
+    /// For files that are not needed after a crash: changes are not made durable.
     pub fn without_sync(self) -> Self {
         Self { durable: false, ..self }
     }
 
-    /// Applies `changes` (sorted by path) and makes them durable, unless they are [`Applier::without_sync`]. On failure, what was done stays done and is reported.
+    /// Applies `changes` (sorted by path) and makes them durable, unless this is [`Applier::without_sync`]. On failure,
+    /// what was done stays done and is reported.
     pub fn apply(
         &self,
         changes: &[PlannedChange],
@@ -109,7 +110,7 @@ impl<'a> Applier<'a> {
         };
         let result = run();
         if result.is_err() {
-            // As far as that is possible; what stays is found by its name.
+            // Best effort; files that remain are found by their names.
             let _ = self.discard_all(changes);
         }
         let tightened = self.tighten();
@@ -125,7 +126,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    /// Whatever must go: deepest first, so that directories are empty when their turn comes.
+    /// Removes what must go: deepest first, so that directories are empty when their turn comes.
     fn remove_phase(
         &self,
         changes: &[PlannedChange],
@@ -171,7 +172,7 @@ impl<'a> Applier<'a> {
             Ok(()) => Ok(Outcome::Done),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::NOENT) => Ok(Outcome::Done),
-                // Not a directory any more: fine if it already is what it shall become.
+                // Not a directory any more: fine if it already is what the plan wants.
                 Some(Errno::NOTDIR) => match then.map(|then| compare(&dir, name, then, self.source)) {
                     Some(Ok(Present::Matches(_) | Present::OtherMode(_))) => Ok(Outcome::Done),
                     _ => Ok(Outcome::LeftAlone("it is no longer a directory".into())),
@@ -211,7 +212,7 @@ impl<'a> Applier<'a> {
             other => other.map_err(WorktreeError::io("remove", path))?,
         }
         if !is_identical(&dir, &temporary, identity) {
-            // Somebody wrote to it after we looked: it goes back.
+            // Another process wrote to it after the check: put it back.
             rename(&dir, &temporary, name, RenameFlags::NOREPLACE)
                 .map_err(WorktreeError::io("put back", path))?;
             return Ok(changed_meanwhile());
@@ -236,7 +237,7 @@ impl<'a> Applier<'a> {
             if is_dir(&dir, name) {
                 continue;
             }
-            // Writable until its files are there; the planned bits come last.
+            // Writable until its files are written; the planned bits come last.
             let made = self.with_access(path, || {
                 faults::point()?;
                 Ok(rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode | 0o700))?)
@@ -252,7 +253,7 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Files and links, on all threads.
+    /// Writes files and links, on all threads.
     fn write_phase(
         &self,
         changes: &[PlannedChange],
@@ -274,7 +275,7 @@ impl<'a> Applier<'a> {
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
-    /// Permission bits of directories, deepest first: a directory may be about to become read-only.
+    /// Sets permission bits of directories, deepest first: a directory may be about to become read-only.
     fn dir_modes_phase(
         &self,
         changes: &[PlannedChange],
@@ -304,7 +305,7 @@ impl<'a> Applier<'a> {
         match compare(dir, name, node, self.source) {
             Ok(present) => Ok(present),
             Err(CompareError::Object(error)) => Err(error.into()),
-            // What we may not read, we cannot have saved: it is not ours to replace.
+            // A file that cannot be read cannot have been saved, so it must not be replaced.
             Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Ok(Present::Differs)
             }
@@ -318,7 +319,8 @@ impl<'a> Applier<'a> {
         OsString::from_vec(name)
     }
 
-    /// Runs an action in the directory that holds `path`; if that is read-only but ours, makes it writable for the time being.
+    /// Runs an action in the directory that holds `path`; if that is read-only but owned by the user, makes it writable
+    /// temporarily.
     fn with_access<T>(&self, path: &RelPath, action: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match action() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -345,7 +347,7 @@ impl<'a> Applier<'a> {
         Ok(true)
     }
 
-    /// Gives directories back the permission bits they had.
+    /// Restores the original permission bits of directories.
     fn tighten(&self) -> Result<(), WorktreeError> {
         let loosened = std::mem::take(&mut *lock(&self.loosened));
         let mut beneath = self.beneath.again();
@@ -359,8 +361,8 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Clears up after an interrupted application: temporary files that hold nothing but planned or saved content go, a file
-    /// that somebody else had just written is put back under its name.
+    /// Cleans up after an interrupted run: removes temporary files that hold only planned or saved content, and puts a file
+    /// that another process had just written back under its name.
     pub fn clean_up(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate() {
@@ -383,7 +385,7 @@ impl<'a> Applier<'a> {
                 None => rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_err(),
             };
             if expected_there && !is(&change.now)? && !is(&change.then)? {
-                // Exchanged out, but not what was saved: somebody's edit.
+                // Exchanged out, but not what was saved: an edit by another process.
                 let back = if change.then.is_some() {
                     rename(&dir, &temporary, name, RenameFlags::EXCHANGE)
                 } else {
@@ -402,7 +404,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a worker for each of `count` items, some neighbours at a time, on up to `threads` threads, until one fails.
+/// Runs a worker for each of `count` items, in batches of neighbours, on up to `threads` threads, until one fails.
 fn on_threads<W: FnMut(usize) -> Result<(), WorktreeError>>(
     threads: usize,
     count: usize,
@@ -443,7 +445,7 @@ fn missing_parent() -> Outcome {
 
 type Parent<'p> = Option<(std::sync::Arc<std::os::fd::OwnedFd>, &'p OsStr)>;
 
-/// The parent directory, or `None` if it is not there or leads through something that is not a directory.
+/// The parent directory, or `None` if it does not exist or its path leads through something that is not a directory.
 fn found<'p>(parent: io::Result<Parent<'p>>, path: &RelPath) -> Result<Parent<'p>, WorktreeError> {
     match parent {
         Ok(parent) => Ok(parent),
@@ -466,7 +468,7 @@ fn is_identical(dir: &impl AsFd, name: &OsStr, identity: Identity) -> bool {
 fn rename(dir: &impl AsFd, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::Result<()> {
     match rustix::fs::renameat_with(dir, from, dir, to, flags) {
         Ok(()) => Ok(()),
-        // File systems without these flags: the check before is all there is.
+        // File systems without these flags: only the check before guards against a race.
         Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
             if rustix::fs::statat(dir, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -479,7 +481,7 @@ fn rename(dir: &impl AsFd, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::
 
 fn set_mode(dir: &impl AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
     faults::point()?;
-    // The name was just seen to be a directory or a file of ours; `fchmodat` follows links, so look once more.
+    // The name was just seen to be a directory or a file of ours; `fchmodat` follows links, so check once more.
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
         return Err(io::ErrorKind::InvalidInput.into());

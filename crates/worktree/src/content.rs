@@ -1,9 +1,9 @@
-//! From an open file to content in the store: whole up to 1 MiB, in content-defined chunks beyond.
+//! Stores the content of an open file: whole up to 1 MiB, in content-defined chunks beyond.
 //!
-//! Chunk boundaries depend only on the bytes, never on history, so equal files have equal lists whoever stored them. When an
+//! Chunk boundaries depend only on the bytes, never on history, so equal files have equal lists in every session. When an
 //! older version of a large file is known, its chunk table is a shortcut: a chunk whose bytes still hash the same would be
-//! cut the same, so only the stretches between such chunks are cut anew. One byte in 200 MB costs one pass of hashing and
-//! one stored chunk.
+//! cut the same, so only the stretches between such chunks are cut again. A changed byte in 200 MB costs one pass of
+//! hashing and one stored chunk.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ pub const WHOLE_LIMIT: u64 = 1 << 20;
 const MIN_CHUNK: usize = 16 << 10;
 const AVERAGE_CHUNK: usize = 64 << 10;
 const MAX_CHUNK: usize = 256 << 10;
-/// How much of a large file one worker takes at a time.
+/// How many bytes of a large file one worker processes at a time.
 const SEGMENT: u64 = 8 << 20;
 
 /// Why a large file could not be stored.
@@ -57,7 +57,7 @@ pub fn store_chunked(
     batch: &dyn ObjectBatch,
     threads: usize,
 ) -> Result<Hash, ChunkError> {
-    // Only a shortcut: a list that was collected, or cannot be read, is not needed.
+    // Only a shortcut: a list that was collected or cannot be read is not needed.
     let known =
         old.and_then(|root| list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>().ok());
     let known = known.unwrap_or_default();
@@ -125,7 +125,7 @@ fn verify(
             let to = (from + AT_A_TIME).min(range.end);
             let begin = starts[from] as i64 + shift;
             let end = starts[to - 1] as i64 + known[to - 1].len as i64 + shift;
-            // Outside the file nothing can be the same; clip the run to what is inside.
+            // Nothing matches outside the file; clip the run to what is inside.
             let inside = |index: usize| {
                 let start = starts[index] as i64 + shift;
                 start >= 0 && start + known[index].len as i64 <= size as i64
@@ -172,7 +172,7 @@ fn cut_between(
         if at < start {
             at = cut_gap(file, size, at, start, batch, threads, &mut items)?;
         }
-        // A known chunk counts only where a cut really falls; otherwise the gap before it has swallowed its beginning.
+        // A known chunk counts only where a cut really falls; otherwise the gap before it has consumed its beginning.
         if at == start {
             items.push(item);
             at += item.len;

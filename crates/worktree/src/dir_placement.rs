@@ -1,14 +1,14 @@
-//! Where a file system puts many new files at once.
+//! Influences where a file system places many new files.
 //!
-//! ext4 puts a directory close to the one it is in, and its files close to it. Places of files that were removed in the last
-//! minutes are not used again, and each of them is looked at for every new file: whoever removes a copy of a tree and makes
-//! another one beside it waits ten times as long as for the first. A directory can say that what is in it is not related;
+//! ext4 places a directory close to its parent, and files close to their directory. Inodes of files that were removed in
+//! the last minutes are not reused, and each of them is checked for every new file: removing a copy of a tree and creating
+//! another one beside it takes ten times as long as the first. A directory can be marked as holding unrelated directories;
 //! then a new directory in it goes to a place that follows from its name.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a directory in `dir`, away from everything around it; [`apart`] says which.
+/// Creates a directory in `dir`, placed away from everything around it; [`apart`] returns its path.
 pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
     unrelate(dir);
     let inside = apart(dir);
@@ -16,24 +16,24 @@ pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
     Ok(inside)
 }
 
-/// The directory that [`make_apart`] makes. Its name is the end of that of `dir`, which for a temporary directory is one that
-/// nobody had before.
+/// The path that [`make_apart`] creates. Its name is the end of that of `dir`, which for a temporary directory has not been
+/// used before.
 pub fn apart(dir: &Path) -> PathBuf {
     dir.join(dir.file_name().and_then(|name| name.to_str()?.rsplit('-').next()).unwrap_or("work"))
 }
 
-/// Says that directories in `dir` have nothing to do with each other. Only a hint, and only some file systems take it.
+/// Marks the directories in `dir` as unrelated to each other. Only a hint, and only some file systems support it.
 #[cfg(target_os = "linux")]
 fn unrelate(dir: &Path) {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     if let Ok(file) = std::fs::File::open(dir)
         && let Ok(flags) = ioctl_getflags(&file)
     {
-        // A file system that does not know it says so, and nothing is lost.
+        // A file system without this flag returns an error, which is harmless.
         let _ = ioctl_setflags(&file, flags | IFlags::TOPDIR);
     }
 }
 
-/// Says nothing: no such hint is known here.
+/// Does nothing: this system has no such hint.
 #[cfg(not(target_os = "linux"))]
 fn unrelate(_: &Path) {}

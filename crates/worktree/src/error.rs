@@ -1,4 +1,4 @@
-//! What can go wrong in a work tree, naming the path.
+//! Errors of a work tree, each with the path.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,29 +13,29 @@ pub enum WorktreeError {
     /// The root cannot be opened.
     #[error("cannot open the workspace {root}: {error}")]
     Root {
-        /// The root.
+        /// The path of the root.
         root: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A path could not be read or written.
     #[error("cannot {what} {path}: {error}")]
     Io {
-        /// What was tried.
+        /// The action that failed, as a verb.
         what: &'static str,
-        /// Where.
+        /// The path relative to the root.
         path: RelPath,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A file outside the workspace (a cache, a lock, the vault) could not be used.
     #[error("cannot {what} {path}: {error}")]
     Aside {
-        /// What was tried.
+        /// The action that failed, as a verb.
         what: &'static str,
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The store failed.
@@ -47,7 +47,7 @@ pub enum WorktreeError {
 }
 
 impl WorktreeError {
-    /// Wraps an I/O error with what was tried where.
+    /// Wraps an I/O error with the action and the path.
     pub fn io(what: &'static str, path: &RelPath) -> impl FnOnce(io::Error) -> Self {
         let path = path.clone();
         move |error| Self::Io { what, path, error }

@@ -1,4 +1,4 @@
-//! What is special about git directories: which files are immutable, which are passing, and where HEAD stands.
+//! Special treatment of git directories: which files are immutable, which are transient, and the state of HEAD.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,7 +15,7 @@ pub fn is_transient(name: &[u8]) -> bool {
         || name == b"gc.pid"
 }
 
-/// Name in the vault for an immutable file of an `objects` directory; `None` if the file can change under its name.
+/// The vault's name for an immutable file of an `objects` directory; `None` if the file can change under its name.
 ///
 /// The name is the same in every repository, because it contains the hash of the content.
 pub fn vault_name(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
@@ -32,7 +32,7 @@ pub fn vault_name(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     (name.len() == 64 && is_hex(name)).then(|| [b"lfs-", name].concat())
 }
 
-/// Looks at a git directory: branch, commit, what is in progress, stashes.
+/// Reads the state of a git directory: branch, commit, what is in progress, stashes.
 pub fn summarize(git_dir: BorrowedFd<'_>) -> RepositorySummary {
     let head = read_text(git_dir, b"HEAD").unwrap_or_default();
     let (branch, commit) = match head.strip_prefix("ref: ") {

@@ -1,6 +1,6 @@
-//! Reading git's index: which content git has of which file. Only to warn; nothing is decided by it.
+//! Reads git's index: which content git has of which file. It is used only for warnings, never for decisions.
 //!
-//! Asking `git status` would be simpler, but git runs programs that the repository's own configuration names, and that
+//! Running `git status` would be simpler, but git runs programs that the repository's own configuration names, and that
 //! configuration may have been written by the agent whose work is being taken back.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use stepback_model::path::RelPath;
 
 use crate::anchored_path::{Beneath, open_file};
 
-/// What git last saw of the files of a repository.
+/// The files of a repository as git's index has them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GitIndex {
     entries: HashMap<Vec<u8>, IndexEntry>,
@@ -23,7 +23,7 @@ pub struct GitIndex {
 /// One file of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct IndexEntry {
-    /// Seconds and nanoseconds, as far as 32 bits hold them.
+    /// Seconds and nanoseconds, truncated to 32 bits.
     changed: (u32, u32),
     modified: (u32, u32),
     inode: u32,
@@ -31,19 +31,19 @@ struct IndexEntry {
     oid: [u8; 20],
 }
 
-/// What a stat tells about a file that git tracks.
+/// How a file compares with git's index, by its stat alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrackedState {
     /// It is what git has.
     Same,
-    /// It is something else.
+    /// It differs.
     Changed,
-    /// Only its content can tell: it is what git has if it has this id as a blob.
+    /// Only its content can tell: it is unchanged if its blob id is this one.
     Unclear([u8; 20]),
 }
 
 impl GitIndex {
-    /// The index of the repository at `root`. `None` if there is none, or if it is in a form that is not understood.
+    /// Reads the index of the repository at `root`. `None` if there is none, or if its format is not supported.
     pub fn read(root: &Path) -> Option<Self> {
         let git = RelPath::parse(".git").ok()?;
         let dir = Beneath::open(root).and_then(|mut beneath| beneath.dir(&git)).ok()?;
@@ -54,7 +54,7 @@ impl GitIndex {
         Some(Self { entries: parse(&bytes)?, written: (metadata.mtime(), metadata.mtime_nsec()) })
     }
 
-    /// How a file on disk relates to what git has, by its stat alone; `None` if git does not track it.
+    /// Compares a file on disk with the index by its stat alone; `None` if git does not track it.
     pub fn compare(&self, path: &[u8], file: &Metadata) -> Option<TrackedState> {
         let entry = self.entries.get(path)?;
         let low = |value: u64| value as u32;
@@ -63,7 +63,7 @@ impl GitIndex {
             return Some(TrackedState::Changed);
         }
         let same_time = |(seconds, nanos): (u32, u32), now: (i64, i64)| {
-            // Some builds of git keep no nanoseconds.
+            // Some builds of git store no nanoseconds.
             seconds == now.0 as u32 && (nanos == now.1 as u32 || nanos == 0)
         };
         let is_same = same_time(entry.modified, (file.mtime(), file.mtime_nsec()))
@@ -81,8 +81,8 @@ impl GitIndex {
     }
 }
 
-/// Versions 2 to 4: fixed fields, the id, flags, and the name, which is padded to eight bytes or, in version 4, given as what
-/// differs from the name before.
+/// Parses versions 2 to 4: fixed fields, the id, flags, and the name, which is padded to eight bytes or, in version 4,
+/// given as the difference to the name before.
 fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
     const FIXED: usize = 62;
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -121,7 +121,7 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
     Some(entries)
 }
 
-/// A number of variable length, as git writes offsets, and where it ends.
+/// A number of variable length, as git encodes offsets, and where it ends.
 fn offset(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let mut at = at;
     let mut byte = *bytes.get(at)?;

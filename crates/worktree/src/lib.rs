@@ -1,4 +1,4 @@
-//! The work tree: scanning a directory into trees, and changing it according to a plan.
+//! The work tree: scans a directory into trees, and changes it according to a plan.
 //!
 //! This is the only crate that reads and writes the user's files. It never follows a symbolic link, never leaves the
 //! workspace root, and never touches a git directory unless the plan names it.

@@ -1,9 +1,9 @@
-//! Processes that have files open for writing.
+//! Finds processes that have files open for writing.
 //!
 //! A file is replaced by giving its name to another one. A process that has the old file open does not notice, and what it
-//! writes afterwards reaches a file that has no name any more. Linux lists what each process has open and mapped below
-//! `/proc`; files are matched by device and inode, so only the files asked about are compared. Processes of other users, which
-//! may not be looked at, are not found; neither is any process on a system without `/proc`.
+//! writes afterwards goes to a file that has no name any more. Linux lists what each process has open and mapped below
+//! `/proc`; files are matched by device and inode, so only the files asked about are compared. Processes of other users
+//! cannot be inspected and are not found; on a system without `/proc` no process is found.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,9 +14,10 @@ use stepback_model::path::RelPath;
 /// A process that has a file open for writing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileWriter {
-    /// Its name, as the kernel knows it: the first 15 bytes of the program's file name unless it chose another.
+    /// The name of the process in the kernel: the first 15 bytes of the program's file name, unless the process set
+    /// another.
     pub program: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
 }
 
@@ -26,8 +27,8 @@ impl fmt::Display for FileWriter {
     }
 }
 
-/// Which of the regular files at `paths` beneath `root` other processes have open or mapped for writing. A path that cannot be
-/// looked at is not in the result.
+/// Returns which of the regular files at `paths` beneath `root` other processes have open or mapped for writing. A path
+/// that cannot be read is not in the result.
 pub fn find_writers<'p>(
     root: &Path,
     paths: impl IntoIterator<Item = &'p RelPath>,
@@ -59,11 +60,11 @@ mod linux {
     /// Device and inode.
     type FileId = (u64, u64);
 
-    /// The files that are asked about.
+    /// The files to search for.
     struct WantedFiles {
         root: PathBuf,
         by_id: HashMap<FileId, Vec<RelPath>>,
-        /// Devices by inode: memory maps name the device of the file system below, which can be another one.
+        /// Devices by inode: memory maps name the device of the underlying file system, which can be another one.
         devices: HashMap<u64, Vec<u64>>,
     }
 
@@ -100,7 +101,7 @@ mod linux {
     }
 
     impl WantedFiles {
-        /// Finds out which files are meant; `None` if there are none.
+        /// Looks up device and inode of the files; `None` if there are none.
         fn look_up<'p>(root: &Path, paths: impl IntoIterator<Item = &'p RelPath>) -> Option<Self> {
             let mut beneath = Beneath::open(root).ok()?;
             let mut by_id: HashMap<FileId, Vec<RelPath>> = HashMap::new();
@@ -136,13 +137,13 @@ mod linux {
             open
         }
 
-        /// Wanted files of which a process shares writable memory.
+        /// Wanted files that a process has mapped as shared, writable memory.
         fn mapped_in(&self, pid: u32) -> Vec<FileId> {
             let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
             maps.split(|byte| *byte == b'\n').filter_map(|line| self.mapped_by(line)).collect()
         }
 
-        /// `7f12a000-7f12b000 rw-s 00000000 fe:00 123456      /path`
+        /// Parses a line such as `7f12a000-7f12b000 rw-s 00000000 fe:00 123456      /path`.
         fn mapped_by(&self, line: &[u8]) -> Option<FileId> {
             let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
             let permissions = fields.nth(1)?;

@@ -1,4 +1,4 @@
-//! Stored content back into files, outside of a workspace's own tree.
+//! Writes stored content back into files outside of a workspace's own tree.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -52,7 +52,7 @@ pub fn read_content(content: &Content, source: &dyn ObjectSource) -> Result<Vec<
     }
 }
 
-/// Brings a git object back as `target`.
+/// Restores a git object from the vault as `target`.
 pub fn from_vault(vault: Option<&Vault>, dir: &[u8], name: &[u8], target: &Path) -> io::Result<()> {
     let (Some(vault), Some(key), Some(parent), Some(file)) =
         (vault, vault::name_of(dir, name), target.parent(), target.file_name())
@@ -63,7 +63,8 @@ pub fn from_vault(vault: Option<&Vault>, dir: &[u8], name: &[u8], target: &Path)
     vault.bring_back(&key, parent.as_fd(), OsStr::new(file))
 }
 
-/// Makes `into` share the blocks of the regular file `from`. `false` where the file system cannot, or `from` is not one.
+/// Makes `into` share the blocks of the regular file `from`. Returns `false` where the file system cannot, or `from` is not
+/// a regular file.
 pub fn clone_into(from: &Path, into: &File) -> bool {
     static POSSIBLE: AtomicBool = AtomicBool::new(true);
     if !POSSIBLE.load(Ordering::Relaxed) {
@@ -74,7 +75,7 @@ pub fn clone_into(from: &Path, into: &File) -> bool {
     match rustix::fs::ioctl_ficlone(into, &source) {
         Ok(()) => true,
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::XDEV) => {
-            // The whole file system cannot; do not ask again for every file.
+            // The whole file system cannot; do not try again for every file.
             POSSIBLE.store(false, Ordering::Relaxed);
             false
         }

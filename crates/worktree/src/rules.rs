@@ -1,8 +1,8 @@
-//! What is stored and what is only noted.
+//! Rules that decide which files are stored and which are only noted.
 //!
-//! Everything counts unless there is a reason: directories that tools rebuild (heavy caches), rules in `.stepbackignore`,
-//! and files that git ignores once a size budget is used up. `.stepbackignore` has gitignore syntax and the last word: a
-//! `!node_modules` brings even a heavy cache back in.
+//! Everything is stored except: directories that tools rebuild (heavy caches), paths that `.stepbackignore` excludes, and
+//! files that git ignores once a size budget is used up. `.stepbackignore` has gitignore syntax and takes precedence: a
+//! `!node_modules` includes even a heavy cache.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,9 +14,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 use stepback_model::hash::{Hash, ObjectKind};
 
-/// The file with rules of the user's own.
+/// The file with the user's own rules.
 pub const RULE_FILE: &[u8] = b".stepbackignore";
-/// Git's rules.
+/// The file with git's rules.
 pub const GIT_RULE_FILE: &[u8] = b".gitignore";
 
 /// Files up to this size count against the budget for small files.
@@ -25,11 +25,11 @@ pub const SMALL: u64 = 64 << 10;
 /// How much of what git ignores is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// Largest single ignored file.
+    /// The largest single ignored file, in bytes.
     pub file: u64,
-    /// All small ignored files together.
+    /// The most bytes of all small ignored files together.
     pub small_total: u64,
-    /// All larger ignored files together.
+    /// The most bytes of all larger ignored files together.
     pub large_total: u64,
     /// Bytes of git objects that may be copied when they cannot be hard-linked.
     pub git_copy: u64,
@@ -42,13 +42,13 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A fingerprint that changes when decisions made under other budgets no longer hold.
+    /// A fingerprint that differs when decisions made under other budgets no longer hold.
     pub fn fingerprint(&self) -> [u8; 32] {
         *Hash::of(ObjectKind::Blob, format!("rules 1 {self:?}").as_bytes()).as_bytes()
     }
 }
 
-/// Directories that are caches whatever surrounds them.
+/// Directories that are caches wherever they are.
 const ALWAYS_HEAVY: &[&[u8]] = &[
     b"node_modules",
     b"bower_components",
@@ -69,14 +69,14 @@ const ALWAYS_HEAVY: &[&[u8]] = &[
     b".dart_tool",
 ];
 
-/// Files beside `target` that show it to be build output and not somebody's source.
+/// Files beside `target` that show it to be build output and not source code.
 const TARGET_MAKERS: &[&str] = &["Cargo.toml", "pom.xml", "build.sbt"];
 
-/// Files that say of the directory they are in that it is a cache.
+/// Files that mark the directory they are in as a cache.
 const CACHE_MARKS: &[&[u8]] = &[b"CACHEDIR.TAG", b"pyvenv.cfg"];
 
-/// Whether a change of the file `name` can change what is stored elsewhere: its rules are others, or it is one that must be
-/// there (`gone`: it is not any more) for a directory to be a cache.
+/// Whether a change of the file `name` can change what is stored elsewhere: it holds rules, or a directory is a cache only
+/// while it exists (`gone`: it was removed).
 pub fn decides(name: &[u8], gone: bool) -> bool {
     name == RULE_FILE
         || name == GIT_RULE_FILE
@@ -84,7 +84,7 @@ pub fn decides(name: &[u8], gone: bool) -> bool {
         || (gone && TARGET_MAKERS.iter().any(|maker| maker.as_bytes() == name))
 }
 
-/// Whether a directory called `name` inside `parent` is a heavy cache, as far as its name and surroundings tell.
+/// Whether a directory called `name` inside `parent` is a heavy cache, judged by its name and its siblings.
 pub fn is_heavy(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
     if ALWAYS_HEAVY.contains(&name) {
         return true;
@@ -107,7 +107,7 @@ pub fn marks_cache(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     }
 }
 
-/// Reads up to `limit` bytes of a regular file beneath `dir`, following nothing.
+/// Reads up to `limit` bytes of a regular file beneath `dir`, without following links.
 pub fn read_small(dir: BorrowedFd<'_>, name: &[u8], limit: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::empty()).ok()?;
@@ -139,16 +139,16 @@ pub struct DirRules {
 /// What a set of rules says about a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Left out.
+    /// Excluded.
     Out,
-    /// Explicitly in.
+    /// Explicitly included.
     In,
     /// Not mentioned.
     Silent,
 }
 
 impl DirRules {
-    /// Reads the rule files of the directory `dir`. Lines that are not valid patterns are passed over, as git does.
+    /// Reads the rule files of the directory `dir`. Lines that are not valid patterns are ignored, as git does.
     pub fn read(dir: &impl AsFd) -> Self {
         let load = |name: &[u8]| {
             let text = read_small(dir.as_fd(), name, 1 << 20)?;

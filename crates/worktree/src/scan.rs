@@ -1,8 +1,8 @@
 //! Scanning: from a directory on disk to trees in the store, reading only what changed.
 //!
-//! All threads walk directories from one stack. For every entry they compare `stat` with the stat cache; a directory
-//! where everything matches costs no allocation. Changed files are read, hashed and stored on the spot, except large ones,
-//! which all threads then cut together. Finally trees are built bottom-up for changed directories only.
+//! All threads walk directories from one stack. For every entry they compare `stat` with the stat cache; a directory where
+//! everything matches costs no allocation. Changed files are read, hashed and stored at once, except large ones, which all
+//! threads then cut together. Finally trees are built bottom-up for changed directories only.
 //!
 //! Names are never resolved as paths: each directory is opened by one component from its parent, without following links,
 //! so nothing outside the root can be reached and depth is bounded only by open files.
@@ -38,7 +38,7 @@ pub mod watch_scope;
 pub struct Scan<'a> {
     /// The workspace root.
     pub root: &'a Path,
-    /// Where the stat cache is kept; `None` to hash everything every time.
+    /// The path of the stat cache; `None` to hash everything every time.
     pub cache: Option<&'a Path>,
     /// Where immutable git files are hard-linked to; `None` to store their content.
     pub vault: Option<&'a Vault>,
@@ -48,57 +48,57 @@ pub struct Scan<'a> {
     pub budget: Budget,
     /// The store's collection epoch.
     pub epoch: u64,
-    /// Names the present boot of the system.
+    /// The id of the present boot of the system.
     pub boot: [u8; 16],
-    /// Most threads to use.
+    /// The most threads to use.
     pub threads: usize,
-    /// Counts files looked at, for a progress display.
+    /// Counts scanned files, for a progress display.
     pub progress: Option<&'a AtomicU64>,
-    /// Somebody who may know what changed since the cache was written.
+    /// A watcher that may know what changed since the cache was written.
     pub hints: Option<&'a dyn Hints>,
-    /// Look at everything nevertheless; then hints only tell which moment the next scan can ask about.
+    /// Scan everything nevertheless; then hints only provide the token from which the next scan can ask for changes.
     pub everything: bool,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The tree of the workspace's files.
     pub files: Hash,
     /// The git directories, if there are any.
     pub git: Option<Hash>,
-    /// Files read because `stat` did not vouch for them.
+    /// The number of files read because `stat` did not prove them unchanged.
     pub hashed: u64,
     /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
-    /// Only some directories were looked at: a watcher vouched for the others.
+    /// Whether only some directories were scanned because a watcher reported the others as unchanged.
     pub hinted: bool,
     update: Option<CacheUpdate>,
-    /// The stat cache, if its time is to say that it was looked at.
+    /// The stat cache, if its modification time should be set to show that the workspace was scanned.
     cache: Option<PathBuf>,
 }
 
-/// What becomes of the stat cache.
+/// How the stat cache is to be updated.
 #[derive(Debug)]
 struct CacheUpdate {
     path: PathBuf,
     meta: statcache::Meta,
-    /// Directories that must be looked at again whatever a watcher says.
+    /// Directories that must be scanned again whatever a watcher says.
     unsettled: Vec<RelPath>,
     form: CacheForm,
 }
 
 #[derive(Debug)]
 enum CacheForm {
-    /// It is written anew.
+    /// The whole file is rewritten.
     Whole(statcache::Builder),
     /// Only what changed is written, beside the file with this checksum.
     Beside([u8; 32], statcache::Overlay),
 }
 
 impl Snapshot {
-    /// Remembers what was scanned, for the next scan. Call it only after the scanned objects have been committed: a cached
-    /// hash promises that its object is stored. Failing to write a cache is no error; the next scan just hashes more.
+    /// Writes the cache for the next scan. Call it only after the scanned objects have been committed: a cached hash
+    /// promises that its object is stored. Failing to write a cache is not an error; the next scan just hashes more.
     pub fn remember(&mut self) {
         if let Some(CacheUpdate { path, meta, unsettled, form }) = self.update.take() {
             let _ = match form {
@@ -107,7 +107,7 @@ impl Snapshot {
             };
         }
         if let Some(path) = self.cache.take() {
-            // Its time says when the workspace was last looked at.
+            // Its modification time says when the workspace was last scanned.
             use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let times = Timestamps { last_access: now, last_modification: now };
@@ -137,7 +137,7 @@ impl Scan<'_> {
         if let Some(cache) = &old
             && let Some(visit) = self.visits(cache, &answer)
         {
-            // Whatever goes wrong here may be the hint's or the cache's fault: a look at everything knows better.
+            // An error here may come from a wrong hint or cache: fall back to a full scan.
             if let Ok(walked) = walk::walk(self, old.as_ref(), Trust::Decisions, Some(&visit), source, batch)
                 && !walked.rules_changed
                 && !walked.newly_linked
@@ -147,7 +147,7 @@ impl Scan<'_> {
                 return Ok(snapshot);
             }
         }
-        // A cache that cannot be read to its end is none.
+        // A cache that cannot be read to its end is ignored.
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
@@ -157,7 +157,7 @@ impl Scan<'_> {
             hints.scanned_without(&FullScanCost { root: self.root, entries, took });
         }
         if walked.rules_changed && old.is_some() {
-            // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.
+            // A rule file changed: what the old rules decided must be decided again, hashes still hold.
             let again = walk::walk(self, old.as_ref(), Trust::HashesOnly, None, source, batch)?;
             return build::build(self, old.as_ref(), again, &out);
         }
@@ -165,7 +165,7 @@ impl Scan<'_> {
     }
 }
 
-/// The id of the running system's boot, or zeroes where the system has none.
+/// The boot id of the running system, or zeroes where the system has none.
 pub fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();

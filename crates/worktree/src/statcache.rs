@@ -1,9 +1,9 @@
-//! The stat cache: what every file of a workspace looked like to `stat` when it was last hashed.
+//! The stat cache: the `stat` of every file of a workspace when it was last hashed.
 //!
 //! A warm scan compares each file's size, times, inode and mode with this cache and reads only what differs. The cache is a
-//! file of fixed-size records that is read in one go and never parsed: directories point at runs of entries, entries at
-//! names in a heap that belongs to their directory. It is only a cache: lost, torn or foreign, it is rebuilt by hashing.
-//! It is written beside its old version and renamed over it, so readers see one or the other.
+//! file of fixed-size records that is never parsed: directories point at runs of entries, entries at names in a heap that
+//! belongs to their directory. It is only a cache: if it is lost, torn or not ours, it is rebuilt by hashing. It is written
+//! beside its old version and renamed over it, so readers see one or the other.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -36,14 +36,14 @@ const ENTRY_RECORD: usize = 92;
 /// "No such directory" where a directory index is expected.
 pub const NONE: u32 = u32::MAX;
 
-/// What `stat` says about a file, as far as it shows changes.
+/// The fields of `stat` that show changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
     /// Size in bytes.
     pub size: u64,
     /// Modification time in nanoseconds.
     pub mtime: i64,
-    /// Status change time in nanoseconds; no program can set it, so it catches restored times.
+    /// Status change time in nanoseconds; no program can set it, so it exposes files whose other times were set back.
     pub ctime: i64,
     /// Inode number.
     pub ino: u64,
@@ -80,7 +80,7 @@ impl Kind {
 pub const RACY: u8 = 1;
 /// Entry flag: git ignores it, so it counts against the budget.
 pub const IGNORED: u8 = 2;
-/// Entry flag: the file has other names, and can be written to under any of them.
+/// Entry flag: the file has other hard links, and can be written to through any of them.
 pub const LINKED: u8 = 4;
 
 /// One cached entry.
@@ -88,21 +88,21 @@ pub const LINKED: u8 = 4;
 pub struct Entry<'a> {
     /// File name.
     pub name: &'a [u8],
-    /// Type.
+    /// The type of the entry.
     pub kind: Kind,
-    /// [`RACY`], [`IGNORED`].
+    /// [`RACY`], [`IGNORED`], [`LINKED`].
     pub flags: u8,
-    /// What `stat` said.
+    /// The `stat` of the file when it was hashed.
     pub stat: Stat,
-    /// Content (a blob or list hash) for files.
+    /// Hash of the content (a blob or list) for files.
     pub hash: Hash,
-    /// Depends on `kind`.
+    /// A number whose meaning depends on `kind`.
     pub aux: u32,
     /// Target of a symbolic link.
     pub target: &'a [u8],
 }
 
-/// An open cache. What it says of a directory is read when somebody asks, unless all of it was read at once.
+/// An open cache. Directories are read on demand, unless the whole cache was read at once.
 #[derive(Debug)]
 pub struct StatCache {
     body: Body,
@@ -114,11 +114,11 @@ pub struct StatCache {
     overlay: Overlay,
 }
 
-/// Caches up to this size are read at once.
+/// Caches up to this size (in bytes) are read at once.
 const SMALL: u64 = 256 << 10;
 
 impl StatCache {
-    /// Opens the cache at `path`. `None` if there is none, or if it is not one this program wrote completely.
+    /// Opens the cache at `path`. `None` if there is none, or if this program did not write it completely.
     pub fn open(path: &Path, boot: [u8; 16]) -> Option<Self> {
         let file = File::open(path).ok()?;
         let size = file.metadata().ok()?.len();
@@ -152,7 +152,7 @@ impl StatCache {
         })
     }
 
-    /// Reads all of it, for somebody who will ask about every directory.
+    /// Reads all of it, for a caller that needs every directory.
     pub fn read_whole(self) -> Option<Self> {
         Some(Self { body: self.body.read_whole()?, ..self })
     }
@@ -162,22 +162,22 @@ impl StatCache {
         &self.meta
     }
 
-    /// Directories that must be looked at again whatever a watcher says.
+    /// Directories that must be scanned again whatever a watcher says.
     pub fn unsettled(&self) -> &[RelPath] {
         &self.unsettled
     }
 
-    /// What changed since the file was written.
+    /// The changes since the file was written.
     pub fn overlay(&self) -> &Overlay {
         &self.overlay
     }
 
-    /// Names this version of the file.
+    /// The checksum, which identifies this version of the file.
     pub fn checksum(&self) -> &[u8; 32] {
         &self.checksum
     }
 
-    /// Number of directories that were ever numbered. The first is the root.
+    /// The number of directories that were ever numbered. The first is the root.
     pub fn dir_count(&self) -> usize {
         self.dirs.max(self.overlay.end())
     }
@@ -187,7 +187,7 @@ impl StatCache {
         self.entries
     }
 
-    /// The tree of the directory with index `dir`; what is in it need not be read for that.
+    /// The tree of the directory with index `dir`, without reading its entries.
     pub fn tree(&self, dir: u32) -> Option<Hash> {
         match self.overlay.get(dir) {
             Some(replaced) => Some(replaced.tree),
@@ -207,7 +207,7 @@ impl StatCache {
         if first.checked_add(count)? > self.entries {
             return None;
         }
-        // Both are counted from the first entry; the names are behind the last.
+        // Both offsets count from the first entry; the names follow the last one.
         let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
         let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
         let names = names_start..names_start.checked_add(names_len)?;
@@ -215,11 +215,11 @@ impl StatCache {
         Some(Dir { records, names, count, tree })
     }
 
-    /// What git ignores in a cached directory and everything below it.
+    /// The total that git ignores in a cached directory and everything below it.
     pub fn tally_below(&self, dir: u32, budget: &Budget) -> Tally {
         let mut tally = Tally::default();
         let mut rest = vec![dir];
-        // A damaged cache may go in circles.
+        // A damaged cache may contain cycles.
         let mut left = self.dir_count();
         while let Some(dir) = rest.pop().and_then(|number| self.dir(number)) {
             tally = tally.plus(dir.tally(budget));
@@ -250,7 +250,7 @@ impl<'a> Dir<'a> {
         self.count
     }
 
-    /// What git ignores in it.
+    /// The total that git ignores in it.
     pub fn tally(&self, budget: &Budget) -> Tally {
         let ignored = self.records.chunks_exact(ENTRY_RECORD).filter(|record| record[7] & IGNORED != 0);
         ignored.fold(Tally::default(), |tally, record| tally.plus(tally_of(record, budget)))
@@ -321,7 +321,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// What vouches for a cache as a whole: its header without this, and all that follows.
+/// The checksum of a cache: covers its header (without the checksum) and all that follows.
 fn sum(header: &[u8], rest: &[u8]) -> [u8; 32] {
     let mut covered = header[..40].to_vec();
     covered.extend_from_slice(&header[72..]);
@@ -370,7 +370,7 @@ fn append_entry(records: &mut Vec<u8>, names: &mut Vec<u8>, names_start: usize, 
     records.extend_from_slice(&record);
 }
 
-/// Writes a file beside `path` and renames it into place. It is a cache: nothing waits for the disk.
+/// Writes a file beside `path` and renames it into place. It is a cache, so it is not synced to disk.
 fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     static WRITES: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{}.{}", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));

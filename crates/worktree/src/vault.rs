@@ -1,6 +1,6 @@
-//! The vault: immutable git files kept by a second name, so that even `rm -rf .git` can be undone at no cost.
+//! The vault: immutable git files kept under a second name, so that even `rm -rf .git` can be undone at no cost.
 //!
-//! Packs and loose objects never change under their name, and their name contains the hash of what they hold. A hard link in
+//! Packs and loose objects never change under their name, and their name contains the hash of their content. A hard link in
 //! the store keeps them alive without copying a byte, shared by all workspaces. Where links are impossible (another file
 //! system), files are copied up to a budget.
 
@@ -28,7 +28,7 @@ pub struct Vault {
     changed: AtomicBool,
 }
 
-/// What became of a file that should be kept.
+/// The result of keeping a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// It is in the vault.
@@ -43,7 +43,7 @@ pub fn name_of(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Vault {
-    /// Opens the vault in `path`, making it if needed.
+    /// Opens the vault in `path`, creating it if needed.
     pub fn open(path: &Path) -> Result<Self, WorktreeError> {
         let open =
             || rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -77,7 +77,7 @@ impl Vault {
         match rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty()) {
             Ok(()) => {}
             Err(Errno::EXIST) => {
-                // A leftover of a copy that was cut short: replace it.
+                // A leftover of an interrupted copy: replace it.
                 rustix::fs::unlinkat(&self.dir, key, AtFlags::empty())?;
                 rustix::fs::linkat(dir, name, &self.dir, key, AtFlags::empty())
                     .or_else(|_| self.copy_in(dir, name, key))?;
@@ -94,13 +94,13 @@ impl Vault {
         Ok(Kept::Yes)
     }
 
-    /// Whether `key` is there with the right size.
+    /// Whether `key` exists with the right size.
     pub fn has(&self, key: &OsStr, size: u64) -> bool {
         rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| stat.st_size as u64 == size)
     }
 
-    /// Opens a file that is kept, after looking whether it is what it was.
+    /// Opens a kept file after verifying its content.
     pub fn open_sound(&self, key: &[u8]) -> io::Result<File> {
         let file = self.open_file(key)?;
         stepback_store::verify_git_file(&self.path.join(OsStr::from_bytes(key))).map_err(io::Error::other)?;
@@ -112,7 +112,7 @@ impl Vault {
         Ok(File::from(rustix::fs::openat(&self.dir, OsStr::from_bytes(key), flags, Mode::empty())?))
     }
 
-    /// Whether `key` is kept with the bytes that the file at `path` has; `None` if it is not kept.
+    /// Whether `key` is kept with the same bytes as the file at `path`; `None` if it is not kept.
     pub fn holds_same(&self, key: &[u8], path: &Path) -> io::Result<Option<bool>> {
         let kept = match self.open_file(key) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -137,7 +137,7 @@ impl Vault {
         }
     }
 
-    /// Keeps a durable file of this file system as `key`, unless somebody was faster.
+    /// Keeps a durable file of this file system as `key`, unless another process has already done so.
     pub fn take_in(&self, path: &Path, key: &[u8]) -> io::Result<()> {
         faults::point()?;
         match rustix::fs::linkat(rustix::fs::CWD, path, &self.dir, OsStr::from_bytes(key), AtFlags::empty()) {
@@ -160,7 +160,7 @@ impl Vault {
         copy(from, self.dir.as_fd(), key)
     }
 
-    /// Brings `key` back as `name` in `dir`: by link where possible, else by copy.
+    /// Restores `key` as `name` in `dir`: by link where possible, else by copy.
     pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         let key = OsStr::from_bytes(key);
         stepback_store::verify_git_file(&self.path.join(key)).map_err(io::Error::other)?;
@@ -176,7 +176,7 @@ impl Vault {
         }
     }
 
-    /// Makes what was kept durable.
+    /// Makes the kept files durable.
     pub fn sync(&self) -> io::Result<()> {
         if self.changed.swap(false, Ordering::Relaxed) {
             faults::point()?;
@@ -185,7 +185,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Removes every file whose key is not wanted; returns how many and how many bytes that freed.
+    /// Removes every file whose key is not wanted; returns how many files and bytes were freed.
     pub fn retain(&self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<(u64, u64)> {
         let (mut files, mut bytes) = (0, 0);
         for entry in fs::read_dir(&self.path)? {

@@ -1,8 +1,8 @@
-//! Claude Code: its own fork where that applies, else a truncated copy under a new id.
+//! Claude Code: uses its own fork if that applies, otherwise a truncated copy under a new id.
 //!
-//! Its own (`--resume-session-at`, with `--fork-session`) leaves no trace in the history, where a copy that was cut inside
-//! a turn gets "Continue from where you left off." added. But it exists in print mode only, and only finds sessions of the
-//! same directory.
+//! Its own (`--resume-session-at` with `--fork-session`) leaves no trace in the history, while a copy that was cut inside a
+//! turn gets "Continue from where you left off." added. But it exists in print mode only, and only finds sessions of the same
+//! directory.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -
     Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note: None }
 }
 
-/// The last line that the conversation can be resumed at.
+/// Returns the id of the last line that the conversation can be resumed at.
 fn last_uuid(lines: &[String]) -> Option<String> {
     let uuid = |line: &String| {
         let line: Value = serde_json::from_str(line).ok()?;

@@ -1,11 +1,11 @@
-//! Codex: a truncated rollout under a new id. It needs no entry in any of its databases.
+//! Codex: a truncated rollout under a new id. No entry in any of its databases is needed.
 
 use super::{Fork, ForkOptions, Mode, Source, Start, Write, last_argument, rewrite, words};
 
 pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::timed_uuid(wish.id, wish.now);
     let old = source.place.session.as_str();
-    // The id also stands inside of paths and compound ids, and it is no word of any language.
+    // The id also occurs inside paths and compound ids, and cannot be confused with ordinary text.
     let lines =
         start.lines.iter().map(|line| rewrite::cwd(&line.replace(old, &session), source.cwd, wish.cwd));
     let time = rewrite::name_time(wish.now, 19);

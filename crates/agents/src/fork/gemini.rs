@@ -1,4 +1,4 @@
-//! Gemini CLI: a truncated session file under a new id, among the chats of the directory to go on in.
+//! Gemini CLI: a truncated session file under a new id, among the chats of the directory to continue in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -
     let path = folder.join(format!("session-{}-{}.jsonl", rewrite::name_time(wish.now, 16), &session[..8]));
     let file = path.to_string_lossy().into_owned();
     let writes = vec![Write { path, bytes: rewrite::file(lines) }];
-    // A directory it does not know yet has no chats to be found among, but a file can be named from anywhere.
+    // A directory that Gemini CLI does not know yet has no folder of chats, but a file can be named from anywhere.
     let (mut command, note) = match chats {
         Some(_) => (words(["gemini", "--resume", &session]), None),
         None => {
@@ -29,7 +29,7 @@ pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -
     Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note }
 }
 
-/// Where Gemini CLI looks for the chats of a directory, if it knows that directory.
+/// Returns where Gemini CLI looks for the chats of a directory, if it knows that directory.
 fn chats(source: &Source<'_>, cwd: &Path) -> Option<PathBuf> {
     if cwd == source.cwd {
         return source.place.path.parent().map(PathBuf::from);

@@ -1,9 +1,9 @@
-//! opencode: the truncated conversation, brought in by its own `import` command.
+//! opencode: imports the truncated conversation with opencode's own `import` command.
 //!
-//! Its server can fork too, but only what its database still holds, whole messages at a time, and it would have to be
-//! started and reached over a port. An import takes exactly what was recorded, works in any directory, and needs nothing
-//! but the command. Every message and part gets a new id, because ids are unique in the whole database and opencode
-//! silently passes over a row that is there.
+//! Its server can fork too, but only what its database still has, whole messages at a time, and it would have to be started
+//! and reached over a port. An import takes exactly what was recorded, works in any directory, and needs nothing but the
+//! command. Every message and part gets a new id, because ids are unique in the whole database and opencode silently skips a
+//! row that exists.
 
 use std::path::Path;
 
@@ -59,18 +59,18 @@ pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -
     Ok(Fork { session, kept: 0, writes, prepare: Some(prepare), command, cwd: wish.cwd.into(), note: None })
 }
 
-/// An id as opencode makes them for sessions: the later, the smaller.
+/// Returns a session id in opencode's format: later ids sort first.
 fn session_id(wish: &ForkOptions<'_>) -> String {
     let time = !((wish.now.as_micros() / 1000) as u64).wrapping_mul(0x1000) & 0xffff_ffff_ffff;
     format!("ses_{time:012x}{}", letters(wish, "session"))
 }
 
-/// A line with new ids. The time in an id is kept, so that the order is.
+/// Returns a line with new ids. The time in an id is kept, so that the order stays the same.
 fn renamed(line: &str, wish: &ForkOptions<'_>, old: &str, new: &str) -> Option<Value> {
     let read: Value = serde_json::from_str(line).ok()?;
     let mut line = rewrite::value(line, old, new);
     let parts = read.get("parts")?.as_array()?;
-    // A message is also named by those that answer it.
+    // Answers to a message also contain its id.
     let info = read.get("info")?;
     let ids = [text(info, "id"), text(info, "parentID")]
         .into_iter()
@@ -87,7 +87,7 @@ fn another(wish: &ForkOptions<'_>, id: &str) -> String {
     format!("{time}{}", letters(wish, id))
 }
 
-/// Fourteen letters and digits that depend on the fork and on what they are for.
+/// Returns fourteen letters and digits derived from the fork and from `of`.
 fn letters(wish: &ForkOptions<'_>, of: &str) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut hasher = blake3::Hasher::new();

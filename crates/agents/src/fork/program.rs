@@ -1,4 +1,4 @@
-//! The executable that a conversation goes on with: the one it was recorded with, not the one that is first on the PATH today.
+//! Chooses the executable that continues a conversation: the one it was recorded with, not the first one on the PATH today.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use super::{Fork, ForkError, Mode};
 use crate::agent::Agent;
 use crate::install;
 
-/// The words that start an agent as it was started; its name if that is not known.
+/// Returns the words that start an agent as it was started; its name if that is not known.
 fn recorded_launcher(agent: Agent, started: Option<&LaunchCommand>) -> Vec<String> {
     let Some(started) = started.filter(|started| !started.argv.is_empty()) else {
         return vec![agent.name().to_owned()];
     };
     let argv: Vec<OsString> = started.argv.iter().map(OsString::from).collect();
     let mut words = started.argv[..install::launcher(&argv).len()].to_vec();
-    // A path may be relative to where the command was given.
+    // A path may be relative to the directory of the command.
     if words[0].contains('/') {
         words[0] = Path::new(&started.directory).join(&words[0]).display().to_string();
     }
     words
 }
 
-/// Lets a fork go on with the executable of the session it comes from. If that is gone, a fork that is to be started at once
-/// is refused; another one says so.
+/// Makes a fork use the executable of the session it comes from. If that does not exist any more, a fork that is to be
+/// started at once fails; otherwise a note says so.
 pub(super) fn use_recorded(
     fork: &mut Fork,
     agent: Agent,
@@ -51,7 +51,7 @@ pub(super) fn use_recorded(
     Ok(())
 }
 
-/// What is noted of a new session about how it is started.
+/// Returns the launch command to record for a new session.
 pub(super) fn started_again(agent: &str, from: Option<&LaunchCommand>) -> Option<LaunchCommand> {
     let (agent, from) = (Agent::parse(agent)?, from?);
     Some(LaunchCommand { argv: recorded_launcher(agent, Some(from)), ..from.clone() })
@@ -95,7 +95,7 @@ mod tests {
             let fork = planned(Some(&started), Mode::Prompt("go on")).unwrap();
             assert_eq!(fork.command, [whole, "--resume", "new"], "{argv:?}");
             assert_eq!(fork.note, None);
-            // A fork of the fork goes on with the same one.
+            // A fork of the fork uses the same one.
             let again = started_again("claude", Some(&started)).unwrap();
             assert_eq!(again.argv, [whole]);
         }

@@ -1,4 +1,5 @@
-//! A recorded session that goes on from one of its steps: which conversation that is, how much of it, and what is noted of it.
+//! Forks a recorded session at one of its steps: selects the conversation and how much of it to keep, and records the new
+//! session.
 
 use std::path::Path;
 
@@ -13,31 +14,31 @@ use super::{Fork, ForkError, ForkOptions, Mode, Ready, Source, program};
 use crate::agent::Agent;
 use crate::transcript::{self, Home, TranscriptLocation};
 
-/// A recorded conversation that can go on from a step; nothing is written yet.
+/// A fork of a recorded conversation that is planned; nothing is written yet.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The session it comes from.
     pub session: Session,
-    /// The step.
+    /// The step it continues from.
     pub target: StoredCheckpoint,
-    /// How it goes on.
+    /// The plan of the fork.
     pub fork: Fork,
 }
 
-/// How it shall go on.
+/// How to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkRequest<'a> {
-    /// In this directory; where it ran, if none is given.
+    /// The directory to continue in; `None` for the one the session ran in.
     pub cwd: Option<&'a Path>,
     /// Random bytes, for the new id.
     pub id: [u8; 16],
-    /// The present moment.
+    /// The current time.
     pub now: Timestamp,
-    /// In which way.
+    /// Interactive, or with one prompt.
     pub mode: Mode<'a>,
 }
 
-/// Finds out whether and how the conversation of a session can go on from one of its steps.
+/// Plans how the conversation of a session continues from one of its steps; fails if it cannot.
 pub fn plan_recorded(
     workspace: &Workspace<'_>,
     session: Session,
@@ -49,7 +50,7 @@ pub fn plan_recorded(
     let store = workspace.store();
     let tip = workspace.conversation_at(&session, target)?;
     let keep = conversation::len(store, tip)?;
-    // The whole chain holds at least as much; where the conversation was rewritten since, only what was there then counts.
+    // The whole chain has at least as many lines; if the conversation was rewritten since, only the lines of that time count.
     let shared = conversation::shared(store, tip, session.info.tip)?;
     let whole = if shared == keep { session.info.tip } else { tip };
     let lines = conversation::texts(store, whole)?;
@@ -62,7 +63,7 @@ pub fn plan_recorded(
     };
     let source = Source { place: &place, cwd: &directory, home, lines: &lines };
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    // The agent may have been behind with writing when the call began, and even with the result of the one before.
+    // The agent may not have written the call yet when it began, and not even the result of the call before.
     let began = &target.checkpoint.step;
     let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
     let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
@@ -79,7 +80,7 @@ pub fn plan_recorded(
 }
 
 impl Planned {
-    /// Does what was planned, and notes where the new session comes from, before its first event arrives.
+    /// Carries out the plan, and records where the new session comes from before its first event arrives.
     pub fn carry_out(
         &self,
         engine: &Engine<'_>,

@@ -1,6 +1,6 @@
-//! Ids and paths in raw lines: made, replaced, compared.
+//! Creates, replaces and compares ids and paths in raw lines.
 //!
-//! Lines are changed as text, so that everything else in them stays byte for byte as the agent wrote it. Looking for a
+//! Lines are changed as text, so that everything else in them stays byte for byte as the agent wrote it. Searching for a
 //! value together with its quotes is exact: inside a JSON string every quote is escaped.
 
 use std::path::Path;
@@ -29,12 +29,12 @@ fn hyphenated(mut bytes: [u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Replaces a string value wherever it stands as a whole.
+/// Replaces a string value where it is the whole string.
 pub(super) fn value(line: &str, old: &str, new: &str) -> String {
     line.replace(&format!("\"{old}\""), &format!("\"{new}\""))
 }
 
-/// Replaces a directory, and the beginning of what is below it, where it is the value of `cwd`.
+/// Replaces a directory, and the start of paths below it, in the value of `cwd`.
 pub(super) fn cwd(line: &str, old: &Path, new: &Path) -> String {
     let quoted = |path: &Path| Value::from(path.to_string_lossy()).to_string();
     let (old, new) = (quoted(old), quoted(new));
@@ -48,20 +48,20 @@ pub(super) fn cwd(line: &str, old: &Path, new: &Path) -> String {
     line
 }
 
-/// The lines of a file.
+/// Joins lines to the content of a file.
 pub(super) fn file(lines: impl Iterator<Item = String>) -> Vec<u8> {
     let mut text = lines.collect::<Vec<_>>().join("\n");
     text.push('\n');
     text.into_bytes()
 }
 
-/// A moment as agents write it in names: `2026-11-15T18-21-03`, of which `length` characters are taken.
+/// Formats a time as agents write it in file names, `2026-11-15T18-21-03`, cut to `length` characters.
 pub(super) fn name_time(now: Timestamp, length: usize) -> String {
     now.to_string().chars().take(length).map(|c| if c == ':' { '-' } else { c }).collect()
 }
 
-/// Whether a line of the agent's own file is the one that was recorded. They differ where it was too long to keep or where
-/// a secret was taken out of it.
+/// Whether a line of the agent's own file is the recorded one. They differ if it was too long to keep or if a secret in it
+/// was redacted.
 pub(super) fn same_line(own: &str, recorded: &str) -> bool {
     own == recorded || left_out(recorded) || {
         let same = |(a, b): (Value, Value)| {

@@ -1,4 +1,4 @@
-//! Carrying out a fork: writing its files, and running what must run before it can go on.
+//! Carries out a fork: writes its files, and runs the command that must run before it can continue.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,21 +11,21 @@ use std::time::Duration;
 use super::{Fork, ForkError, Prepare, Write};
 use crate::transcript::{Cursor, read};
 
-/// How long an agent's own command may take, in tenths of a second.
+/// Timeout of an agent's own command, in tenths of a second.
 const PATIENCE: u32 = 1200;
 
-/// A fork that can go on.
+/// A fork that is ready to continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// The id of the new session.
     pub session: String,
-    /// What goes on.
+    /// The command that continues it.
     pub command: Vec<String>,
-    /// Where.
+    /// The directory to run it in.
     pub cwd: PathBuf,
 }
 
-/// Carries out a fork. Nothing that exists is overwritten; if anything fails, what was written is removed again.
+/// Carries out a fork. No existing file is overwritten; if anything fails, the files written so far are removed.
 pub fn carry_out(fork: &Fork) -> Result<Ready, ForkError> {
     let mut written = Vec::new();
     let done = write_all(&fork.writes, &mut written).and_then(|()| match &fork.prepare {
@@ -33,7 +33,7 @@ pub fn carry_out(fork: &Fork) -> Result<Ready, ForkError> {
         None => Ok(()),
     });
     if done.is_err() {
-        // It is ours alone, and the session it belongs to does not exist.
+        // No other process uses these files, and the session they belong to does not exist.
         for path in written {
             let _ = fs::remove_file(path);
         }

@@ -1,7 +1,7 @@
-//! Claude Code's task list, which it keeps beside the conversation, as it was at the cut.
+//! Restores Claude Code's task list, which it keeps beside the conversation, as it was at the cut.
 //!
-//! The files say only what the list is now. What it was is replayed from the calls that made it; from a file is taken only
-//! what no call changes.
+//! The files have only the current list. The earlier list is replayed from the calls that made it; only what no call changes
+//! is taken from the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use super::Write;
 use crate::agent::Agent;
 use crate::transcript::{Part, messages, text};
 
-/// The files of the list that belongs to a new session.
+/// Returns the files of the task list for a new session.
 pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> Vec<Write> {
     let (tasks, highest) = replay(lines);
     let folder = claude.join("tasks").join(new);
@@ -31,7 +31,7 @@ pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> V
         writes.push(Write { path: folder.join(format!("{id}.json")), bytes });
     }
     if highest > 0 {
-        // So that a number that was given once is not given again.
+        // So that a task number is not used twice.
         writes.push(Write { path: folder.join(".highwatermark"), bytes: highest.to_string().into_bytes() });
     }
     writes
@@ -39,7 +39,7 @@ pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> V
 
 type Tasks = BTreeMap<u64, Map<String, Value>>;
 
-/// The list that the calls in these lines led to, and the highest number given.
+/// Returns the list that the calls in these lines led to, and the highest task number used.
 fn replay(lines: &[String]) -> (Tasks, u64) {
     let all = messages(Agent::Claude, lines);
     let mut calls = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! One line for people about a call: the tool, and what of its input says most.
+//! Summarizes a call in one line for the user: the tool, and the most informative part of its input.
 
 use serde_json::Value;
 
 use super::SUMMARY;
 use crate::transcript::{clip, text};
 
-/// The keys that say most, best first, over all agents' tools.
+/// The most informative keys of all agents' tools, best first.
 const TELLING: [&str; 17] = [
     "command",
     "cmd",
@@ -26,7 +26,7 @@ const TELLING: [&str; 17] = [
     "question",
 ];
 
-/// A call in a few words: `Bash: cargo test`, `Edit: src/main.rs`, `apply_patch: a.txt, b.txt`.
+/// Returns a short description of a call: `Bash: cargo test`, `Edit: src/main.rs`, `apply_patch: a.txt, b.txt`.
 pub fn describe_call(tool: &str, input: &Value) -> String {
     let said = match input {
         Value::String(patch) if patch.contains("*** Begin Patch") => patched(patch),
@@ -55,7 +55,7 @@ fn task(input: &Value) -> Option<String> {
     Some(format!("#{id} {}", text(input, "status").unwrap_or_default()))
 }
 
-/// The files a patch names.
+/// Returns the files that a patch names.
 fn patched(patch: &str) -> String {
     let file = |line: &str| {
         let rest = line.strip_prefix("*** ")?;

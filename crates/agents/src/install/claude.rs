@@ -1,8 +1,8 @@
 //! Claude Code: `.claude/settings.local.json` of the project, or `settings.json` of the user.
 //!
-//! The project's `settings.json` is shared by git, and a hook of ours names a path of one machine; so the project's scope is
-//! its local file. Claude Code reads these files as plain JSON: with a comment or a trailing comma in it, it ignores the
-//! whole file without a word. A hook that stands in several files runs once, as long as its text is the same.
+//! The project's `settings.json` is shared by git, and a hook of stepback names a path of one machine; so the project scope
+//! uses the local file. Claude Code reads these files as plain JSON: if one has a comment or a trailing comma, it silently
+//! ignores the whole file. A hook that is in several files runs once, as long as its text is the same.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::hooks::Wanted;
 use super::value::Value;
 use super::{Hook, Scope, SettingsPaths};
 
-/// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+/// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3600;
 const TIMEOUT: u64 = 60;
 
@@ -40,12 +40,12 @@ pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     }
 }
 
-/// The handlers, in exec form: no shell stands between, and no quoting.
+/// Returns the handlers, in exec form: no shell and no quoting is involved.
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     let args: Vec<Value> = hook.args().into_iter().map(Value::Text).collect();
     let handler = |event| {
         let before_tool = event == "PreToolUse";
-        // After a call the agent may be stopped too, by a breakpoint on errors.
+        // The agent may also be stopped after a call, by a breakpoint on errors.
         let stops = before_tool || matches!(event, "PostToolUse" | "PostToolUseFailure");
         let mut members = vec![
             ("type", Value::Text("command".to_owned())),
@@ -54,7 +54,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
             ("timeout", Value::Number(if stops { PATIENCE } else { TIMEOUT })),
         ];
         if hook.strict && before_tool {
-            // Only here: to fail closed on a prompt would lose what was typed, and on a compaction the session.
+            // Only here: failing closed on a prompt would lose what was typed, and on a compaction the session.
             members.push(("onFailure", Value::Text("block".to_owned())));
         }
         Value::Object(members)

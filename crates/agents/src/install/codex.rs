@@ -1,8 +1,8 @@
 //! Codex: `hooks.json` in its home, or in `.codex` of a project that Codex trusts.
 //!
-//! Codex runs a hook only after the user has reviewed it, and skips it without a word before. It remembers a hash of the
-//! definition under the file, the event and two indexes. Lasting trust is the user's to give; nothing here writes it.
-//! For one run there is another way, see [`overrides`].
+//! Codex runs a hook only after the user has reviewed it, and silently skips it before. It stores a hash of the definition
+//! under the file, the event and two indexes. Lasting trust is the user's decision; nothing here writes it. For one run there
+//! is another way, see [`overrides`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use super::value::{Value, quoted};
 use super::{Hook, Scope, SettingsPaths};
 use crate::Agent;
 
-/// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+/// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3600;
 const TIMEOUT: u64 = 60;
-/// Codex waits no longer than this for the last words of a session.
+/// Timeout of the hooks at the end or interruption of a session, in seconds. Codex waits no longer than this for them.
 const LAST: u64 = 3;
 
 const EVENTS: [(&str, &str, u64); 11] = [
@@ -41,7 +41,7 @@ pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     }
 }
 
-/// The handlers. Their text must stay the same from release to release: the user's trust hangs on it.
+/// Returns the handlers. Their text must stay the same from release to release: the user's trust depends on it.
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     let handler = |timeout| {
         Value::Object(vec![
@@ -69,14 +69,15 @@ pub(super) fn follow_up(scope: Scope) -> Vec<String> {
     notes
 }
 
-/// Said when hooks of others come after ours: taking ours out moves them, and Codex knows them by their place.
+/// The note for the case that other hooks come after stepback's: removing stepback's moves them, and Codex identifies them by
+/// index.
 pub(super) fn moved() -> String {
     "Hooks of others moved up by one; Codex may ask you to review them again.".to_owned()
 }
 
-/// The `-c` settings that give one run our hooks, and that only: they are passed with the trust that they need, so nobody
-/// else's unreviewed hooks run, as `--dangerously-bypass-hook-trust` would have it. Codex would run a hook that is installed
-/// as well a second time, so those are switched off for the run.
+/// Returns the `-c` settings that give one run stepback's hooks and no others: they are passed together with the trust that
+/// they need, so that other unreviewed hooks do not run, as they would with `--dangerously-bypass-hook-trust`. Codex would
+/// run a hook that is also installed a second time, so installed ones are disabled for the run.
 pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -> Vec<String> {
     let command = command(hook);
     let mut settings = Vec::new();
@@ -102,7 +103,7 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -
     settings
 }
 
-/// The keys that Codex knows our installed hooks by.
+/// Returns the keys by which Codex identifies stepback's installed hooks.
 fn installed(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
     let text = std::fs::read_to_string(file).ok();
     let Some(document) = text.and_then(|text| Document::parse(text).ok()) else { return Vec::new() };
@@ -120,7 +121,7 @@ fn command(hook: &Hook<'_>) -> String {
     format!("{} {}", shell_word(hook.binary), hook.args().join(" "))
 }
 
-/// The hash that Codex compares: of the definition as JSON with sorted keys and no blanks.
+/// Returns the hash that Codex compares: of the definition as JSON with sorted keys and no white space.
 fn trusted_hash(event: &str, command: &str, timeout: u64) -> String {
     let definition = format!(
         "{{\"event_name\":\"{event}\",\"hooks\":[{{\"async\":false,\"command\":{},\"timeout\":{timeout},\"type\":\"command\"}}]}}",

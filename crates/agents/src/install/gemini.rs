@@ -1,7 +1,8 @@
 //! Gemini CLI: `.gemini/settings.json` of the project or of the user.
 //!
-//! It reads comments but no trailing commas, refuses to start on a broken file, and counts timeouts in milliseconds. The
-//! model's own events (`BeforeModel`, `AfterModel`) are left alone: they carry a whole request for each piece of a reply.
+//! It accepts comments but not trailing commas, refuses to start with a file that does not parse, and has timeouts in
+//! milliseconds. The model events (`BeforeModel`, `AfterModel`) are not hooked: they carry a whole request for each chunk of
+//! a reply.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use super::hooks::{Wanted, shell_word};
 use super::value::Value;
 use super::{Hook, Scope, SettingsPaths};
 
-/// Milliseconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+/// Milliseconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3_600_000;
 const TIMEOUT: u64 = 60_000;
 
@@ -34,7 +35,7 @@ pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     let command = format!("{} {}", shell_word(hook.binary), hook.args().join(" "));
     let handler = |event| {
-        // After a call the agent may be stopped too, by a breakpoint on errors.
+        // The agent may also be stopped after a call, by a breakpoint on errors.
         let stops = matches!(event, "BeforeTool" | "AfterTool");
         Value::Object(vec![
             ("name", Value::Text("stepback".to_owned())),

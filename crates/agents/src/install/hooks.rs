@@ -1,7 +1,8 @@
-//! The shape that Claude Code, Codex and Gemini CLI share: `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}}`.
+//! The hook settings that Claude Code, Codex and Gemini CLI share: `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}}`.
 //!
-//! Ours always is a group of its own at the end of an event's list, so nobody else's group changes its index (Codex keeps
-//! the trust of a hook under it). A handler is recognised as ours by its command, not by its place: people move things.
+//! stepback's handler is always a group of its own at the end of an event's list, so no other group changes its index (Codex
+//! stores the trust of a hook under it). A handler is recognised as stepback's by its command, not by its index, because
+//! users move entries.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use super::parse::Node;
 use super::value::Value;
 use crate::Agent;
 
-/// An event with the handler to install for it.
+/// An event name with the handler to install for it.
 pub(super) type Wanted = (&'static str, Value);
 
-/// How many handlers were touched.
+/// How many handlers were changed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     pub added: usize,
@@ -21,7 +22,7 @@ pub(super) struct Counts {
     pub removed: usize,
 }
 
-/// Why a document cannot take hooks.
+/// Why hooks cannot be added to a document.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HookConflict {
     #[error("{what} at {position}")]
@@ -30,7 +31,7 @@ pub(super) enum HookConflict {
     Syntax(#[from] SyntaxError),
 }
 
-/// Tells our handlers from others.
+/// Recognises stepback's handlers of one agent.
 #[derive(Clone, Copy)]
 pub(super) struct OwnHandlers<'a> {
     pub agent: Agent,
@@ -38,7 +39,7 @@ pub(super) struct OwnHandlers<'a> {
 }
 
 impl OwnHandlers<'_> {
-    /// Whether `handler` runs `stepback hook AGENT`, wherever that stepback is, in exec form or through a shell.
+    /// Whether `handler` runs `stepback hook AGENT`, with any path of stepback, in exec form or through a shell.
     pub fn is(self, handler: &Node) -> bool {
         let Some(command) = handler.member("command").and_then(Node::text) else { return false };
         let words = match handler.member("args") {
@@ -60,7 +61,7 @@ impl OwnHandlers<'_> {
             && program.is_some_and(|name| name == "stepback" || Some(name) == self.binary.file_stem())
     }
 
-    /// Where ours are: event, index of the group, index in the group.
+    /// Returns where stepback's handlers are: event, index of the group, index in the group.
     pub fn places(self, document: &Document) -> Vec<(String, usize, usize)> {
         let events = document.root().member("hooks").and_then(Node::members).unwrap_or_default();
         let mut found = Vec::new();
@@ -75,19 +76,19 @@ impl OwnHandlers<'_> {
     }
 }
 
-/// The group that holds `handler`.
+/// Returns the group that contains `handler`.
 pub(super) fn group(handler: &Value) -> Value {
     Value::Object(vec![("hooks", Value::Array(vec![handler.clone()]))])
 }
 
-/// All of `wanted` as the value of `hooks`.
+/// Returns all of `wanted` as the value of `hooks`.
 pub(super) fn all(wanted: &[Wanted]) -> Value {
     Value::Object(
         wanted.iter().map(|(event, handler)| (*event, Value::Array(vec![group(handler)]))).collect(),
     )
 }
 
-/// Makes ours exactly `wanted`: adds what is missing, brings up to date what is old, takes out what is too much.
+/// Makes stepback's handlers exactly `wanted`: adds missing ones, updates old ones, removes the others.
 pub(super) fn install(
     document: &mut Document,
     wanted: &[Wanted],
@@ -142,7 +143,8 @@ pub(super) fn install(
     Ok(counts)
 }
 
-/// Takes all of ours out. The second value says whether nothing at all is left of what looks like a document of our making.
+/// Removes all of stepback's handlers. The second value says whether the rest is empty and looks like a document that
+/// stepback made.
 pub(super) fn uninstall(
     document: &mut Document,
     ours: OwnHandlers<'_>,
@@ -156,7 +158,7 @@ pub(super) fn uninstall(
     Ok((counts, rest == Rest::EmptyAndOurs))
 }
 
-/// Takes one handler out, and each container around it that was made for it. Says what is left of the root.
+/// Removes one handler, and each container around it that was made for it. Returns what is left of the root.
 fn take_out(document: &mut Document, event: &str, group: usize, handler: usize) -> Result<Rest, SyntaxError> {
     let path = handler_path(event, group, handler);
     let alone = document.get(&path[..4]).and_then(Node::elements).is_none_or(|handlers| handlers.len() == 1);
@@ -180,7 +182,7 @@ fn misfit(document: &Document, node: &Node, what: &str) -> HookConflict {
     HookConflict::Shape { what: what.to_owned(), position: document.position(node) }
 }
 
-/// `text` as one word of a POSIX shell.
+/// Quotes `text` as one word of a POSIX shell.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -189,7 +191,7 @@ pub(super) fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The words of a simple shell command. `None` if it is more than that.
+/// Splits a simple shell command into words. `None` if it is more than a simple command.
 fn shell_words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,14 +1,13 @@
-//! Editing a JSON file that belongs to somebody else: every byte that is not ours stays as it is.
+//! Edits a JSON file that the user or an agent owns: every byte that stepback did not write stays the same.
 //!
-//! [`Document`] keeps the text and, beside it, a tree of spans into it. An edit cuts or inserts text at spans and parses
-//! again; nothing is ever printed from the tree. Comments, trailing commas and a byte order mark are read; whether the
-//! agent that owns the file reads them too is another question, see [`Document::first_comment`] and
-//! [`Document::first_trailing_comma`].
+//! [`Document`] keeps the text and a tree of spans into it. An edit cuts or inserts text at spans and parses again; nothing
+//! is ever printed from the tree. Comments, trailing commas and a byte order mark are accepted; whether the agent that owns
+//! the file accepts them too is a separate question, see [`Document::first_comment`] and [`Document::first_trailing_comma`].
 //!
-//! Taking out what was put in gives back the bytes of before. The one thing a tree cannot tell is whether an empty
-//! container was there before, so the way a container is filled says it: one that was there already gets its first entry on
-//! a line of its own with *no* new line before the closing bracket (or with a blank one, if a line break was there), while
-//! one made by us has it the usual way, or is on one line altogether. [`Document::remove`] reads these signs again.
+//! Removing what was inserted restores the previous bytes. A tree cannot tell whether an empty container was there before, so
+//! the layout of a container records it: one that existed gets its first entry on a line of its own with *no* new line before
+//! the closing bracket (or with a blank one, if there was a line break), while one made by stepback has the usual layout, or
+//! is all on one line. [`Document::remove`] reads this layout.
 
 use super::parse;
 pub use super::value::Value;
@@ -18,7 +17,7 @@ pub use super::parse::{Member, Node, Position, Shape, SyntaxError};
 /// One step of a path into a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Into the member of an object with this name. Of several, the last, as JSON readers do.
+    /// Into the member of an object with this name. If there are several, the last one, as JSON readers do.
     Key(String),
     /// Into the element of an array at this index.
     Index(usize),
@@ -36,18 +35,18 @@ impl From<usize> for Step {
     }
 }
 
-/// What is left of a container after its entry was taken out.
+/// What is left of a container after an entry was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// Other entries.
     Entries,
-    /// Nothing, and the container was there before the entry was put in.
+    /// Nothing, and the container was there before the entry was inserted.
     Empty,
     /// Nothing, and the container looks as if it was made for the entry.
     EmptyAndOurs,
 }
 
-/// A JSON text with the places of its values.
+/// A JSON text with the spans of its values.
 #[derive(Clone, Debug)]
 pub struct Document {
     text: String,
@@ -57,33 +56,33 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads `text`. An empty one, or one of white space and comments only, is an error like any other.
+    /// Parses `text`. An empty text, or one of white space and comments only, is an error like any other.
     pub fn parse(text: String) -> Result<Self, SyntaxError> {
         let parsed = parse::parse(&text)?;
         Ok(Self { root: parsed.root, comment: parsed.comment, trailing_comma: parsed.trailing_comma, text })
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The root value.
+    /// Returns the root value.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// Where the first comment is.
+    /// Returns the position of the first comment.
     pub fn first_comment(&self) -> Option<Position> {
         self.comment.map(|at| Position::of(&self.text, at))
     }
 
-    /// Where the first comma before a closing bracket is.
+    /// Returns the position of the first comma before a closing bracket.
     pub fn first_trailing_comma(&self) -> Option<Position> {
         self.trailing_comma.map(|at| Position::of(&self.text, at))
     }
 
-    /// Where `node` begins, for people.
+    /// Returns the position of `node`, for messages.
     pub fn position(&self, node: &Node) -> Position {
         Position::of(&self.text, node.span.start)
     }
@@ -93,22 +92,22 @@ impl Document {
         self.root.span.start == 0 && self.text[self.root.span.end..].trim_matches(['\r', '\n']).is_empty()
     }
 
-    /// The value at `path`.
+    /// Returns the value at `path`.
     pub fn get(&self, path: &[Step]) -> Option<&Node> {
         path.iter().try_fold(&self.root, |node, step| node.child(step))
     }
 
-    /// Adds a member to the object at `path`, after those it has. The caller knows that it has none of this name.
+    /// Adds a member to the object at `path`, after the existing ones. The caller must know that there is none of this name.
     pub fn insert_member(&mut self, path: &[Step], key: &str, value: &Value) -> Result<(), SyntaxError> {
         self.insert(path, Some(key), value)
     }
 
-    /// Adds an element to the array at `path`, after those it has.
+    /// Adds an element to the array at `path`, after the existing ones.
     pub fn append(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
         self.insert(path, None, value)
     }
 
-    /// Puts `value` in the place of the one at `path`.
+    /// Replaces the value at `path` with `value`.
     pub fn replace(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
         let Some(node) = self.get(path) else { return Ok(()) };
         let span = node.span.clone();
@@ -121,7 +120,7 @@ impl Document {
         self.again()
     }
 
-    /// Takes out the entry at `path` with its comma and its line, and says what is left of its container.
+    /// Removes the entry at `path` with its comma and its line, and returns what is left of its container.
     pub fn remove(&mut self, path: &[Step]) -> Result<Rest, SyntaxError> {
         let Some((last, above)) = path.split_last() else { return Ok(Rest::Entries) };
         let Some(container) = self.get(above) else { return Ok(Rest::Entries) };
@@ -133,7 +132,7 @@ impl Document {
         let bare = self.text[..entry.start].trim_end_matches(WHITE).len();
         let before = index.checked_sub(1).map_or(open, |above| entries[above].end);
         let behind = comma.map_or(entry.end, |at| at + 1);
-        // A line comment above must not swallow what now comes after it.
+        // The text that now follows must not become part of a line comment above.
         let lead = if parse::ends_in_line_comment(&self.text[before..bare])
             && !self.text[behind..].starts_with(BREAK)
         {
@@ -149,7 +148,7 @@ impl Document {
             self.again()?;
             return Ok(if ours { Rest::EmptyAndOurs } else { Rest::Empty });
         }
-        // Of the last of several, the comma to go is the one before it. Comments on the way stay.
+        // If this is the last of several entries, remove the comma before it. Comments in between stay.
         let comma = comma.or_else(|| self.comma_after(before, entry.start));
         match comma {
             Some(comma) if comma > entry.start => {
@@ -171,7 +170,7 @@ impl Document {
         let entries = container.entries();
         let (open, close) = (container.span.start + 1, container.span.end - 1);
         let Some(last) = entries.last() else { return self.fill(open, key, value) };
-        // After the last thing in the container, be it the value, its comma or a comment.
+        // After the last item in the container: the value, its comma or a comment.
         let at = self.text[..close].trim_end_matches(WHITE).len();
         let comma = self.comma_after(last.end, close);
         let one_line = !self.text[open..last.start].contains('\n')
@@ -197,7 +196,8 @@ impl Document {
         self.again()
     }
 
-    /// Puts the first entry into an empty container, so that [`Document::remove`] can tell that it was there before.
+    /// Inserts the first entry into an empty container, in the layout by which [`Document::remove`] knows that it was there
+    /// before.
     fn fill(&mut self, open: usize, key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
         let newline = self.newline();
         let indent = format!("{}{}", self.line_indent(open), self.unit());
@@ -214,7 +214,7 @@ impl Document {
         Ok(())
     }
 
-    /// The comma between `from` and `to`, which holds white space, comments and perhaps it.
+    /// Returns the comma between `from` and `to`, a range of white space, comments and at most one comma.
     fn comma_after(&self, from: usize, to: usize) -> Option<usize> {
         parse::skip_blank(&self.text, from).filter(|&at| at < to && self.text[at..].starts_with(','))
     }
@@ -226,7 +226,7 @@ impl Document {
         }
     }
 
-    /// One level of indentation: that of the root's first entry, or two spaces.
+    /// Returns one level of indentation: that of the root's first entry, or two spaces.
     fn unit(&self) -> &str {
         let first = self.root.entries().into_iter().next();
         match first.map(|entry| self.line_indent(entry.start)) {
@@ -235,14 +235,14 @@ impl Document {
         }
     }
 
-    /// The white space at the beginning of the line that `at` is on.
+    /// Returns the white space at the start of the line that `at` is on.
     fn line_indent(&self, at: usize) -> &str {
         let start = self.text[..at].rfind('\n').map_or(0, |found| found + 1);
         let line = &self.text[start..];
         &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
     }
 
-    /// Whether the file has a space after the colon, in its own one-line places.
+    /// Whether the file has a space after the colon, in its own one-line objects.
     fn spaced(&self) -> bool {
         match &self.root.shape {
             Shape::Object(members) => members.first().is_none_or(|first| {
@@ -264,7 +264,7 @@ fn member(key: Option<&str>, printed: &str, spaced: bool) -> String {
     }
 }
 
-/// Whether what stands before and after a lone entry is what [`Value::pretty`] or [`Value::compact`] puts there.
+/// Whether the text before and after a lone entry is what [`Value::pretty`] or [`Value::compact`] writes.
 fn looks_made(before: &str, after: &str) -> bool {
     let on_own_line = |text: &str| {
         text.trim_start_matches('\r')
@@ -274,7 +274,7 @@ fn looks_made(before: &str, after: &str) -> bool {
     (before.is_empty() && after.is_empty()) || (on_own_line(before) && on_own_line(after))
 }
 
-/// How much of what follows a lone entry to take out with it: the line break of a container made with the entry, or the
+/// Returns how many bytes after a lone entry to remove with it: the line break of a container made with the entry, or the
 /// blank line that [`Document::fill`] added.
 fn line_break_added(after: &str) -> usize {
     let rest = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n'));

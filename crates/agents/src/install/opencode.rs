@@ -1,4 +1,4 @@
-//! opencode: a plugin file of ours, `plugin/stepback.js`, in the project's `.opencode` or in the user's configuration.
+//! opencode: stepback's plugin file `plugin/stepback.js`, in the project's `.opencode` or in the user's configuration.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::{Hook, Scope, SettingsPaths};
 
 const PLUGIN: &str = include_str!("opencode.js");
 
-/// The name of the plugin's file.
+/// File name of the plugin.
 pub(super) const NAME: &str = "stepback.js";
 
 pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
@@ -18,7 +18,7 @@ pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     dir.join("plugin").join(NAME)
 }
 
-/// The plugin with the hook's command in it.
+/// Returns the plugin's source with the hook command in it.
 pub(super) fn plugin(hook: &Hook<'_>) -> String {
     let args = Value::Array(hook.args().into_iter().map(Value::Text).collect());
     PLUGIN
@@ -27,7 +27,7 @@ pub(super) fn plugin(hook: &Hook<'_>) -> String {
         .replace("\"@STRICT@\"", if hook.strict { "true" } else { "false" })
 }
 
-/// Whether `text` is a plugin of ours, of whichever release.
+/// Whether `text` is stepback's plugin, of any release.
 pub(super) fn is_ours(text: &[u8]) -> bool {
     let first_line = PLUGIN.lines().next().unwrap_or(PLUGIN).split(':').next().unwrap_or(PLUGIN);
     text.starts_with(first_line.as_bytes())

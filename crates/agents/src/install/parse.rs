@@ -1,26 +1,26 @@
-//! Reading JSON with comments into a tree of spans.
+//! Parses JSON with comments into a tree of spans.
 //!
-//! The grammar is JSON's, with line and block comments, a trailing comma and a byte order mark allowed. Scalars are checked
-//! to be JSON's too, so that a file with `undefined` in it counts as broken.
+//! The grammar is JSON's, with line and block comments, trailing commas and a byte order mark allowed. Scalars must be valid
+//! JSON too, so that a file with `undefined` in it is an error.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::jsonc::Step;
 
-/// How deep values may nest. Settings have no business being deeper, and the reader must not run out of stack.
+/// Maximum nesting depth. Settings are never that deep, and the parser must not run out of stack.
 const DEEPEST: usize = 128;
 
-/// A value and its place.
+/// A value and its span.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where its text is.
+    /// Byte range of its text.
     pub span: Range<usize>,
-    /// What it is.
+    /// Its kind and content.
     pub shape: Shape,
 }
 
-/// The kinds of values.
+/// The kinds of values, with their content.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// An object.
@@ -38,20 +38,20 @@ pub enum Shape {
 pub struct Member {
     /// The name, unescaped.
     pub name: String,
-    /// Where the name is, quotes included.
+    /// Byte range of the name, including the quotes.
     pub key: Range<usize>,
-    /// The value.
+    /// The value of the member.
     pub value: Node,
 }
 
 impl Node {
-    /// The member of this name, the last if there are several.
+    /// Returns the member of this name, the last if there are several.
     pub fn member(&self, name: &str) -> Option<&Self> {
         let Shape::Object(members) = &self.shape else { return None };
         members.iter().rev().find(|member| member.name == name).map(|member| &member.value)
     }
 
-    /// The elements, if it is an array.
+    /// Returns the elements, if it is an array.
     pub fn elements(&self) -> Option<&[Self]> {
         match &self.shape {
             Shape::Array(elements) => Some(elements),
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// The members, if it is an object.
+    /// Returns the members, if it is an object.
     pub fn members(&self) -> Option<&[Member]> {
         match &self.shape {
             Shape::Object(members) => Some(members),
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The text, if it is a string.
+    /// Returns the text, if it is a string.
     pub fn text(&self) -> Option<&str> {
         match &self.shape {
             Shape::Text(text) => Some(text),
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// The spans of the entries: whole members of an object, elements of an array.
+    /// Returns the spans of the entries: whole members of an object, elements of an array.
     pub(super) fn entries(&self) -> Vec<Range<usize>> {
         match &self.shape {
             Shape::Object(members) => {
@@ -109,12 +109,12 @@ impl Node {
     }
 }
 
-/// A place in a text, for people: both count from one, columns in characters.
+/// A position in a text, for messages: line and column count from one, columns in characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// The line.
+    /// Line number, from one.
     pub line: usize,
-    /// The column.
+    /// Column in characters, from one.
     pub column: usize,
 }
 
@@ -133,13 +133,13 @@ impl fmt::Display for Position {
     }
 }
 
-/// The text is not JSON.
+/// The text does not parse.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} at {position}")]
 pub struct SyntaxError {
     /// What is wrong.
     pub what: String,
-    /// Where.
+    /// Position of the error.
     pub position: Position,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Parsed {
     pub trailing_comma: Option<usize>,
 }
 
-/// Reads the whole text.
+/// Parses the whole text.
 pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     let mut reader = Reader { text, at: 0, comment: None, trailing_comma: None };
     if text.starts_with('\u{feff}') {
@@ -164,7 +164,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     Ok(Parsed { root, comment: reader.comment, trailing_comma: reader.trailing_comma })
 }
 
-/// Where the white space and comments from `from` on end. `None` if a comment does not end.
+/// Returns where the white space and comments from `from` on end. `None` if a comment does not end.
 pub(super) fn skip_blank(text: &str, from: usize) -> Option<usize> {
     let mut reader = Reader { text, at: from, comment: None, trailing_comma: None };
     reader.blank().ok().map(|()| reader.at)

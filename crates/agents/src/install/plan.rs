@@ -1,4 +1,4 @@
-//! Deciding what a settings file becomes.
+//! Plans the change of a settings file: reads the current one and computes the new one, without writing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,29 @@ use super::write::resolve;
 use super::{Direction, Hook, InstallError, Scope, SettingsPaths, claude, codex, gemini, opencode};
 use crate::Agent;
 
-/// What is to become of one file. Made by [`plan`], done by [`carry_out`](super::carry_out).
+/// The planned change of one file. Made by [`plan`], executed by [`carry_out`](super::carry_out).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Whose settings.
+    /// The agent that owns the settings.
     pub agent: Agent,
-    /// The file, by the name the agent knows it by.
+    /// The file, by the path that the agent uses.
     pub file: PathBuf,
-    /// The file that is written: `file`, or where it leads if it is a symbolic link.
+    /// The file that is written: `file`, or the target if it is a symbolic link.
     pub target: PathBuf,
-    /// What is in it now; `None` if it is not there.
+    /// Current content; `None` if the file does not exist.
     pub before: Option<Vec<u8>>,
-    /// What is to be in it; `None` if it is to go.
+    /// New content; `None` if the file is to be removed.
     pub after: Option<Vec<u8>>,
-    /// What changes, in sentences for the person, without a subject: "adds 16 hooks to ~/.claude/settings.json".
+    /// What changes, in sentences for the user without a subject: "adds 16 hooks to ~/.claude/settings.json".
     pub changes: Vec<String>,
-    /// What the person has to know or do afterwards.
+    /// What the user has to know or do afterwards.
     pub follow_up: Vec<String>,
-    /// Folders, outermost first: to be made if the file is to be, to go if it goes and they are empty then.
+    /// Directories, outermost first: created if the file is, removed with the file if they are empty then.
     pub dirs: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// One that leaves a file as it is.
+    /// Returns a plan that leaves a file unchanged.
     pub(super) fn nothing_yet(
         agent: Agent,
         file: PathBuf,
@@ -42,13 +42,13 @@ impl Plan {
         Ok(Self { agent, file, target, before, after, changes: Vec::new(), follow_up: Vec::new(), dirs })
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the plan changes nothing.
     pub fn is_nothing(&self) -> bool {
         self.before == self.after
     }
 }
 
-/// Plans to put the hooks of `binary` into the settings of `agent`, or to take out those that are there.
+/// Plans to add the hooks of `binary` to the settings of `agent`, or to remove the existing ones.
 pub fn plan(
     agent: Agent,
     scope: Scope,
@@ -93,7 +93,7 @@ fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
     }
 }
 
-/// The handlers of the agents that keep hooks in their settings.
+/// Returns the handlers of agents that keep hooks in their settings.
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     match hook.agent {
         Agent::Claude => claude::wanted(hook),
@@ -103,7 +103,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     }
 }
 
-/// The folders between the home or the workspace and the file.
+/// Returns the directories between the home or the workspace and the file.
 pub(super) fn dirs(file: &Path, place: &SettingsPaths) -> Vec<PathBuf> {
     let mut dirs: Vec<_> = file
         .ancestors()
@@ -125,7 +125,7 @@ fn install_hooks(
     let counts;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         let whole = super::value::Value::Object(vec![("hooks", hooks::all(wanted))]).pretty("\n", "  ", "");
-        // An empty file that was there stays to be told from one that we made: see `uninstall_hooks`.
+        // A file that was empty must not look like one that stepback created, so that it is restored: see `uninstall_hooks`.
         let end = if plan.before.is_none() || text == "\n" { "\n" } else { "" };
         plan.after = Some(format!("{whole}{end}{text}").into_bytes());
         counts = Counts { added: wanted.len(), ..Counts::default() };
@@ -202,7 +202,7 @@ fn uninstall_plugin(plan: &mut Plan, shown: &str) {
     }
 }
 
-/// A note if the settings say that no hooks run at all.
+/// Returns a note if the settings disable all hooks.
 fn switched_off(plan: &Plan) -> Option<String> {
     let text = String::from_utf8(plan.after.clone()?).ok()?;
     let document = Document::parse(text).ok()?;
@@ -219,8 +219,8 @@ fn switched_off(plan: &Plan) -> Option<String> {
     })
 }
 
-/// A note if ours stand in the other scope's file too and the agent would run both. Claude Code and Gemini CLI run hooks of
-/// the same text once.
+/// Returns a note if stepback's hooks are in the other scope's file too and the agent would run both. Claude Code and Gemini
+/// CLI run hooks of the same text once.
 fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &SettingsPaths, ours: OwnHandlers<'_>) -> Option<String> {
     let other = match scope {
         Scope::Project => Scope::User,
@@ -237,7 +237,7 @@ fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &SettingsPaths, ours: OwnHand
     })
 }
 
-/// Whether somebody else's group follows one of ours under the same event.
+/// Whether another group follows one of stepback's under the same event.
 fn others_come_after(document: &Document, ours: OwnHandlers<'_>) -> bool {
     ours.places(document).into_iter().any(|(event, group, _)| {
         let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(Node::elements);

@@ -1,8 +1,8 @@
-//! Sending an agent's model calls through our proxy for one run.
+//! Sends an agent's model calls through stepback's proxy for one run.
 //!
-//! Every agent has another way to be told where its model is, and some have several models in several places. First
-//! [`routes`] says which addresses the agent would call; a proxy is put in front of each; then [`through`] tells the agent the
-//! addresses of the proxies instead. Nothing of it lasts longer than the run.
+//! Every agent is configured differently, and some have several models at several addresses. First [`routes`] returns the
+//! addresses that the agent would call; a proxy is started for each; then [`through`] configures the agent to call the
+//! proxies instead. None of it lasts longer than the run.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::Agent;
 /// One address that an agent would call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// What it is called in the agent's settings: a variable, or the name of a provider.
+    /// Its name in the agent's settings: a variable, or the name of a provider.
     pub name: String,
-    /// The address.
+    /// The base URL of the model's server.
     pub upstream: String,
 }
 
@@ -31,10 +31,10 @@ impl Route {
 const ANTHROPIC: &str = "ANTHROPIC_BASE_URL";
 const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
 const CODE_ASSIST: &str = "CODE_ASSIST_ENDPOINT";
-/// Codex's own provider, which is set by a name of its own.
+/// Codex's own provider, which has a setting of its own.
 const OPENAI: &str = "openai";
 
-/// Providers that opencode knows without being told: name, address, and the variables that hold a key for it.
+/// Providers that opencode knows without configuration: name, address, and the variables with a key for it.
 const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
     ("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"]),
     ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
@@ -46,8 +46,8 @@ const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
     ("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
 ];
 
-/// Variables that send an agent's calls through a proxy of the network, or sign them: to stand in between would break them.
-/// An agent behind a proxy may even look for us there.
+/// Variables that send an agent's calls through a network proxy, or sign them: a proxy in between would break them. An agent
+/// behind a network proxy may even look for stepback's proxy there.
 pub const IN_THE_WAY: [&str; 8] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -59,12 +59,12 @@ pub const IN_THE_WAY: [&str; 8] = [
     "CLAUDE_CODE_CLIENT_KEY",
 ];
 
-/// What of the environment keeps an agent's calls from being carried.
+/// Returns the variable that prevents an agent's calls from being proxied, if there is one.
 pub fn in_the_way(run: &Run<'_>) -> Option<&'static str> {
     IN_THE_WAY.into_iter().find(|name| variable(run, name).is_some())
 }
 
-/// The addresses that `agent` would call. None if it calls a model in a way that cannot be told to go elsewhere.
+/// Returns the addresses that `agent` would call. Empty if the address of its model cannot be changed.
 pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
     match agent {
         Agent::Claude => {
@@ -86,7 +86,7 @@ pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
     }
 }
 
-/// Tells the agent to call `ours` instead, one address for each route.
+/// Configures the agent to call `ours` instead, one address for each route.
 pub fn through(
     agent: Agent,
     run: &Run<'_>,
@@ -97,7 +97,7 @@ pub fn through(
         Agent::Claude | Agent::Gemini => {
             plan.env.extend(routes.iter().map(|(route, ours)| (route.name.clone(), ours.clone())));
             if agent == Agent::Claude && claude_setting(run.place).is_some() {
-                // What stands in its settings wins over the environment, and what we give with the command over both.
+                // The agent's settings override the environment, and settings given with the command override both.
                 for (_, ours) in routes {
                     set_in_file(plan, run, &["env", ANTHROPIC], ours)?;
                 }
@@ -107,7 +107,7 @@ pub fn through(
             let first = arguments_begin(&plan.argv);
             for (route, ours) in routes {
                 let setting = match route.name.as_str() {
-                    // It tries a WebSocket first; the proxy says that there is none, and it asks as others do.
+                    // Codex tries a WebSocket first; the proxy refuses that, and Codex falls back to plain requests.
                     OPENAI => format!("openai_base_url={}", quoted(ours)),
                     name => format!("model_providers.{name}.base_url={}", quoted(ours)),
                 };
@@ -138,7 +138,7 @@ fn document(file: &Path) -> Option<Document> {
     Document::parse(std::fs::read_to_string(file).ok()?).ok()
 }
 
-/// What Claude Code's settings say about the address; the nearest file wins.
+/// Returns the address in Claude Code's settings; the nearest file wins.
 fn claude_setting(place: &SettingsPaths) -> Option<String> {
     let project = place.workspace.join(".claude");
     let files = [
@@ -152,7 +152,7 @@ fn claude_setting(place: &SettingsPaths) -> Option<String> {
     })
 }
 
-/// The provider that Codex would use, and its address.
+/// Returns the provider that Codex would use, and its address.
 fn codex(run: &Run<'_>) -> Option<Route> {
     let text = std::fs::read_to_string(run.place.codex_home.join("config.toml")).unwrap_or_default();
     let config: toml::Table = toml::from_str(&text).ok()?;
@@ -180,7 +180,7 @@ fn codex(run: &Run<'_>) -> Option<Route> {
     told.or_else(known).map(|url| Route::new(provider, url))
 }
 
-/// Settings of Codex that the command itself gives: `-c name=value`, `-p profile`.
+/// Settings of Codex in the command itself: `-c name=value`, `-p profile`.
 fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
     let mut given = Vec::new();
     let words: Vec<&str> = run.argv.iter().filter_map(|word| word.to_str()).collect();
@@ -198,7 +198,7 @@ fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
     given
 }
 
-/// The providers that opencode is set up for.
+/// Returns the providers that opencode is configured for.
 fn opencode(run: &Run<'_>) -> Vec<Route> {
     let mut files: Vec<PathBuf> = Vec::new();
     for dir in [&run.place.opencode_config_dir, &run.place.workspace, &run.place.workspace.join(".opencode")]
@@ -215,7 +215,7 @@ fn opencode(run: &Run<'_>) -> Vec<Route> {
             used.push(provider.name.clone());
             let url = provider.value.member("options").and_then(|options| options.member("baseURL")?.text());
             if let Some(url) = url {
-                // What is read later wins.
+                // A later file overrides an earlier one.
                 routes.retain(|route| route.name != provider.name);
                 routes.push(Route::new(&provider.name, url));
             }
@@ -240,7 +240,7 @@ fn opencode(run: &Run<'_>) -> Vec<Route> {
     routes
 }
 
-/// Sets a text in a document; objects on the way to it are made where there are none.
+/// Sets a text in a document; creates missing objects on the path.
 fn set(document: &mut Document, path: &[&str], text: &str) -> Result<(), SyntaxError> {
     let steps: Vec<Step> = path.iter().map(|name| Step::from(*name)).collect();
     let last = path.len() - 1;
@@ -255,7 +255,7 @@ fn set(document: &mut Document, path: &[&str], text: &str) -> Result<(), SyntaxE
     Ok(())
 }
 
-/// Sets a text in the settings that Claude Code is given with its command.
+/// Sets a text in the settings that Claude Code gets with its command.
 fn set_in_file(plan: &mut RunPlan, run: &Run<'_>, path: &[&str], text: &str) -> Result<(), InstallError> {
     let wrong = |what: String| InstallError::Option { option: "--settings", what };
     let file = run.temp_dir.join("settings.json");

@@ -1,4 +1,4 @@
-//! One run of an agent with our hooks, and no lasting change.
+//! Runs an agent once with stepback's hooks, without a lasting change.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,53 +9,53 @@ use super::value::Value;
 use super::{Direction, Hook, InstallError, Plan, Scope, SettingsPaths, codex, opencode, plan};
 use crate::Agent;
 
-/// A command to run.
+/// A command to run with hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The program and its arguments.
     pub argv: &'a [OsString],
-    /// The folder it is run in.
+    /// The directory it is run in.
     pub cwd: &'a Path,
-    /// The environment it is run in; only what concerns the agent's settings is looked at.
+    /// The environment it is run in; only variables about the agent's settings are read.
     pub environment: &'a [(OsString, OsString)],
     /// Where settings are.
     pub place: &'a SettingsPaths,
-    /// The stepback program.
+    /// Path of the stepback program.
     pub binary: &'a Path,
     /// Whether the hooks fail closed.
     pub strict: bool,
-    /// A folder of this run alone, which goes after it.
+    /// A directory for this run only, which is removed after it.
     pub temp_dir: &'a Path,
 }
 
-/// How to run it.
+/// How to run the command.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunPlan {
     /// The program and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables to set for it.
+    /// Environment variables to set.
     pub env: Vec<(String, String)>,
     /// Files to write first, in `temp_dir`.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Changes for the time of the run, where the agent offers no other way: to be carried out before it and, with
-    /// [`take_back`](super::take_back), taken back after it. If that finds the file changed, uninstall instead.
+    /// Changes for the duration of the run, if the agent has no other way: to be carried out before it and undone after it
+    /// with [`take_back`](super::take_back). If that finds the file changed, uninstall instead.
     pub edits: Vec<Plan>,
-    /// What the person should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// The agent that a command runs, if it is one we know.
+/// Returns the agent that a command runs, if it is a supported one.
 pub fn agent_of(argv: &[OsString]) -> Option<Agent> {
     invocation(argv).map(|(agent, _)| agent)
 }
 
-/// Where the agent's own arguments begin. Of a command we cannot look into (a script, say), the first word is taken for the
-/// agent.
+/// Returns the index of the agent's first own argument. For a command of unknown form (a script, say), the first word is
+/// assumed to be the agent.
 pub(super) fn arguments_begin(argv: &[OsString]) -> usize {
     invocation(argv).map_or(1, |(_, first)| first).min(argv.len())
 }
 
-/// The words of a command that start the agent, without the agent's own arguments.
+/// Returns the words of a command that start the agent, without the agent's own arguments.
 pub fn launcher(argv: &[OsString]) -> &[OsString] {
     &argv[..arguments_begin(argv)]
 }
@@ -76,7 +76,7 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
             );
         }
         Agent::Gemini => {
-            // Its system settings would be the place, but it reads them only from a file of root's.
+            // Its system settings would be the right place, but Gemini CLI reads them only from a file that root owns.
             let plan = plan(agent, Scope::User, run.place, run.binary, run.strict, Direction::Install)?;
             if !plan.is_nothing() {
                 let shown = run.place.show(&plan.file);
@@ -96,7 +96,7 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
 
 pub(super) const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// Claude Code merges the file after `--settings` with the user's and the project's, but takes only the last one given.
+/// Claude Code merges the file after `--settings` with the user's and the project's, but uses only the last one given.
 fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Result<(), InstallError> {
     let file = run.temp_dir.join("settings.json");
     let wanted = plan::wanted(hook);
@@ -135,7 +135,7 @@ fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Re
     Ok(())
 }
 
-/// The last `--settings`: which argument holds its value, whether joined to the option, and the value.
+/// Returns the last `--settings`: the index of the argument with its value, whether it is joined to the option, and the value.
 fn settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsString)> {
     let mut found = None;
     let mut at = first;
@@ -151,7 +151,7 @@ fn settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsSt
     found
 }
 
-/// The address of a file, with everything but plain letters, digits and marks escaped.
+/// Returns the URL of a file, with everything but plain letters, digits and marks escaped.
 fn file_url(file: &Path) -> String {
     let mut url = String::from("file://");
     for &byte in file.as_os_str().as_encoded_bytes() {
@@ -164,7 +164,7 @@ fn file_url(file: &Path) -> String {
     url
 }
 
-/// opencode adds up the plugins of all its configurations; the one in the environment is one of them.
+/// opencode merges the plugins of all its configurations; the one in the environment is one of them.
 fn opencode_config(run: &Run<'_>, url: &str) -> Result<String, InstallError> {
     let given = run.environment.iter().find(|(name, _)| name == OPENCODE).map(|(_, value)| value);
     let Some(given) = given.filter(|given| !given.is_empty()) else {
@@ -183,7 +183,7 @@ fn opencode_config(run: &Run<'_>, url: &str) -> Result<String, InstallError> {
     Ok(document.text().to_owned())
 }
 
-/// The agent of a command, and where its own arguments begin.
+/// Returns the agent of a command, and the index of its first own argument.
 fn invocation(argv: &[OsString]) -> Option<(Agent, usize)> {
     let name = program(argv.first()?);
     let rest = |first: usize, agent: fn(&OsStr) -> Option<Agent>| {
@@ -207,7 +207,7 @@ fn invocation(argv: &[OsString]) -> Option<(Agent, usize)> {
     }
 }
 
-/// The name of a program without its folder and its ending.
+/// Returns the name of a program without its directory and extension.
 fn program(path: &OsStr) -> String {
     let name = Path::new(path).file_name().unwrap_or(path).to_string_lossy();
     let ending = [".exe", ".cmd", ".js", ".cjs", ".mjs"].into_iter().find(|ending| name.ends_with(ending));
@@ -221,14 +221,14 @@ const PACKAGES: [(&str, Agent); 4] = [
     ("opencode-ai", Agent::Opencode),
 ];
 
-/// The agent in an npm package, with or without a version.
+/// Returns the agent in an npm package name, with or without a version.
 fn package(name: &OsStr) -> Option<Agent> {
     let name = name.to_str()?;
     let bare = name.char_indices().skip(1).find(|(_, c)| *c == '@').map_or(name, |(at, _)| &name[..at]);
     PACKAGES.into_iter().find(|(package, _)| *package == bare).map(|(_, agent)| agent)
 }
 
-/// The agent in a script that Node is to run.
+/// Returns the agent in a script that Node runs.
 fn script(path: &OsStr) -> Option<Agent> {
     let text = path.to_str()?.replace('\\', "/");
     let inside = |(package, _): &(&str, Agent)| text.contains(&format!("/{package}/"));

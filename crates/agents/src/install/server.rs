@@ -1,8 +1,8 @@
-//! Our MCP server in an agent's settings: one entry called `stepback`, beside whatever servers are there.
+//! stepback's MCP server in an agent's settings: one entry named `stepback`, beside the other servers.
 //!
-//! Claude Code keeps a project's servers in `.mcp.json` and the user's in `.claude.json`, Gemini CLI in its settings, opencode in
-//! its configuration, Codex as a table of `config.toml`. For Gemini CLI that is the file our hooks are in; a plan that comes
-//! after another one for the same file begins with what that one leaves.
+//! Claude Code keeps a project's servers in `.mcp.json` and the user's in `.claude.json`, Gemini CLI in its settings,
+//! opencode in its configuration, Codex as a table of `config.toml`. For Gemini CLI that is also the file with the hooks; a
+//! plan that follows another one for the same file starts from the result of that one.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,13 @@ use super::value::{Value, quoted};
 use super::{Direction, InstallError, Position, Scope, SettingsPaths};
 use crate::Agent;
 
-/// What the server is called in every settings file.
+/// The server's name in every settings file.
 const NAME: &str = "stepback";
-/// The table of Codex's settings.
+/// The table header in Codex's settings.
 const TABLE: &str = "[mcp_servers.stepback]";
 
-/// Plans to put the MCP server of `binary` into the settings of `agent`, or to take it out. `earlier` is a plan that will
-/// be carried out before this one.
+/// Plans to add the MCP server of `binary` to the settings of `agent`, or to remove it. `earlier` is a plan that will be
+/// carried out before this one.
 pub fn plan_server(
     agent: Agent,
     scope: Scope,
@@ -66,7 +66,7 @@ pub fn plan_server(
 fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
     match (agent, scope) {
         (Agent::Claude, Scope::Project) => place.workspace.join(".mcp.json"),
-        // Beside the folder, unless the folder was named by hand.
+        // Beside the directory, unless the user configured another directory.
         (Agent::Claude, Scope::User) if place.claude_dir == place.home.join(".claude") => {
             place.home.join(".claude.json")
         }
@@ -99,7 +99,7 @@ fn follow_up(agent: Agent, scope: Scope) -> Vec<String> {
     notes
 }
 
-/// The member of the settings that holds all servers.
+/// The member of the settings that contains all servers.
 fn container(agent: Agent) -> &'static str {
     if agent == Agent::Opencode { "mcp" } else { "mcpServers" }
 }
@@ -116,7 +116,7 @@ fn entry(agent: Agent, program: &str) -> Value {
     }
 }
 
-/// Whether an entry starts `stepback mcp`, wherever that stepback is.
+/// Whether an entry starts `stepback mcp`, with any path of stepback.
 fn is_ours(node: &Node) -> bool {
     let mut words: Vec<&str> = Vec::new();
     for member in ["command", "args"] {
@@ -184,7 +184,7 @@ fn out_of_object(plan: &mut Plan) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// The lines of our table in Codex's settings: from where, up to where.
+/// Returns the byte range of stepback's table in Codex's settings.
 fn table(text: &str) -> Option<std::ops::Range<usize>> {
     let mut start = None;
     let mut at = 0;
@@ -221,7 +221,7 @@ fn into_table(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
         }
         (Some(there), Some(_)) if says_the_same(there, program) => return Ok(()),
         (Some(_), Some(range)) => {
-            // What stands between our lines and the next table is not ours.
+            // What is between stepback's lines and the next table is not stepback's.
             let kept = text[range.clone()].len() - text[range.clone()].trim_end().len();
             let kept = &text[range.end - kept..range.end];
             format!("{}{}{kept}{}", &text[..range.start], lines.trim_end(), &text[range.end..])
@@ -249,7 +249,7 @@ fn out_of_table(plan: &mut Plan) -> Result<(), InstallError> {
     let text = text(plan)?;
     checked(plan, &text)?;
     let Some(range) = table(&text) else { return Ok(()) };
-    // The blank line above is ours too; at the end of the file, nothing of ours is left behind it.
+    // The blank line above was added by stepback too; at the end of the file, nothing of stepback's follows it.
     let above = text[..range.start].strip_suffix("\n\n").map_or(range.start, |above| above.len() + 1);
     let after = format!("{}{}", &text[..above], &text[range.end..]);
     checked(plan, &after)?;

@@ -1,8 +1,8 @@
-//! Values that we write, in the order we write them.
+//! JSON values that stepback writes, with a fixed member order.
 
 use super::parse::{Node, Shape};
 
-/// A value to put into a document. Objects keep the order of their members, which `serde_json` would not.
+/// A value to insert into a document. Objects keep the order of their members, which `serde_json` would not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// An object.
@@ -15,13 +15,13 @@ pub enum Value {
     Number(u64),
 }
 
-/// `text` in double quotes.
+/// Returns `text` in double quotes, escaped as JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 impl Value {
-    /// On one line.
+    /// Formats the value on one line.
     pub(super) fn compact(&self, spaced: bool) -> String {
         let space = if spaced { " " } else { "" };
         let separator = format!(",{space}");
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// On lines of their own, the way the agents write their settings themselves. `indent` is that of the line it begins on.
+    /// Formats the value on several lines, as the agents format their settings. `indent` is that of the line it begins on.
     pub(super) fn pretty(&self, newline: &str, unit: &str, indent: &str) -> String {
         let deeper = format!("{indent}{unit}");
         let entries: Vec<_> = match self {
@@ -63,7 +63,7 @@ impl Value {
         format!("{open}{newline}{deeper}{body}{newline}{indent}{close}")
     }
 
-    /// Whether `node` says the same, in whatever order and spacing.
+    /// Whether `node` has the same content, in any order and spacing.
     pub(super) fn says_the_same_as(&self, node: &Node) -> bool {
         match (self, &node.shape) {
             (Self::Object(members), Shape::Object(found)) => {

@@ -1,4 +1,4 @@
-//! Writing a settings file the way its owner would want it: all or nothing, through links, with its mode and owner kept.
+//! Writes a settings file safely: atomically, through links, with its mode and owner kept.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,9 +9,9 @@ use super::{InstallError, Plan};
 /// What [`carry_out`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
-    /// Nothing: there was nothing to do.
+    /// Nothing: the plan changes nothing.
     Nothing,
-    /// The file was made.
+    /// The file was created.
     Made,
     /// The file was changed.
     Changed,
@@ -19,7 +19,7 @@ pub enum Done {
     Removed,
 }
 
-/// Does what `plan` says, if the file still is what the plan was made for.
+/// Carries out `plan`, if the file still is the one that the plan was made for.
 pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
     if plan.is_nothing() {
         return Ok(Done::Nothing);
@@ -35,7 +35,7 @@ pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
                 .and_then(|()| fs::remove_file(&target))
                 .map_err(InstallError::io(&target))?;
             for dir in plan.dirs.iter().rev() {
-                // Only an empty folder goes; that others have put something there is no failure.
+                // Only an empty directory is removed; it is not an error if it has other files.
                 if fs::remove_dir(dir).is_err() {
                     break;
                 }
@@ -60,7 +60,7 @@ pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
     }
 }
 
-/// Makes the folders that are missing, and says which.
+/// Creates the missing directories, and adds them to `made`.
 fn make_dirs<'a>(dirs: &'a [PathBuf], made: &mut Vec<&'a Path>) -> Result<(), InstallError> {
     for dir in dirs {
         match stepback_faults::point().and_then(|()| fs::create_dir(dir)) {
@@ -72,8 +72,8 @@ fn make_dirs<'a>(dirs: &'a [PathBuf], made: &mut Vec<&'a Path>) -> Result<(), In
     Ok(())
 }
 
-/// The way back from a plan that was carried out, if the file still is as it was left: to the very bytes of before.
-/// `None` if someone has changed the file since; then only a new plan can say what to do.
+/// Returns the plan that undoes one that was carried out, restoring the exact previous bytes. `None` if the file was changed
+/// since; then only a new plan can say what to do.
 pub fn take_back(plan: &Plan) -> Result<Option<Plan>, InstallError> {
     let (target, now) = resolve(&plan.file)?;
     if now != plan.after || target != plan.target {
@@ -89,12 +89,12 @@ pub fn take_back(plan: &Plan) -> Result<Option<Plan>, InstallError> {
     Ok(Some(back))
 }
 
-/// Where a file really is, and what is in it. People keep their settings elsewhere and link to them, so a link is followed.
+/// Returns the real path of a file, and its content. Users keep their settings elsewhere and link to them, so links are followed.
 pub(super) fn resolve(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), InstallError> {
     match fs::symlink_metadata(file) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((file.to_owned(), None)),
-        // A file stands where a folder should be: the settings are not there, and making them will say why not.
+        // A file is where a directory should be: the settings do not exist, and creating them will report the error.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok((file.to_owned(), None)),
         Err(error) => return Err(InstallError::Io { file: file.to_owned(), source: error }),
     }
@@ -106,7 +106,7 @@ pub(super) fn resolve(file: &Path) -> Result<(PathBuf, Option<Vec<u8>>), Install
     Ok((target, Some(bytes)))
 }
 
-/// A file that its owner has made read-only is not replaced, though a rename could.
+/// Fails if the owner made the file read-only: a rename could still replace it, but must not.
 fn writable(target: &Path) -> Result<(), InstallError> {
     let metadata = fs::metadata(target).map_err(InstallError::io(target))?;
     if metadata.permissions().readonly() {
@@ -115,7 +115,7 @@ fn writable(target: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Puts a whole file in the place of the old one: whoever reads sees the one or the other, after a crash too.
+/// Replaces a file atomically: a reader sees the old or the new one, also after a crash.
 fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -130,7 +130,7 @@ fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
         return written;
     }
     if let Some(dir) = target.parent().and_then(|dir| fs::File::open(dir).ok()) {
-        // Some file systems cannot sync a folder. The file itself is safe either way.
+        // Some file systems cannot sync a directory. The file itself is safe either way.
         let _ = dir.sync_all();
     }
     Ok(())
@@ -138,7 +138,7 @@ fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn write_new(temporary: &Path, like: &Path, bytes: &[u8]) -> io::Result<()> {
     stepback_faults::point()?;
-    // One that a process of the same number left behind when it was killed.
+    // A killed process with the same id may have left one behind.
     let _ = fs::remove_file(temporary);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).open(temporary)?;
     file.write_all(bytes)?;
@@ -147,7 +147,7 @@ fn write_new(temporary: &Path, like: &Path, bytes: &[u8]) -> io::Result<()> {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt as _;
-            // Matters only to root, who may be editing someone else's settings.
+            // Matters only to root, who may be editing the settings of another user.
             let _ = std::os::unix::fs::fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
         }
     }

@@ -1,4 +1,4 @@
-//! Claude Code: one block of an answer per line, joined by the id of the message.
+//! Claude Code: every line has one block of an answer; blocks with the same message id are joined.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::message::{Message, Part, Role, Usage};
 use super::value::{count, flag, list, moment, owned, text};
 
-/// The folder under `projects` that Claude Code keeps the conversations of a directory in.
+/// Returns the folder under `projects` in which Claude Code keeps the conversations of a directory.
 pub fn project_folder(cwd: &Path) -> String {
     const LIMIT: usize = 200;
     let path = cwd.to_string_lossy();
-    // It counts and hashes UTF-16 units, as JavaScript does.
+    // Claude Code counts and hashes UTF-16 units, as JavaScript does.
     let units: Vec<u16> = path.encode_utf16().collect();
     let plain =
         |unit: &u16| u8::try_from(*unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from);
@@ -38,7 +38,7 @@ fn base36(mut number: u32) -> String {
 pub(super) fn leads_prompt(line: &Value) -> bool {
     match text(line, "type") {
         Some("queue-operation") => true,
-        // What it adds itself when a conversation goes on that ended in the middle of a turn.
+        // Claude Code adds this when a conversation continues that ended in the middle of a turn.
         Some("user") => flag(line, "isMeta"),
         Some("assistant") => line.get("message").is_some_and(invented),
         _ => false,
@@ -74,7 +74,7 @@ fn begin(role: Role, at: usize, line: &Value) -> Message {
     message
 }
 
-/// A line of an answer: a new message, or another block of the last one.
+/// Reads a line of an answer: a new message, or another block of the last one.
 fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
     let Some(body) = line.get("message") else { return };
     let mut message = begin(Role::Assistant, at, line);
@@ -99,7 +99,7 @@ fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
         cache_read: count(usage, "cache_read_input_tokens"),
         cache_write: count(usage, "cache_creation_input_tokens"),
     });
-    // Results of its first calls may lie between the blocks of an answer, but no other answer and no prompt does.
+    // Results of its first calls may come between the blocks of an answer, but not another answer or a prompt.
     let last = out.iter_mut().rev().find(|last| last.role != Role::Tool && last.worker == message.worker);
     match last {
         Some(last) if last.role == Role::Assistant && last.id == message.id => {
@@ -136,7 +136,7 @@ fn part(block: &Value, line: &Value) -> Part {
     }
 }
 
-/// A prompt, the results of calls, or what Claude Code itself says in the user's name.
+/// Reads a prompt, the results of calls, or a message that Claude Code adds in the user's name.
 fn said(at: usize, line: &Value) -> Option<Message> {
     let mut message = begin(Role::User, at, line);
     message.parts = blocks(line.get("message")?, line);
@@ -156,7 +156,7 @@ fn said(at: usize, line: &Value) -> Option<Message> {
     Some(message)
 }
 
-/// A slash command as it was typed.
+/// Returns a slash command as it was typed.
 fn command(text: &str) -> Option<String> {
     let inside = |tag: &str| {
         let rest = &text[text.find(&format!("<{tag}>"))? + tag.len() + 2..];

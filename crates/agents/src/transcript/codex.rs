@@ -1,7 +1,7 @@
-//! Codex: a rollout holds what went to the model (`response_item`) and, beside it, what was shown (`event_msg`).
+//! Codex: a rollout has what was sent to the model (`response_item`) and what was displayed (`event_msg`).
 //!
-//! Only the former make messages; the latter add what the former lack: exit codes, tokens, errors. The items of one answer
-//! carry no common id, so an answer is a run of items that ends with its token record, with an output, or with a prompt.
+//! Only the former become messages; the latter add what the former lack: exit codes, tokens, errors. The items of one answer
+//! have no common id, so an answer is a run of items that ends with its token record, with an output, or with a prompt.
 
 use std::collections::HashMap;
 
@@ -38,10 +38,10 @@ struct Reading {
     out: Vec<Message>,
     /// The answer that is being read.
     open: Option<usize>,
-    /// Where the showing of an answer began whose items are still to come.
+    /// The line at which the display of an answer began whose items are still to come.
     lead: Option<usize>,
     model: Option<String>,
-    /// Which calls ended badly.
+    /// Whether each call failed, by its id.
     failed: HashMap<String, bool>,
 }
 
@@ -155,7 +155,7 @@ impl Reading {
         }
     }
 
-    /// The answer this line belongs to: the one being read, or a new one.
+    /// Returns the answer that this line belongs to: the one being read, or a new one.
     fn answer(&mut self, at: usize, line: &Value, payload: &Value) -> &mut Message {
         let index = self.open.unwrap_or_else(|| {
             let mut message = begin(Role::Assistant, at, line, payload);
@@ -176,7 +176,7 @@ impl Reading {
         self.out.push(message);
     }
 
-    /// Gives the last answer its tokens. The count that is shown is only for rollouts without token records.
+    /// Sets the tokens of the last answer. The displayed count is used only for rollouts without token records.
     fn usage(&mut self, usage: Option<&Value>, certain: bool) {
         let Some(usage) = usage else { return };
         let Some(last) = self.out.iter_mut().rev().find(|message| message.role == Role::Assistant) else {
@@ -218,7 +218,7 @@ fn content(part: &Value) -> Part {
     }
 }
 
-/// Who said it: Codex adds context in the user's name, and says so only in its newer rollouts.
+/// Returns the author: Codex adds context in the user's name, and marks it only in its newer rollouts.
 fn said_by(payload: &Value) -> Role {
     match text(payload, "role") {
         Some("assistant") => return Role::Assistant,
@@ -243,7 +243,7 @@ fn said_by(payload: &Value) -> Role {
     if added.iter().any(|start| first.starts_with(start)) { Role::System } else { Role::User }
 }
 
-/// Whether an output says by itself that the command failed.
+/// Whether the content of an output shows that the command failed.
 fn looks_failed(output: &Value) -> bool {
     if let Some(success) = output.get("success").and_then(Value::as_bool) {
         return !success;

@@ -1,4 +1,4 @@
-//! Where a chain may be cut so that what is left is a conversation.
+//! Finds where a chain can be cut so that the rest is a valid conversation.
 
 use std::collections::HashSet;
 
@@ -8,36 +8,36 @@ use super::message::{Message, Role, messages};
 use super::{claude, codex};
 use crate::agent::Agent;
 
-/// How many lines to keep so that the conversation ends right before the answer that asked for a call: neither the call nor
-/// what the model thought and said before it remains. `None` if there is no such call.
+/// Returns how many lines to keep so that the conversation ends right before the answer that requested a call: neither the
+/// call nor what the model thought and said before it remains. `None` if there is no such call.
 pub fn before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> Option<usize> {
     asked(agent, lines, call, true).by.map(|answer| answer.lines.start)
 }
 
-/// The same for a call that began when `seen` lines had been written: what the agent had not written yet by then, because
-/// it writes when it finds the time, may be earlier than the call.
+/// Like [`before_call`], for a call that began when `seen` lines were written: lines that the agent wrote later, because it
+/// writes with a delay, may be older than the call.
 pub fn before_call_since<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, seen: usize) -> Option<usize> {
     let all = messages(agent, lines);
     let mut since = all.iter().filter(|message| message.lines.end > seen);
     since.find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
 }
 
-/// Who asked for a call, as far as the last lines of a conversation tell.
+/// Which answer requested a call, as far as the last lines of a conversation show.
 #[derive(Debug)]
 pub struct Asked {
-    /// The answer that did.
+    /// The answer that requested the call, if it was found.
     pub by: Option<Message>,
-    /// Lines further back would not change that.
+    /// Whether lines further back would not change the result.
     pub settled: bool,
 }
 
-/// Finds the answer that asked for a call which is about to run. `main` if it is no sub-agent's.
+/// Finds the answer that requested a call which is about to run. `main` is false for a call of a sub-agent.
 pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -> Asked {
     let mut all = messages(agent, lines);
     let found = all.iter().rposition(|message| message.calls().any(|id| id == call));
     let Some(at) = found else {
-        // A model is asked again only when its calls are answered: a call that begins now belongs to the last answer, or to
-        // one that is not written down yet. With another answer before it, the last one is whole.
+        // A model is called again only when its calls have results: a call that begins now belongs to the last answer, or to
+        // one that is not written yet. If another answer comes before it, the last one is complete.
         let answers =
             all.iter().filter(|message| message.role == Role::Assistant && message.worker.is_none());
         return Asked { by: None, settled: main && answers.count() > 1 };
@@ -45,17 +45,18 @@ pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -
     let answer = all.swap_remove(at);
     let separates = |message: &Message| message.role != Role::Tool && message.worker == answer.worker;
     let settled = match agent {
-        // The parts of one answer follow each other, up to results: whatever else comes before it, the answer begins later.
+        // The parts of one answer follow each other, up to results: if anything else comes before it, the answer begins after
+        // that.
         Agent::Claude | Agent::Codex => all[..at].iter().any(separates),
-        // An answer is written again and again under the same id.
+        // An answer is written repeatedly under the same id.
         Agent::Gemini => false,
         Agent::Opencode => true,
     };
     Asked { by: Some(answer), settled }
 }
 
-/// How many lines to keep so that the conversation ends right before a prompt, counted from zero. `None` if there were not
-/// that many.
+/// Returns how many lines to keep so that the conversation ends right before the prompt `nth`, counted from zero. `None` if
+/// there are not that many.
 pub fn before_prompt<S: AsRef<str>>(agent: Agent, lines: &[S], nth: usize) -> Option<usize> {
     let all = messages(agent, lines);
     let prompt = all.iter().filter(|message| message.is_prompt()).nth(nth)?;
@@ -75,7 +76,7 @@ fn leads_prompt(agent: Agent, line: &str) -> bool {
     serde_json::from_str(line).is_ok_and(|line| leads(&line))
 }
 
-/// The same cut or an earlier one, such that no answer is cut in two and no call at the end is left without its result: an
+/// Returns the same cut or an earlier one, such that no answer is split and no call at the end is left without its result: an
 /// agent that resumes there would have to invent one.
 pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
     let mut keep = keep.min(lines.len());
@@ -92,7 +93,7 @@ pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
     keep
 }
 
-/// Where the last answer begins, if it waits for a result.
+/// Returns where the last answer begins, if one of its calls has no result.
 fn dangling(all: &[Message]) -> Option<usize> {
     let main: Vec<&Message> = all.iter().filter(|message| message.worker.is_none()).collect();
     let at = main.iter().rposition(|message| matches!(message.role, Role::Assistant | Role::User))?;

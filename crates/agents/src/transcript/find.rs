@@ -1,6 +1,6 @@
-//! Where the agents keep their conversations, and which there are.
+//! Finds the conversations that agents keep, and what they are about.
 //!
-//! Nothing here reads the environment: which directories are meant is told by the surface, as a [`Home`].
+//! Nothing here reads the environment: the caller passes the directories as a [`Home`].
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,12 +15,12 @@ use super::value::{clip, moment, owned, text};
 use super::{TranscriptLocation, claude, opencode_db};
 use crate::agent::Agent;
 
-/// How many directories deep conversations are looked for.
+/// How many levels of directories are searched.
 const DEEPEST: usize = 12;
-/// How much of a transcript is read to tell what it is about.
+/// How many bytes of a transcript are read to find out what it is about.
 const HEAD: u64 = 1 << 20;
 
-/// Where each agent keeps its things.
+/// The directories in which the agents keep their files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Home {
     /// Claude Code's directory: `CLAUDE_CONFIG_DIR`, or `~/.claude`.
@@ -34,7 +34,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// The usual places below a home directory.
+    /// Returns the default directories below a home directory.
     pub fn below(home: &Path) -> Self {
         Self {
             claude: home.join(".claude"),
@@ -44,13 +44,13 @@ impl Home {
         }
     }
 
-    /// opencode's database.
+    /// Returns the path of opencode's database.
     pub fn opencode_db(&self) -> PathBuf {
         self.opencode.join("opencode.db")
     }
 }
 
-/// What the beginning of a conversation tells about it.
+/// Facts about a conversation from its first lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct About {
     /// The agent's own id of the session, if the lines say it.
@@ -68,13 +68,13 @@ pub struct About {
 /// A conversation that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Where it is kept.
+    /// Where it is stored.
     pub place: TranscriptLocation,
     /// What it is about.
     pub about: About,
 }
 
-/// Finds the conversation of a session. The directory it runs in makes this quicker where it is known.
+/// Finds the conversation of a session. Its directory makes this faster, if known.
 pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> Option<TranscriptLocation> {
     // The id becomes part of a path and comes from outside.
     if session.is_empty()
@@ -108,7 +108,7 @@ pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> O
     path.map(|path| TranscriptLocation { agent, path, session: session.into() })
 }
 
-/// All conversations of all agents, oldest first. What cannot be read is passed over.
+/// Returns all conversations of all agents, oldest first. Those that cannot be read are skipped.
 pub fn discover(home: &Home) -> Vec<Found> {
     let folders = entries(&home.claude.join("projects"));
     let claude = folders.iter().flat_map(|folder| entries(folder)).filter(|path| is_jsonl(path));
@@ -121,20 +121,20 @@ pub fn discover(home: &Home) -> Vec<Found> {
     found
 }
 
-/// The conversations in a file, or in a directory and those below it. Which agent wrote a file is found out from what is in it,
-/// unless it is told.
+/// Returns the conversations in a file, or in a directory and below. The agent that wrote a file is detected from its
+/// content, unless it is given.
 pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<Found> {
     let mut found = Vec::new();
     let mut waiting = vec![(path.to_path_buf(), 0)];
     while let Some((path, depth)) = waiting.pop() {
-        // Links are not followed: they may lead around in circles.
+        // Links are not followed: they may form a cycle.
         if path.is_dir() && depth < DEEPEST && (depth == 0 || !path.is_symlink()) {
             waiting.extend(entries(&path).into_iter().map(|entry| (entry, depth + 1)));
         } else if path.extension().is_some_and(|extension| extension == "db") {
             found.extend(in_database(&path));
         } else if path.is_file() && (is_jsonl(&path) || depth == 0) {
             let writer = agent.or_else(|| writer(&head(&path)));
-            // What sub-agents said is part of the conversation that called them.
+            // The conversations of sub-agents are part of the one that started them.
             let is_worker = path.parent().is_some_and(|dir| dir.ends_with("subagents"));
             found.extend(writer.filter(|_| !is_worker).and_then(|agent| in_file(agent, path)));
         }
@@ -143,7 +143,7 @@ pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<Found> {
     found
 }
 
-/// The agent that writes lines like these.
+/// Returns the agent that writes lines like these.
 fn writer(lines: &[String]) -> Option<Agent> {
     lines.iter().take(20).find_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
@@ -158,7 +158,7 @@ fn writer(lines: &[String]) -> Option<Agent> {
     })
 }
 
-/// The conversations of the sub-agents of a session, where the agent keeps them apart.
+/// Returns the conversations of the sub-agents of a session, if the agent keeps them in separate files.
 pub fn workers(place: &TranscriptLocation) -> Vec<TranscriptLocation> {
     if place.agent != Agent::Claude {
         return Vec::new();
@@ -174,7 +174,7 @@ fn in_file(agent: Agent, path: PathBuf) -> Option<Found> {
         let marker = path.parent()?.parent()?.join(".project_root");
         about.cwd = fs::read_to_string(marker).ok().map(|root| PathBuf::from(root.trim()));
     }
-    // Claude Code goes by the name of the file; a copied one may still name the session it was copied from.
+    // Claude Code uses the name of the file; a copied file may still contain the id of the session it was copied from.
     let session = match agent {
         Agent::Claude => path.file_stem()?.to_str()?.to_owned(),
         _ => about.session.clone()?,
@@ -195,7 +195,7 @@ fn in_database(path: &Path) -> Vec<Found> {
     found.collect()
 }
 
-/// What the beginning of a chain tells about the conversation.
+/// Returns what the first lines of a chain say about the conversation.
 pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> About {
     let mut about = About::default();
     for line in lines.iter().take(64) {
@@ -228,7 +228,7 @@ pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> About {
     about
 }
 
-/// The complete lines in the first part of a file.
+/// Returns the complete lines in the first part of a file.
 fn head(path: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
@@ -254,7 +254,7 @@ fn chats(home: &Home) -> Vec<PathBuf> {
     files.filter(|path| is_jsonl(path) && name(path).starts_with("session-")).collect()
 }
 
-/// What is in a directory, in order of names; nothing if there is none.
+/// Returns the paths in a directory, sorted by name; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = found.filter_map(|entry| Some(entry.ok()?.path())).collect();

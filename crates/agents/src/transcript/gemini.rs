@@ -1,6 +1,6 @@
-//! Gemini CLI: messages are written again under the same id when they change, and lists of them are set as a whole.
+//! Gemini CLI: messages are written again under the same id when they change, and lists of them are replaced as a whole.
 //!
-//! So the lines are first replayed into the list they stand for, the way Gemini CLI itself loads them, and then read.
+//! So the lines are first replayed into the resulting list, as Gemini CLI itself loads them, and then parsed.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use stepback_model::event::ReportedError;
 use super::message::{Message, Part, Role, Usage};
 use super::value::{count, list, moment, owned, text};
 
-/// A message as it stands after some lines.
+/// The state of a message after some lines.
 struct Entry {
     value: Value,
     lines: std::ops::Range<usize>,
-    /// It is no message of Gemini's: here a part of the list was given up.
+    /// Whether this is not a message of Gemini CLI but marks where a part of the list was dropped.
     compaction: bool,
 }
 
@@ -46,7 +46,7 @@ fn put(entries: &mut Vec<Entry>, at: usize, value: Value) {
     }
 }
 
-/// Sets the whole list. Messages that were there keep the line they came from.
+/// Replaces the whole list. Messages that were there keep their lines.
 fn replace(entries: &mut Vec<Entry>, at: usize, messages: &[Value]) {
     let ids: HashSet<_> = messages.iter().filter_map(|message| text(message, "id")).collect();
     let lost = entries.iter().any(|entry| text(&entry.value, "id").is_some_and(|id| !ids.contains(id)));
@@ -102,7 +102,7 @@ fn read(entry: &Entry) -> Option<Message> {
     Some(message)
 }
 
-/// The outcome of a call stands with the call, its output in a message of its own, unless the turn was given up before.
+/// The outcome of a call is stored with the call, and its output in a separate message, unless the turn was aborted before.
 fn answer_calls(out: &mut [Message], entries: &[Entry]) {
     let answered: HashSet<String> =
         out.iter().flat_map(|message| message.results().map(str::to_owned)).collect();

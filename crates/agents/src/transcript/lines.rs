@@ -1,8 +1,8 @@
-//! Reading a file of lines that another process appends to.
+//! Reads a file of lines that another process appends to.
 //!
-//! An agent may rewrite its transcript, a person may delete it, a backup may put an older one back. So a cursor remembers
-//! which file it was and how the edges of what it read looked; if any of that differs, reading starts over. Starting over
-//! is always right, only slower.
+//! An agent may rewrite its transcript, a user may delete it, a backup may restore an older one. So a cursor stores which
+//! file it was and a mark of the first and last bytes read; if any of that differs, reading starts over. Starting over is
+//! always correct, only slower.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -11,25 +11,25 @@ use std::path::Path;
 
 use super::{Cursor, Fresh, TranscriptError};
 
-/// Longer lines are replaced by a marker that says how long they were.
+/// Longest line that is kept, in bytes. Longer ones are replaced by a marker with their length.
 pub const LINE_LIMIT: usize = 16 << 20;
 
-/// How much of either end of what was read is looked at again.
+/// How many bytes at either end of what was read are compared.
 const EDGE: u64 = 4096;
 
-/// The line that stands in for one that was too long to keep.
+/// Returns the line that replaces one that was too long to keep.
 fn marker(bytes: u64) -> String {
     format!("{{\"stepback\":\"line left out\",\"bytes\":{bytes}}}")
 }
 
-/// Whether a line of a chain is only the marker of one that was too long to keep.
+/// Whether a line of a chain is the marker of one that was too long to keep.
 pub fn left_out(line: &str) -> bool {
     line.starts_with("{\"stepback\":\"line left out\"")
 }
 
 pub(super) fn read(path: &Path, cursor: &Cursor, limit: u64) -> Result<Fresh, TranscriptError> {
     let io = |error| TranscriptError::io(path, error);
-    // Opening a pipe would wait for a writer.
+    // Opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
         return Err(io(io::Error::other("not a regular file")));
     }
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path, cursor: &Cursor, limit: u64) -> Result<Fresh, Tr
     Ok(Fresh { keep, lines, cursor })
 }
 
-/// The next complete line and its length with the line feed; `None` at the end or where a line is still being written.
+/// Returns the next complete line and its length with the line feed; `None` at the end or if a line is still being written.
 fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     let (mut line, mut length) = (Vec::new(), 0u64);
     loop {
@@ -84,7 +84,7 @@ fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     }
 }
 
-/// What the first and the last bytes before `offset` look like.
+/// Returns a mark of the first and the last bytes before `offset`.
 fn edges(file: &File, offset: u64) -> io::Result<String> {
     let size = offset.min(EDGE);
     let mut bytes = vec![0; size as usize];
@@ -92,7 +92,7 @@ fn edges(file: &File, offset: u64) -> io::Result<String> {
     for start in [0, offset - size] {
         match file.read_exact_at(&mut bytes, start) {
             Ok(()) => hasher.update(&bytes),
-            // It was truncated while we looked; the next reading starts over.
+            // The file was truncated meanwhile; the next read starts over.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(String::new()),
             Err(error) => return Err(error),
         };

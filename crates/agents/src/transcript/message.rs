@@ -1,4 +1,4 @@
-//! What was said, in words that are the same for every agent.
+//! Messages of a conversation, in one form for all agents.
 
 use std::ops::Range;
 
@@ -9,121 +9,121 @@ use stepback_model::time::Timestamp;
 use super::{claude, codex, gemini, opencode, plain};
 use crate::agent::Agent;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// A person: a prompt.
+    /// The user: a prompt.
     User,
     /// The model.
     Assistant,
-    /// A tool that answers a call.
+    /// A tool that returns a result.
     Tool,
-    /// The agent itself: context it adds, a compaction, an error.
+    /// The agent itself: added context, a compaction, an error.
     System,
-    /// The message does not say.
+    /// The message does not name its author.
     Unknown,
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub enum Part {
     /// Plain text.
     Text {
-        /// It.
+        /// The text itself.
         text: String,
     },
-    /// What the model thought, as far as it is shown.
+    /// The model's reasoning, as far as it is shown.
     Thinking {
-        /// It.
+        /// The reasoning text.
         text: String,
     },
-    /// The model asks for a tool.
+    /// The model requests a tool call.
     ToolCall {
         /// The id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// What goes in.
+        /// Input of the call.
         input: Value,
-        /// When it was asked for.
+        /// When the call was requested, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
     },
-    /// A tool answers.
+    /// The result of a tool call.
     ToolResult {
         /// The id of the call.
         id: String,
-        /// What came out.
+        /// Output of the call.
         output: Value,
-        /// Whether it failed or was refused.
+        /// Whether the call failed or was refused.
         failed: bool,
-        /// When.
+        /// When the result arrived, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
     },
-    /// What was said before was replaced by a summary.
+    /// The earlier conversation was replaced by a summary.
     Compaction {
-        /// The summary, where it is known.
+        /// The summary, if known.
         text: String,
     },
-    /// The model could not be asked, or did not answer.
+    /// The model could not be called, or did not answer.
     Failure {
-        /// What was reported.
+        /// The reported error.
         text: String,
     },
     /// Something else: an image, a file.
     Other {
-        /// As the agent keeps it.
+        /// The part as the agent stores it.
         value: Value,
     },
 }
 
-/// Tokens of one answer.
+/// Token counts of one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Usage {
-    /// Read, and not from a cache.
+    /// Input tokens that were not read from a cache.
     pub input: u64,
-    /// Written, thinking included.
+    /// Output tokens, including reasoning.
     pub output: u64,
-    /// Read from a cache.
+    /// Input tokens read from a cache.
     pub cache_read: u64,
-    /// Written to a cache.
+    /// Input tokens written to a cache.
     pub cache_write: u64,
 }
 
-/// One message.
+/// One message of a conversation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Message {
     /// The agent's own id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The agent's own id of its first line, which is unique where the id of the message is not.
+    /// The agent's own id of the first line, which is unique where the id of the message is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What.
+    /// The content, in order.
     pub parts: Vec<Part>,
-    /// When.
+    /// When it was written, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What it took.
+    /// Token counts, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The sub-agent it belongs to, if it is not the main conversation.
+    /// The sub-agent it belongs to; `None` for the main conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The lines it was read from. Lines of other messages may lie between its own.
+    /// The lines it was read from. Lines of other messages may be between them.
     pub lines: Range<usize>,
 }
 
 impl Message {
-    /// An empty message read from one line.
+    /// Returns an empty message read from one line.
     pub(super) fn new(role: Role, line: usize) -> Self {
         let lines = line..line + 1;
         Self {
@@ -139,12 +139,12 @@ impl Message {
         }
     }
 
-    /// Whether a person said this to the main conversation.
+    /// Whether the user said this in the main conversation.
     pub fn is_prompt(&self) -> bool {
         self.role == Role::User && self.worker.is_none()
     }
 
-    /// All plain text in it.
+    /// Returns all plain text in it.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
@@ -153,7 +153,7 @@ impl Message {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// What to show of it as text: what was said, else what a tool answered, else what nobody can read, as it came.
+    /// Returns the text to display: plain text, else the results of tools, else parts of unknown kinds as they are.
     pub fn shown_text(&self) -> String {
         let text = self.text();
         if !text.is_empty() {
@@ -175,7 +175,7 @@ impl Message {
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// The ids of the calls it asks for.
+    /// Returns the ids of the calls it requests.
     pub fn calls(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall { id, .. } => Some(id.as_str()),
@@ -183,7 +183,7 @@ impl Message {
         })
     }
 
-    /// The ids of the calls it answers.
+    /// Returns the ids of the calls it has results of.
     pub fn results(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolResult { id, .. } => Some(id.as_str()),
@@ -192,16 +192,16 @@ impl Message {
     }
 }
 
-/// Reads the messages out of a chain that belongs to the agent of this name. An agent that is not one of ours writes plain
-/// messages; so does whoever reports for one of ours over the network.
+/// Reads the messages out of a chain of the agent with this name. An agent that stepback does not support writes plain
+/// messages; so does a client that reports for a supported one over the network.
 pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Message> {
     let Some(agent) = Agent::parse(agent) else {
-        // Nothing is left out of what nobody knows how to read.
+        // Lines of unknown agents are all kept.
         let whole = |line: &S| serde_json::from_str(line.as_ref()).unwrap_or_else(|_| line.as_ref().into());
         return plain::messages(lines.iter().map(whole).enumerate());
     };
     let mut own = messages(agent, lines);
-    // None of the agents writes lines that say who speaks at the top.
+    // None of the supported agents writes lines with the author at the top level.
     let values = lines.iter().enumerate();
     let values =
         values.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(line.as_ref()).ok()?)));
@@ -211,7 +211,7 @@ pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Message> {
     own
 }
 
-/// Reads the messages out of a chain. Lines of unknown kinds, and lines that are no JSON, are passed over.
+/// Reads the messages out of a chain. Lines of unknown kinds, and lines that are not JSON, are skipped.
 pub fn messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<Message> {
     let values = lines
         .iter()

@@ -1,4 +1,4 @@
-//! opencode: a line is a message with its parts, and a tool's answer is part of the message that asked for it.
+//! opencode: a line is a message with its parts, and a tool's result is part of the message that requested it.
 
 use serde_json::Value;
 use stepback_model::event::ReportedError;
@@ -38,7 +38,7 @@ fn read(at: usize, line: &Value) -> Option<Message> {
 
 fn parts(part: &Value) -> Vec<Part> {
     match text(part, "type") {
-        // What opencode adds to a prompt by itself.
+        // Text that opencode itself adds to a prompt.
         Some("text") if flag(part, "synthetic") => Vec::new(),
         Some("text") => vec![Part::Text { text: owned(part, "text").unwrap_or_default() }],
         Some("reasoning") => vec![Part::Thinking { text: owned(part, "text").unwrap_or_default() }],

@@ -1,7 +1,7 @@
-//! opencode keeps conversations in a database: every message and every part of one is a row that changes while it grows.
+//! Reads conversations from opencode's database, in which every message and every part is a row that changes while it grows.
 //!
-//! Each message becomes a line, put together the way opencode's own export does it. A cursor holds a mark per message, so
-//! that only what changed since is given back.
+//! Each message becomes a line, in the format of opencode's own export. A cursor has a mark per message, so that only changed
+//! messages are returned.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use stepback_model::time::Timestamp;
 use super::value::owned;
 use super::{Cursor, Fresh, LINE_LIMIT, TranscriptError};
 
-/// What is known of a session.
+/// A session in the database.
 pub(crate) struct Row {
     pub id: String,
     pub directory: String,
@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub version: String,
     pub slug: String,
     pub created: Timestamp,
-    /// The session it is a part of, if a sub-agent runs in it.
+    /// The parent session, if a sub-agent runs in this one.
     pub parent: Option<String>,
     /// A model that answered in it.
     pub model: Option<String>,
@@ -49,14 +49,14 @@ pub(super) fn read(path: &Path, session: &str, cursor: &Cursor) -> Result<Fresh,
 }
 
 fn changed(connection: &Connection, session: &str, cursor: &Cursor) -> rusqlite::Result<Option<Fresh>> {
-    // One transaction: messages and parts are of the same moment.
+    // One transaction, so that messages and parts are from the same time.
     let moment = connection.unchecked_transaction()?;
     let find = "SELECT revert FROM session WHERE id = ?1";
     let Some(revert) = moment.query_row(find, [session], |row| row.get::<_, Option<String>>(0)).optional()?
     else {
         return Ok(None);
     };
-    // What was reverted is still there until the next prompt, and is not part of the conversation any more.
+    // Reverted messages stay in the database until the next prompt, but are not part of the conversation any more.
     let revert: Value = revert.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let (end, end_part) = (owned(&revert, "messageID"), owned(&revert, "partID"));
     let mut messages =
@@ -103,7 +103,7 @@ fn changed(connection: &Connection, session: &str, cursor: &Cursor) -> rusqlite:
     Ok(Some(Fresh { keep, lines, cursor }))
 }
 
-/// The row's JSON with the columns that opencode takes out of it before it stores it.
+/// Returns the row's JSON with the columns that opencode removes from it before storing.
 fn with(data: &str, columns: &Value) -> Value {
     let mut value: Value = serde_json::from_str(data).unwrap_or_else(|_| json!({"unreadable": data}));
     if let (Some(value), Some(columns)) = (value.as_object_mut(), columns.as_object()) {
@@ -112,12 +112,12 @@ fn with(data: &str, columns: &Value) -> Value {
     value
 }
 
-/// The sessions in a database, oldest first.
+/// Returns the sessions in a database, oldest first.
 pub(super) fn sessions(path: &Path) -> Result<Vec<Row>, TranscriptError> {
     query(path, "ORDER BY time_created, id", &[])
 }
 
-/// One session.
+/// Returns one session; `None` if it does not exist.
 pub(crate) fn row(path: &Path, session: &str) -> Result<Option<Row>, TranscriptError> {
     Ok(query(path, "WHERE id = ?1", &[&session])?.pop())
 }

@@ -1,14 +1,15 @@
-//! Messages as frameworks and model APIs write them: `{"role": …, "content": …}` and its relatives.
+//! Parses messages as frameworks and model APIs write them: `{"role": …, "content": …}` and variants.
 //!
-//! Agents that report over the network send such messages, and the built-in agent keeps its conversation like this. Content is
-//! a text, a list of parts, or one part; it may be called `content`, `text` or `parts`; calls may stand beside it.
+//! Agents that report over the network send such messages, and the built-in agent stores its conversation in this form.
+//! Content is a text, a list of parts, or one part; it may be called `content`, `text` or `parts`; calls may be in fields
+//! beside it.
 
 use serde_json::Value;
 
 use super::message::{Message, Part, Role};
 use super::value::{flag, list, moment, owned, text};
 
-/// Reads every line. One that does not say who speaks is kept as it is.
+/// Reads every line. One without an author is kept as it is.
 pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
     let unknown = |at: usize, line: Value| {
         let mut message = Message::new(Role::Unknown, at);
@@ -21,9 +22,9 @@ pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Messa
     lines.map(|(at, line)| read(at, &line).unwrap_or_else(|| unknown(at, line))).collect()
 }
 
-/// Reads one line, if it says who speaks.
+/// Reads one line, if it names its author.
 pub(super) fn read(at: usize, line: &Value) -> Option<Message> {
-    // Some wrap the message in what they know about it.
+    // Some frameworks wrap the message in an object with metadata.
     let inner = ["message", "content"].into_iter().filter_map(|name| line.get(name));
     let inner = inner.into_iter().find(|inner| inner.get("role").is_some_and(Value::is_string));
     let value = if line.get("role").is_some_and(Value::is_string) { line } else { inner.unwrap_or(line) };
@@ -50,14 +51,14 @@ pub(super) fn read(at: usize, line: &Value) -> Option<Message> {
         let output = value.get("content").or_else(|| value.get("text")).cloned().unwrap_or_default();
         message.parts = vec![Part::ToolResult { id, output, failed: has_failed(value), at: message.at }];
     }
-    // The Messages API has a tool answer in the name of the user.
+    // In the Messages API, results of tools come in messages of the user.
     if role == Role::User && message.results().next().is_some() {
         message.role = Role::Tool;
     }
     Some(message)
 }
 
-/// What a message says, wherever that stands.
+/// Returns the content of a message, from any of the known fields.
 fn said(value: &Value) -> Vec<Part> {
     let mut parts = Vec::new();
     for name in ["reasoning_content", "thinking"] {
@@ -126,12 +127,12 @@ fn part(value: &Value) -> Part {
     }
 }
 
-/// A call, as one of the APIs writes it.
+/// Reads a call, in the format of any of the APIs.
 fn call(value: &Value) -> Part {
     let function = value.get("function").filter(|function| function.is_object()).unwrap_or(value);
     let input = ["input", "arguments", "args", "parameters"].into_iter().find_map(|name| function.get(name));
     let input = match input {
-        // OpenAI sends the arguments as a text that is JSON.
+        // OpenAI sends the arguments as JSON in a string.
         Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| text.clone().into()),
         other => other.cloned().unwrap_or_default(),
     };
@@ -139,7 +140,7 @@ fn call(value: &Value) -> Part {
     Part::ToolCall { id: call_id(value), name: name.unwrap_or_default(), input, at: None }
 }
 
-/// What a tool answered.
+/// Reads the result of a tool call.
 fn result(value: &Value) -> Part {
     let output = ["content", "output", "response", "result"].into_iter().find_map(|name| value.get(name));
     let failed = has_failed(value);

@@ -1,15 +1,15 @@
-//! Small questions to JSON that may be anything.
+//! Helpers to read fields of JSON of unknown shape.
 
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_model::time::Timestamp;
 
-/// The text under a key.
+/// Returns the text under a key.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str()
 }
 
-/// The text under a key, as an own string.
+/// Returns the text under a key as an owned string.
 pub(crate) fn owned(value: &Value, key: &str) -> Option<String> {
     text(value, key).map(str::to_owned)
 }
@@ -19,12 +19,12 @@ pub(crate) fn flag(value: &Value, key: &str) -> bool {
     value.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The number under a key, or zero.
+/// Returns the number under a key, or zero.
 pub(crate) fn count(value: &Value, key: &str) -> u64 {
     value.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// The moment under a key: RFC 3339, or milliseconds since the epoch.
+/// Returns the time under a key: RFC 3339, or milliseconds since the epoch.
 pub(crate) fn moment(value: &Value, key: &str) -> Option<Timestamp> {
     match value.get(key)? {
         Value::Number(millis) => Some(Timestamp::from_micros(millis.as_i64()?.saturating_mul(1000))),
@@ -33,14 +33,14 @@ pub(crate) fn moment(value: &Value, key: &str) -> Option<Timestamp> {
     }
 }
 
-/// The elements under a key, none if it is no list.
+/// Returns the elements under a key; empty if it is not a list.
 pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A text on one line, not longer than `limit` characters.
+/// Returns a text on one line, at most `limit` characters long.
 pub(crate) fn clip(text: &str, limit: usize) -> String {
-    // Only a little more than what is shown is looked at: the text may be megabytes.
+    // Only slightly more than the limit is read: the text may be megabytes long.
     let head: String = text.trim_start().chars().take(limit * 4).collect();
     let line = head.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= limit && text.trim().len() <= head.len() {

@@ -1,10 +1,10 @@
-//! The Messages API spoken to a server of Chat Completions: the question on its way out, the answer on its way back.
+//! Translates between the Messages API and a Chat Completions server, for requests and responses.
 //!
-//! The agent asks in one form whoever answers, so that what is recorded can be compared and run once more.
+//! The agent uses one form with every provider, so that recordings can be compared and replayed.
 
 use serde_json::{Value, json};
 
-/// A question in the form of Chat Completions.
+/// Translates a request body to Chat Completions.
 pub fn question(body: &Value) -> Value {
     let mut messages = Vec::new();
     if let Some(system) = body["system"].as_str().filter(|system| !system.is_empty()) {
@@ -53,7 +53,7 @@ fn texts(content: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What the model said.
+/// Translates a message of the model.
 fn answered(content: &Value) -> Value {
     let text = texts(content);
     let calls: Vec<Value> = (parts(content).iter())
@@ -74,7 +74,8 @@ fn answered(content: &Value) -> Value {
     message
 }
 
-/// What a person and tools said: one message for each result, then the text. Results must come right after the calls.
+/// Translates a message of the user and tools: one message for each result, then the text. Results must come right after the
+/// calls.
 fn asked(content: &Value) -> Vec<Value> {
     let results = parts(content).iter().filter(|part| part["type"] == "tool_result");
     let mut messages: Vec<Value> = results
@@ -91,7 +92,7 @@ fn asked(content: &Value) -> Vec<Value> {
     messages
 }
 
-/// An answer in the form of the Messages API; what is none stays as it is.
+/// Translates a response body to the Messages API; anything else stays as it is.
 pub fn answer(body: &Value) -> Value {
     let choice = &body["choices"][0];
     let message = &choice["message"];
@@ -104,7 +105,7 @@ pub fn answer(body: &Value) -> Value {
     }
     let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, call) in calls.iter().enumerate() {
-        // Some servers give no ids.
+        // Some servers send no ids.
         let id = call["id"].as_str().filter(|id| !id.is_empty());
         let id = id.map_or_else(
             || format!("call_{}_{}", body["id"].as_str().unwrap_or("x"), at + 1),
@@ -112,7 +113,7 @@ pub fn answer(body: &Value) -> Value {
         );
         let arguments = &call["function"]["arguments"];
         let input = match arguments.as_str() {
-            // What is no document goes to the tool as it is, which says what is wrong with it.
+            // Arguments that are not JSON go to the tool as they are, which reports what is wrong.
             Some(text) => serde_json::from_str(text).unwrap_or_else(|_| json!({ "unreadable": text })),
             None => arguments.clone(),
         };

@@ -1,6 +1,6 @@
-//! A model behind an address: Anthropic's own, or any server that speaks Chat Completions.
+//! A model server: Anthropic's, or any server that implements Chat Completions.
 //!
-//! The key goes with the request and nowhere else; what is recorded never held it.
+//! The key is sent with the request and nowhere else; it never reaches what is recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +14,16 @@ use stepback_model::event::ReportedError;
 use super::{Provider, chat};
 use crate::request::WORKER;
 
-/// How often it is looked whether the answer is still wanted.
+/// How often to check whether the answer is still wanted.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Sends a body to an address and gives back what came, or why nothing did.
+/// Sends a body to a URL and returns the response, or why there was none.
 pub trait Post: Send + Sync {
-    /// Sends it.
+    /// Sends one POST request.
     fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String>;
 }
 
-/// What a server speaks.
+/// The API of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     /// The Messages API.
@@ -33,7 +33,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Where its servers are if nobody says otherwise.
+    /// Returns the default address of its servers.
     pub fn address(self) -> &'static str {
         match self {
             Self::Anthropic => "https://api.anthropic.com",
@@ -42,7 +42,7 @@ impl Dialect {
     }
 }
 
-/// Asks a server.
+/// Provider that calls a server.
 pub struct Http {
     post: Arc<dyn Post>,
     dialect: Dialect,
@@ -52,7 +52,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// A server at `base`, or at the dialect's own address. The answer is no longer waited for when `stop` is set.
+    /// Creates a provider for the server at `base`, or at the dialect's default address. It stops waiting for an answer when
+    /// `stop` is set.
     pub fn new(
         post: Arc<dyn Post>,
         dialect: Dialect,
@@ -62,7 +63,7 @@ impl Http {
     ) -> Self {
         let base = base.unwrap_or(dialect.address()).trim_end_matches('/');
         let url = match dialect {
-            // People write it with and without the version.
+            // Users write the address with and without the version.
             Dialect::Anthropic => format!("{}/v1/messages", base.trim_end_matches("/v1")),
             Dialect::Chat => format!("{base}/chat/completions"),
         };
@@ -91,7 +92,7 @@ impl Provider for Http {
         };
         let (post, url, headers) = (self.post.clone(), self.url.clone(), self.headers(request));
         let (done, answer) = mpsc::channel();
-        // In a thread of its own, because a model can take minutes and the person may not want to wait.
+        // In a thread of its own, because a model can take minutes and the user may interrupt.
         std::thread::spawn(move || {
             let headers: Vec<(&str, &str)> =
                 headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -119,7 +120,7 @@ impl Provider for Http {
     }
 }
 
-/// An answer of Chat Completions as one of the Messages API. How it arrived piece by piece is not kept: the pieces are others.
+/// Translates a Chat Completions response to the Messages API. Its chunks are not kept, because they do not fit the new body.
 fn translated(response: Response) -> Response {
     let Ok(body) = serde_json::from_str::<Value>(&response.body) else { return response };
     let body = chat::answer(&body).to_string();
@@ -140,7 +141,7 @@ mod tests {
 
     type Sent = (String, Vec<(String, String)>, Value);
 
-    /// A server that always says the same and remembers what it was asked.
+    /// A server that always answers the same and stores the requests it got.
     struct Server(Value, Mutex<Vec<Sent>>);
 
     impl Post for Server {

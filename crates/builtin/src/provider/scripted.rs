@@ -1,7 +1,7 @@
-//! A model that says what a file tells it to, for demonstrations and tests, without a network.
+//! A model that answers from a script file, for demonstrations and tests, without a network.
 //!
-//! Which turn comes next follows from what the request carries and from nothing else: a conversation that goes on in another
-//! process, or is run once more, is answered the same.
+//! The next turn depends only on the content of the request: a conversation that continues in another process, or is rerun,
+//! gets the same answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,26 +19,26 @@ use super::Provider;
 use crate::request::WORKER;
 use crate::tools;
 
-/// What is said when a script is over.
+/// The answer after the end of a script.
 const OVER: &str = "The script has no more turns.";
-/// How often a thinking model looks whether it is still wanted.
+/// How often a simulated delay checks whether the answer is still wanted.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the script {path}: {error}")]
     Read {
-        /// Where it should be.
+        /// Path of the script.
         path: String,
-        /// Why not.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// It is no script.
+    /// The file does not parse as a script.
     #[error("the script is not valid: {0}")]
     NotAScript(#[from] serde_json::Error),
-    /// It asks for something that is not there.
+    /// The script refers to something that does not exist.
     #[error("the script is not valid: {0}")]
     Impossible(String),
 }
@@ -100,24 +100,24 @@ struct When {
     turns: Vec<Turn>,
 }
 
-/// Answers from a script.
+/// Provider that answers from a script.
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
-    /// For each branch, what must be said to enter it.
+    /// For each branch, the pattern of a message that enters it.
     says: Vec<Regex>,
     stop: Arc<AtomicBool>,
 }
 
 impl Scripted {
-    /// Reads a script from a file. A model that thinks stops thinking when `stop` is set.
+    /// Reads a script from a file. A simulated delay ends when `stop` is set.
     pub fn open(path: &Path, stop: Arc<AtomicBool>) -> Result<Self, ScriptError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ScriptError::Read { path: path.display().to_string(), error })?;
         Self::parse(&text, stop)
     }
 
-    /// Reads a script.
+    /// Parses a script.
     pub fn parse(text: &str, stop: Arc<AtomicBool>) -> Result<Self, ScriptError> {
         let script: Script = serde_json::from_str(text)?;
         let named = |place: String, turns: &[Turn], for_worker: bool| {
@@ -143,12 +143,12 @@ impl Scripted {
         Ok(Self { script, says, stop })
     }
 
-    /// The model it plays.
+    /// Returns the name of the model it simulates.
     pub fn model(&self) -> &str {
         &self.script.model
     }
 
-    /// The turn that answers these messages.
+    /// Returns the turn that answers these messages.
     fn turn(&self, messages: &[Value], worker: Option<&str>) -> Option<&Turn> {
         if let Some(worker) = worker {
             let answers = messages.iter().filter(|message| message["role"] == "assistant").count();
@@ -162,7 +162,7 @@ impl Scripted {
             }
             let said = text_of(message);
             let entered = self.says.iter().position(|says| says.is_match(&said));
-            // A branch that is being played is not begun again by what its own calls give back.
+            // The results of a branch's own calls do not start the same branch again.
             if let Some(entered) = entered.filter(|entered| branch != Some(*entered)) {
                 (branch, at) = (Some(entered), 0);
             }
@@ -171,7 +171,7 @@ impl Scripted {
         turns.get(at)
     }
 
-    /// Waits as a model does. Says whether it is still wanted.
+    /// Simulates the delay of a model. Returns whether the answer is still wanted.
     fn think(&self, time: Duration) -> bool {
         let begun = Instant::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
@@ -271,7 +271,7 @@ fn answer(status: u16, body: &Value, took: u64) -> Response {
     }
 }
 
-/// All text in a message, results of calls included.
+/// Returns all text in a message, including results of calls.
 fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),

@@ -1,7 +1,7 @@
-//! `bash`: a shell command in the workspace, with an end.
+//! `bash`: runs a shell command in the workspace, with a time limit.
 //!
-//! It has the environment of the person who started the agent, all of it. What the command leaves running in its process group
-//! ends with it: what runs on behind an agent's back changes files that nobody can account for.
+//! The command has the whole environment of the user who started the agent. Processes that it leaves in its process group are
+//! killed with it: their later changes to files could not be attributed to any call.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -17,13 +17,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::clip::Clipped;
 use super::{Limits, ToolInput, ToolResult};
 
-/// How long a command may take if nobody says otherwise, in seconds.
+/// Default timeout of a command, in seconds.
 const SECONDS: u64 = 120;
-/// The longest anybody may say.
+/// Longest timeout that a call can set, in seconds.
 const MOST_SECONDS: u64 = 3600;
-/// How often it is looked whether the person wants to end everything.
+/// How often to check whether the user ended the run.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long output is waited for after the command has ended.
+/// How long to wait for output after the command has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 enum End {
@@ -44,11 +44,11 @@ pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &Limits<'_>) -> Result<T
     let end = wait(&mut child, &ended, until, limits);
     let took = begun.elapsed().as_secs();
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Nobody may be left in it; then there is nothing to end.
+        // The group may be empty; then there is nothing to kill.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
-    // Somebody who left the group can hold the pipe open; that is not waited for.
+    // A process that left the group can hold the pipe open; it is not waited for.
     ended.within(LAST_WORDS);
     let text = text.lock().unwrap_or_else(PoisonError::into_inner).text();
     let (last, failed) = match end {
@@ -80,14 +80,14 @@ fn start(root: &Path, command: &str) -> Result<(Child, std::io::PipeReader), Str
     }
 }
 
-/// Tells when a command's output is over.
+/// Waits for the end of a command's output.
 struct Ended {
     told: Receiver<()>,
     is_over: Cell<bool>,
 }
 
 impl Ended {
-    /// Waits for it so long at most.
+    /// Waits for the end of the output, at most this long.
     fn within(&self, time: Duration) {
         if !self.is_over.get() {
             self.is_over.set(self.told.recv_timeout(time).is_ok());
@@ -95,7 +95,7 @@ impl Ended {
     }
 }
 
-/// Reads the output as it comes, and says when it is over.
+/// Reads the output in a thread, and signals its end.
 fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Ended) {
     let text = Arc::new(Mutex::new(Clipped::default()));
     let (over, told) = mpsc::channel();
@@ -120,7 +120,7 @@ fn wait(child: &mut Child, ended: &Ended, until: Instant, limits: &Limits<'_>) -
             Ok(None) if Instant::now() >= until => return End::TimedOut,
             Ok(None) => {}
         }
-        // A command whose output is over is as a rule over itself.
+        // When its output has ended, the command usually has too.
         match ended.is_over.get() {
             true => std::thread::sleep(glance),
             false => ended.within(GLANCE),

@@ -1,8 +1,8 @@
-//! Output that is too long for a model, cut where everybody can see it.
+//! Cuts output that is too long for a model, and marks the cut.
 
-/// Longest text that a tool gives back, in bytes.
+/// Longest text that a tool returns, in bytes.
 pub const LONGEST: usize = 30_000;
-/// How much of it is the end, where most errors stand.
+/// How many bytes of it are the end, where most errors are.
 const TAIL: usize = 10_000;
 
 /// The beginning and the end of a stream of bytes, in bounded memory.
@@ -22,13 +22,13 @@ impl Clipped {
         self.head.extend_from_slice(&bytes[..taken]);
         bytes = &bytes[taken..];
         self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
-        // Twice as much as is needed, so that not every little piece moves all of it.
+        // Twice the needed size, so that not every small write moves all of it.
         if self.tail.len() > 2 * TAIL {
             self.tail.drain(..self.tail.len() - TAIL);
         }
     }
 
-    /// What is left, as text, with a mark where something is missing.
+    /// Returns the kept bytes as text, with a mark where something is missing.
     pub fn text(&self) -> String {
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL)..];
         let missing = self.total - self.head.len() - tail.len();
@@ -40,7 +40,7 @@ impl Clipped {
     }
 }
 
-/// Text, cut if it is too long.
+/// Returns a text, cut if it is too long.
 pub fn clipped(text: &str) -> String {
     let mut kept = Clipped::default();
     kept.push(text.as_bytes());

@@ -1,4 +1,4 @@
-//! `read`, `write`, `edit` and `list`.
+//! The tools `read`, `write`, `edit` and `list`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,12 +8,12 @@ use super::clip::clipped;
 use super::path_guard;
 use super::{ToolInput, ToolResult};
 
-/// Largest file that is read or edited.
+/// Largest file that is read or edited, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// How many entries of a directory are listed.
+/// Most entries of a directory that are listed.
 const ENTRIES: usize = 1000;
 
-/// The text of a file.
+/// Returns the text of a file.
 fn text_of(path: &Path, name: &str) -> Result<String, String> {
     let facts = fs::metadata(path).map_err(|error| format!("cannot read {name}: {error}"))?;
     if facts.is_dir() {
@@ -47,7 +47,7 @@ pub fn read(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     Ok(ToolResult::good(clipped(&lines.concat())))
 }
 
-/// Writes a file and makes the directories above it.
+/// Writes a file and creates the directories above it.
 pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, content) = (given.text("path")?, given.any_text("content")?);
     let path = path_guard::reach(root, name)?;
@@ -60,7 +60,7 @@ pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     Ok(ToolResult::good(format!("wrote {} bytes to {name}", content.len())))
 }
 
-/// Replaces the one place where a text stands.
+/// Replaces a text that occurs exactly once.
 pub fn edit(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, old, new) = (given.text("path")?, given.any_text("old")?, given.any_text("new")?);
     if old.is_empty() {

@@ -1,11 +1,12 @@
-//! Paths as the model writes them: relative to the workspace, and never out of it.
+//! Resolves the paths that the model writes: relative to the workspace, and never outside of it.
 //!
-//! This keeps a model from reaching elsewhere by mistake. It is no sandbox: a shell command can go wherever the person can.
+//! This keeps a model from leaving the workspace by mistake. It is not a sandbox: a shell command can reach everything the
+//! user can.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// The path without `.` and `..`, relative to the workspace; an error if it leads out by its text alone.
+/// Returns the path without `.` and `..`, relative to the workspace; fails if its text leads outside.
 pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
     let out = || format!("{path} is outside the workspace");
     if path.contains('\0') {
@@ -28,8 +29,8 @@ pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
     Ok(inside)
 }
 
-/// Where a path really is, with all links followed; an error if that is outside the workspace. What does not exist yet is
-/// where its nearest directory says.
+/// Returns the real path, with all links followed; fails if it is outside the workspace. For a path that does not exist yet,
+/// its nearest existing directory decides.
 pub fn reach(root: &Path, path: &str) -> Result<PathBuf, String> {
     let inside = relative(root, path)?;
     let whole = root.join(&inside);
@@ -43,7 +44,7 @@ pub fn reach(root: &Path, path: &str) -> Result<PathBuf, String> {
             Ok(real) if missing.as_os_str().is_empty() => return Ok(real),
             Ok(real) => return Ok(real.join(missing)),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("{path}: {error}")),
-            // It may be a link that leads nowhere yet, and to write through it would make a file there.
+            // It may be a dangling link, and writing through it would create a file at its target.
             Err(_) if there.symlink_metadata().is_ok() => {
                 return Err(format!("{path} goes through a link that leads nowhere"));
             }

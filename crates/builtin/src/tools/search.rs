@@ -1,4 +1,4 @@
-//! `search`: a regular expression over the files of the workspace.
+//! The tool `search`: a regular expression over the files of the workspace.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::clip::clipped;
 use super::path_guard;
 use super::{ToolInput, ToolResult};
 
-/// Largest file that is searched.
+/// Largest file that is searched, in bytes.
 const LARGEST: u64 = 4 << 20;
-/// How many lines are given back.
+/// Most lines that are returned.
 const MATCHES: usize = 500;
-/// How much of a line, in characters.
+/// Longest part of a line that is returned, in characters.
 const LINE: usize = 300;
-/// Largest compiled pattern.
+/// Largest compiled pattern, in bytes.
 const PATTERN: usize = 1 << 20;
 
-/// Searches files, in the order of their names. What git ignores is not searched.
+/// Searches files, sorted by name. Files that git ignores are skipped.
 pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let pattern = given.text("pattern")?;
     let built = RegexBuilder::new(pattern).size_limit(PATTERN).dfa_size_limit(PATTERN).build();

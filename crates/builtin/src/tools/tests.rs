@@ -1,4 +1,4 @@
-//! Every tool on real directories, with inputs that a model should not give and sometimes does.
+//! Tests of every tool on real directories, with invalid inputs that a model sometimes gives.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

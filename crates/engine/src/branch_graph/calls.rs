@@ -1,5 +1,5 @@
-//! Calls whose start and end are on different sides of a rewind or a switch. They go together: what a call did is in the
-//! state at its end, so the end decides.
+//! Calls whose start and end are on different sides of a rewind or a switch. They belong together: the effect of a call is in
+//! the state at its end, so the end decides for both.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 impl Workspace<'_> {
-    /// The starts of calls of a session, or of all, whose end is elsewhere, each with whether the end is rolled back, and the
-    /// branch of the end.
+    /// Returns the starts of calls (of one session, or of all) whose end is on another line, each with whether the end is
+    /// rolled back, and the branch of the end.
     pub(super) fn ends_of_split_calls(
         &self,
         lines: &Lines,
@@ -25,7 +25,7 @@ impl Workspace<'_> {
         }
         let boundary = lines.graph.first_boundary();
         let kinds = vec![StepKind::ToolStart, StepKind::ToolEnd, StepKind::ModelStart, StepKind::ModelEnd];
-        // A call that ended before the first move is on one side of all of them.
+        // A call that ended before the first move cannot be split by any of them.
         let after = Some(boundary.saturating_sub(1));
         let query = Query { session, kinds, after, oldest_first: true, ..Query::default() };
         let mut starts: HashMap<(SessionId, StepKind, String), StoredCheckpoint> = HashMap::new();
@@ -54,9 +54,10 @@ impl Workspace<'_> {
         Ok(ends)
     }
 
-    /// The step at which the call began that `end` ends: the one it names, or the newest before it with the id of the call.
+    /// Returns the step at which the call that `end` ends began: the step it names, or the newest one before it with the same
+    /// call id.
     fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StoredCheckpoint>, EngineError> {
-        // An answer of a model that has no id of its own is not paired.
+        // A model answer without a call id is not paired.
         if end.facts.call.is_none() && end.kind != StepKind::ToolEnd {
             return Ok(None);
         }
@@ -78,7 +79,7 @@ impl Workspace<'_> {
     }
 }
 
-/// The kind of the start of what a step of this kind ends.
+/// Returns the kind of step that starts what a step of `kind` ends.
 fn start_of(kind: StepKind) -> Option<StepKind> {
     match kind {
         StepKind::ToolEnd => Some(StepKind::ToolStart),

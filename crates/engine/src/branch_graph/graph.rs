@@ -1,8 +1,8 @@
-//! The steps of a workspace and the moves between them: what a line is walked along.
+//! The steps of a workspace and the moves between them: the graph along which lines are followed.
 //!
-//! A checkpoint names the step it grew from. That is enough as long as nothing goes back. A rewind, an undo, a redo or a
-//! switch takes the line elsewhere, for all sessions or for some of them; what each of them did is read from the operations
-//! and from what the step it led to says about itself.
+//! A checkpoint names its parent step. That is enough as long as the workspace only goes forward. A rewind, an undo, a redo
+//! or a switch takes the line elsewhere, for all sessions or for some of them; the effect of each is read from the operations
+//! and from the detail record of the step it led to. A light step is a step without files of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -16,27 +16,27 @@ use stepback_store::port::StoredCheckpoint;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// A checkpoint as far as lines go.
+/// The facts about a checkpoint that lines depend on.
 pub(super) struct LineNode {
     pub number: u64,
     pub parent: Option<StepId>,
     pub session: SessionId,
 }
 
-/// What a move did to the line of its branch.
+/// The effect of a move on the line of its branch.
 enum MoveEffect {
-    /// The line goes on from `onto`; of the light steps after it, those up to number `upto` are on the line.
+    /// The line continues from `onto`; of the light steps after it, those up to number `upto` are on the line.
     Jump { onto: StepId, upto: u64 },
-    /// These sessions go on from `onto`, like a [`Self::Jump`]; the others stay.
+    /// These sessions continue from `onto`, like a [`Self::Jump`]; the others stay.
     Part { sessions: Vec<SessionId>, onto: StepId, upto: u64 },
-    /// Nothing: single files or changes went back, or nothing at all.
+    /// No effect: the move took back single files or changes, or nothing.
     Keep,
-    /// The move that led to this step counts no more.
+    /// Cancels the move that led to this step.
     Reverse(StepId),
 }
 
 struct LineMove {
-    /// The step the line had reached.
+    /// The step that the line had reached before the move.
     before: StepId,
     effect: MoveEffect,
 }
@@ -46,14 +46,14 @@ pub(crate) struct LineGraph {
     pub(super) nodes: HashMap<StepId, LineNode>,
     /// Moves by the step they led to.
     moves: HashMap<StepId, LineMove>,
-    /// The step at which each branch was made or last left, by the name the branch has now, and the highest number of a light
-    /// step after it that is on the branch.
+    /// The step at which each branch was created or last left, by its present name, and the highest number of a light step
+    /// after it that is on the branch.
     ends: HashMap<String, (StepId, u64)>,
-    /// Steps that only save what was there before a move.
+    /// Steps that only save the present state before a move.
     saved: HashSet<StepId>,
 }
 
-/// Sessions that rewinds took elsewhere, each with the number of the step it went to.
+/// Sessions that rewinds moved to an earlier step, each with the number of that step.
 pub(super) type Gone = Rc<HashMap<SessionId, u64>>;
 
 /// A checkpoint that a walk passes, with the light steps after it that belong to the same line.
@@ -65,7 +65,7 @@ pub(super) struct LineSegment {
     pub upto: u64,
     /// Sessions whose steps are not on the line here.
     pub gone: Gone,
-    /// Only these sessions are meant.
+    /// If set, the segment applies only to these sessions.
     only: Option<Rc<HashSet<SessionId>>>,
     /// Whether the checkpoint itself is on the line.
     pub is_on: bool,
@@ -81,8 +81,8 @@ impl LineSegment {
     }
 }
 
-/// The way back along a line, checkpoint by checkpoint, newest first. Where sessions stand on different lines, a checkpoint
-/// may be passed more than once, each time for other sessions.
+/// Walks back along a line, checkpoint by checkpoint, newest first. Where sessions are on different lines, the walk may pass
+/// a checkpoint more than once, each time for other sessions.
 pub(super) struct LineWalk<'g> {
     graph: &'g LineGraph,
     trails: Vec<Trail>,
@@ -93,9 +93,9 @@ struct Trail {
     /// The next checkpoint, and the highest number of a light step after it that counts.
     next: (StepId, u64),
     gone: Gone,
-    /// Moves further back that were taken back.
+    /// Moves further back that were undone.
     reversed: Vec<StepId>,
-    /// Only these sessions are on it; the others are on another trail.
+    /// If set, only these sessions are on it; the others are on another trail.
     only: Option<Rc<HashSet<SessionId>>>,
 }
 
@@ -121,7 +121,7 @@ impl Iterator for LineWalk<'_> {
             gone: trail.gone.clone(),
             only: trail.only.clone(),
         };
-        // What lies further back has lower numbers: such moves are not met any more.
+        // Steps further back have lower numbers, so the walk cannot meet the other moves any more.
         trail.reversed.retain(|moved| nodes.get(moved).is_some_and(|moved| moved.number < node.number));
         let next = match self.graph.moves.get(&id) {
             None => node.parent.map(|parent| (parent, u64::MAX)),
@@ -149,7 +149,7 @@ impl Iterator for LineWalk<'_> {
 }
 
 impl Trail {
-    /// The trail of those of these sessions that are still on this one, from another step on; they are gone from this one.
+    /// Moves those of `sessions` that are still on this trail to a new one that continues from `onto`, and returns it.
     fn part(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
         let is_here = |session: &&SessionId| {
             let is_part = self.only.as_ref().is_none_or(|only| only.contains(session));
@@ -168,18 +168,18 @@ impl Trail {
 }
 
 impl LineGraph {
-    /// Whether the workspace never went anywhere but on.
+    /// Whether the workspace only ever went forward.
     pub(super) fn has_no_moves(&self) -> bool {
         self.moves.is_empty()
     }
 
-    /// The way back from a checkpoint, including light steps after it up to a number.
+    /// Walks back from a checkpoint, including light steps after it up to number `upto`.
     pub(super) fn walk(&self, from: StepId, upto: u64) -> LineWalk<'_> {
         let trail = Trail { next: (from, upto), gone: Gone::default(), reversed: Vec::new(), only: None };
         LineWalk { graph: self, trails: vec![trail] }
     }
 
-    /// The highest number of a light step after `tip` that is on a branch which nobody stands on.
+    /// Returns the highest number of a light step after `tip` that is on `branch`, which is not the present one.
     pub(super) fn end_of(&self, branch: &str, tip: StepId) -> u64 {
         match self.ends.get(branch) {
             Some((step, upto)) if *step == tip => *upto,
@@ -187,7 +187,7 @@ impl LineGraph {
         }
     }
 
-    /// The lowest number from which on two steps of a call may be on different lines.
+    /// Returns the lowest number from which on two steps of a call may be on different lines.
     pub(super) fn first_boundary(&self) -> u64 {
         let of = |(after, moved): (&StepId, &LineMove)| {
             let own = self.nodes.get(after).map_or(0, |node| node.number);
@@ -201,9 +201,9 @@ impl LineGraph {
         self.moves.iter().map(of).min().unwrap_or(u64::MAX)
     }
 
-    /// The states on the line that leads to a step, newest first, the step itself included. What only saves the present before
-    /// a move is not among them, unless it is where the line starts, nor is a state that holds what a session did and a later
-    /// rewind took back.
+    /// Returns the states on the line that leads to a step, newest first, the step itself included. Steps that only save the
+    /// present before a move are excluded, unless the line starts there, and so are states with changes of a session that a
+    /// later rewind took back.
     pub(crate) fn line_to<'s>(
         &'s self,
         from: &'s StoredCheckpoint,
@@ -217,7 +217,7 @@ impl LineGraph {
         let passed: Vec<LineSegment> = walk.into_iter().flatten().collect();
         let on: HashSet<StepId> =
             passed.iter().filter(|segment| segment.is_on).map(|segment| segment.id).collect();
-        // Before the first step that a session went back to, nothing was taken back.
+        // Nothing was taken back before the first step that a session went back to.
         let first = passed.iter().flat_map(|segment| segment.gone.values().copied()).min();
         let holds = move |segment: &LineSegment| {
             let Some(first) = first else { return true };
@@ -234,7 +234,7 @@ impl LineGraph {
 }
 
 impl Workspace<'_> {
-    /// The checkpoints `all` and the moves between them.
+    /// Builds the graph of the checkpoints `all` and the moves between them.
     pub(crate) fn line_graph(
         &self,
         all: &[StoredCheckpoint],
@@ -302,7 +302,7 @@ impl Workspace<'_> {
         Ok(graph)
     }
 
-    /// What a rewind did to the line.
+    /// Returns the effect of a rewind on the line.
     fn rewind_effect(
         &self,
         moved: &StateTransition,
@@ -320,7 +320,7 @@ impl Workspace<'_> {
         let mut sessions: Vec<SessionId> =
             listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
         let is_whole = moved.onto != moved.before;
-        // Where the workspace stood then; what only saves the present is not it.
+        // Where the workspace was then; a step that only saves the present does not count.
         let number = |step: StepId| by_id.get(&step).map(|stored| stored.checkpoint.step.number);
         let head = match by_id.get(&moved.before) {
             Some(before) if saved.contains(&moved.before) => before.checkpoint.step.parent,
@@ -331,7 +331,7 @@ impl Workspace<'_> {
         let stays = head.and_then(number) == Some(target);
         Ok(match (stays, is_whole) {
             (true, false) => MoveEffect::Keep,
-            // From where it stands, a rewind takes back nothing but what was not recorded yet.
+            // A rewind to the current position takes back only changes that were not recorded yet.
             (true, true) => MoveEffect::Jump { onto: moved.onto, upto: u64::MAX },
             (false, is_whole) if !sessions.is_empty() => {
                 let onto = match is_whole {
@@ -339,7 +339,7 @@ impl Workspace<'_> {
                     false => self.base_of(target)?,
                 };
                 let Some(onto) = onto else { return Ok(MoveEffect::Keep) };
-                // The person stands where the workspace does, unless others were at work, too.
+                // The user is where the workspace is, unless other authors were at work, too.
                 let is_alone = field("whole").and_then(Value::as_bool).unwrap_or(true);
                 sessions.extend((is_whole && is_alone).then_some(self.session.id));
                 MoveEffect::Part { sessions, onto, upto: target }
@@ -349,13 +349,14 @@ impl Workspace<'_> {
         })
     }
 
-    /// The checkpoint whose files the step with a number has.
+    /// Returns the checkpoint whose files the step with this number has.
     fn base_of(&self, number: u64) -> Result<Option<StepId>, EngineError> {
         let Some(stored) = self.store().step_numbered(self.record.id, number)? else { return Ok(None) };
         Ok(self.nearest_checkpoint(&stored).ok().map(|base| base.checkpoint.step.id))
     }
 
-    /// Whether two checkpoints have the same files and git directories. Freed ones are not known to.
+    /// Whether two checkpoints have the same files and git directories. A pruned state that cannot be compared counts as
+    /// different.
     pub(crate) fn has_equal_files(&self, a: &StoredCheckpoint, b: &StoredCheckpoint) -> bool {
         if a.checkpoint.step.state == b.checkpoint.step.state {
             return true;
@@ -368,7 +369,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Whether a checkpoint was made by an operation, to save what was there before it.
+/// Whether an operation made this checkpoint to save the present state before it.
 fn saves_present(stored: &StoredCheckpoint, operation: &Operation) -> bool {
     let checkpoint = &stored.checkpoint;
     checkpoint.step.kind == StepKind::Checkpoint

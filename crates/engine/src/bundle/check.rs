@@ -1,4 +1,4 @@
-//! What must be true of records that come from somebody else.
+//! Validation of records that come from another user.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,11 @@ use stepback_model::record::{OpStatus, Session};
 use super::error::BundleError;
 use super::records::{Log, Moment, Reference, What};
 
-/// Names and texts of one line are not longer.
+/// Maximum length of a name or one-line text, in bytes.
 const LONGEST: usize = 4096;
 
-/// Checks that records fit together: every id once, every name known, nothing that refers to what comes later.
+/// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
+/// one.
 pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
     let mut seen = Seen::default();
     let mut workspaces = HashSet::new();
@@ -56,7 +57,7 @@ impl Seen {
         if log.sessions.is_empty() {
             return wrong("a workspace in it has no session".into());
         }
-        // A parent is an earlier step: no chain of steps can lead back to itself.
+        // A parent must be an earlier step, so that no chain of steps can form a cycle.
         let mut steps = HashSet::new();
         for moment in &log.steps {
             let Moment { step, hidden_by, purged, .. } = moment;

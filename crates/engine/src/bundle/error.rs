@@ -1,47 +1,47 @@
-//! Why a file is not taken in.
+//! Why a bundle is rejected.
 
 use std::io;
 
 /// What is wrong with a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// It is something else.
+    /// The file is not a bundle.
     #[error("this is not a bundle of stepback")]
     NotABundle,
-    /// It was made by a later stepback.
+    /// A later version of stepback made it.
     #[error("the bundle has format {found}, and this stepback knows formats up to {known}")]
     Newer {
-        /// The format found.
+        /// Format version of the file.
         found: u32,
-        /// The newest format this program knows.
+        /// Newest format version that this program reads.
         known: u32,
     },
-    /// It is not as it was written: cut short, or changed on the way.
+    /// The file was truncated or changed after it was written.
     #[error("the bundle is damaged: {0}")]
     Damaged(String),
-    /// It is whole, but no stepback writes such a thing.
+    /// The file is intact, but stepback never writes such content.
     #[error("the bundle makes no sense: {0}")]
     Senseless(String),
-    /// It says something else about what the store has already.
+    /// It contradicts records that the store already has.
     #[error("the bundle contradicts the store: {0}")]
     Clash(String),
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("cannot {what}: {error}")]
     Io {
-        /// What was tried.
+        /// The action that failed, as a verb phrase.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
 impl BundleError {
-    /// Wraps an I/O error with what was tried.
+    /// Wraps an I/O error with the action that failed.
     pub fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io { what, error }
     }
 
-    /// Something that no stepback writes.
+    /// An error for content that stepback never writes.
     pub fn senseless(what: impl Into<String>) -> Self {
         Self::Senseless(what.into())
     }

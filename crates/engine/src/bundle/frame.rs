@@ -1,7 +1,7 @@
-//! The container: blocks of a kind, compressed, and at the end the hash of all that came before.
+//! The container format: compressed blocks, each of one kind, and at the end the hash of all bytes before.
 //!
-//! A length in a file from somebody else is only a claim. Bytes are read as they come, never room made for them ahead;
-//! what is compressed may not become larger than it says, nor than any block may be.
+//! A length in a file from another user is only a claim. Bytes are read as they come and no memory is reserved ahead; a block
+//! may not decompress to more than it declares, nor to more than the maximum block size.
 
 use std::io::{self, BufWriter, Read, Write};
 
@@ -10,34 +10,34 @@ use stepback_store::codec;
 
 use super::error::BundleError;
 
-/// What every bundle begins with.
+/// Magic bytes at the start of every bundle.
 pub const MAGIC: [u8; 16] = *b"stepback-bundle\n";
-/// The format this program writes, and the newest it reads.
+/// The format version that this program writes, and the newest it reads.
 pub const FORMAT: u32 = 1;
-/// A block is closed when it has so many bytes.
+/// A block is closed when it has this many bytes.
 pub const BLOCK: usize = 4 << 20;
-/// No block is larger: it holds one object at least, and no object is larger than that.
+/// Maximum size of a block, in bytes. It holds at least one object, and no object is larger than this.
 const LARGEST: u32 = 1 << 30;
-/// Kind, length as stored, length before compression (0: not compressed).
+/// Length of a block header in bytes: kind, stored length, length before compression (0: not compressed).
 const HEAD: usize = 9;
-/// A file may become so many times larger than it is…
+/// Maximum ratio of decompressed to stored size …
 const MOST_RATIO: u64 = 1000;
-/// …once it is larger than this.
+/// … for files that decompress to more than this many bytes.
 const FREE: u64 = 1 << 30;
 
 /// What a block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Block {
-    /// Records, a line for each.
+    /// Records, one per line.
     Log = 1,
     /// Objects.
     Objects = 2,
-    /// Name and size of a git file, whose parts follow.
+    /// Name and size of a git file; its parts follow.
     GitFile = 3,
     /// A part of a git file.
     Part = 4,
-    /// The hash of everything before.
+    /// The hash of all bytes before.
     End = 255,
 }
 
@@ -73,7 +73,7 @@ impl<W: Write> Writer<W> {
             .map_err(BundleError::io("write the bundle"))
     }
 
-    /// Adds bytes to the block of this kind.
+    /// Adds bytes to the open block of this kind, or begins a new one.
     pub fn add(&mut self, kind: Block, bytes: &[u8]) -> Result<(), BundleError> {
         if self.open != Some(kind) || self.pending.len() + bytes.len() > BLOCK {
             self.end_block()?;
@@ -99,13 +99,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the block that is open.
+    /// Writes out the open block.
     pub fn end_block(&mut self) -> Result<(), BundleError> {
         let Some(kind) = self.open.take() else { return Ok(()) };
         let raw = std::mem::take(&mut self.pending);
         let packed = codec::compress(&raw);
         let stored = packed.as_ref().unwrap_or(&raw);
-        // Blocks are far smaller than 4 GiB: an object is checked when it is added, everything else is cut at BLOCK.
+        // Blocks are far smaller than 4 GiB: objects are checked when they are added, everything else is split at BLOCK.
         let raw_len = if packed.is_some() { raw.len() as u32 } else { 0 };
         self.put(&head(kind, stored.len() as u32, raw_len))?;
         self.put(stored)?;
@@ -114,7 +114,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the end block with the hash.
     pub fn finish(mut self) -> Result<(), BundleError> {
         self.end_block()?;
         let hash = self.hasher.finalize();
@@ -136,14 +136,14 @@ fn head(kind: Block, stored: u32, raw: u32) -> [u8; HEAD] {
 pub struct Reader<R: Read> {
     input: R,
     hasher: blake3::Hasher,
-    /// How many bytes were read.
+    /// Number of bytes read so far.
     at: u64,
-    /// How many came out of them.
+    /// Number of bytes after decompression.
     raw: u64,
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the beginning.
+    /// Reads and checks the header of the file.
     pub fn new(input: R) -> Result<Self, BundleError> {
         let mut reader = Self { input, hasher: blake3::Hasher::new(), at: 0, raw: 0 };
         let mut head = [0; MAGIC.len() + 4];
@@ -179,7 +179,7 @@ impl<R: Read> Reader<R> {
         Ok(done)
     }
 
-    /// The next block with its place in the file; `None` behind the end, which must be the last thing there is.
+    /// Returns the next block with its offset in the file; `None` after the end block, which must be the last.
     pub fn next(&mut self) -> Result<Option<(u64, Block, Vec<u8>)>, BundleError> {
         let place = self.at;
         let mut head = [0; HEAD];
@@ -240,7 +240,7 @@ fn unpacked(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, Bundle
         .map_err(|reason| BundleError::Damaged(format!("the block at byte {place}: {reason}")))
 }
 
-/// Reads one block again that [`Reader::next`] has given.
+/// Reads a block that [`Reader::next`] returned once more.
 pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
     let mut head = [0; HEAD];
     input.read_exact(&mut head).map_err(BundleError::io("read the bundle again"))?;
@@ -253,7 +253,7 @@ pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleErro
     unpacked(stored, raw_len, place)
 }
 
-/// The objects of a block: their kinds, where their bytes begin, and how many there are.
+/// Returns the objects of a block: kind, offset and length of each.
 pub fn objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
     let wrong = || BundleError::senseless("a block of objects is none");
     let mut found = Vec::new();
@@ -326,7 +326,7 @@ mod tests {
             bytes.extend_from_slice(&packed);
             assert!(read(&bytes).is_err());
         }
-        // What comes out may not be more than was said.
+        // The decompressed size may not exceed the declared one.
         let mut bytes = start;
         bytes.extend_from_slice(&head(Block::Objects, packed.len() as u32, 100));
         bytes.extend_from_slice(&packed);

@@ -1,11 +1,11 @@
-//! Which records belong to a session.
+//! Selects the records that belong to a session.
 //!
-//! Its steps; the steps of others that these grew from, back to one that has files; what stepback did about any of these, with
-//! the steps between which it went; branches that end at one of them. A step whose own origin is not needed begins anew: a
-//! session is given away without the history of everything before it.
+//! These are its steps; the steps of other sessions that they descend from, back to one that has files; the operations on any
+//! of these, with the steps they moved between; and the branches that end at one of them. A step whose own parent is not
+//! needed becomes a root: a session is exported without the history before it.
 //!
-//! Steps of others are told as the person's. Those of another agent get an id of their own: the session they belong to may be
-//! given away some other day, and must then be in order.
+//! Steps of other sessions are exported as steps of the user. Those of another agent get a new id, because the session they
+//! belong to may be exported later and must then be consistent.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use super::records::{Log, Moment, Place, Reference, What, told};
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
-/// The logs of `sessions`, one for each workspace.
+/// Returns the logs of `sessions`, one for each workspace.
 pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, EngineError> {
     let mut logs = Vec::new();
     for workspace in engine.store.workspaces()? {
@@ -56,7 +56,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     }
     let operations = steps.operations(&own)?;
     let by_id = steps.by_id;
-    // What each step is called outside.
+    // The id of each step in the bundle.
     let names: HashMap<StepId, StepId> = by_id
         .values()
         .map(|stored| {
@@ -84,7 +84,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     })
 }
 
-/// What a step of another session is called.
+/// Returns the id under which a step of another session is exported.
 pub fn origin_id(step: StepId) -> StepId {
     let name = format!("origin {step}");
     let mut id = [0; 16];
@@ -100,7 +100,7 @@ struct Steps<'e> {
 }
 
 impl Steps<'_> {
-    /// Takes in the step that `id` grew from, and those before it until one has files.
+    /// Adds the parent of `id`, and the steps before it until one has files.
     fn origin_of(&mut self, id: StepId) -> Result<(), EngineError> {
         let mut next = self.by_id.get(&id).and_then(|stored| stored.checkpoint.step.parent);
         while let Some(id) = next {
@@ -117,7 +117,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// What stepback did about these steps, oldest first, and takes in the steps between which it went.
+    /// Returns the operations on these steps, oldest first, and adds the steps they moved between.
     fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, EngineError> {
         let mut all = self.engine.store.operations(self.workspace.id)?;
         all.reverse();
@@ -151,7 +151,7 @@ impl Steps<'_> {
     }
 }
 
-/// The steps that an operation is about.
+/// Returns the steps that an operation refers to.
 fn steps_of(action: &Action) -> Vec<StepId> {
     match action {
         Action::CheckpointCreate { step }
@@ -175,7 +175,7 @@ fn references(
 ) -> Result<Vec<Reference>, EngineError> {
     let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
     let head = engine.store.reference(&format!("head/{}", workspace.id))?;
-    // A session can be elsewhere than its workspace by now; then it ends where it ended.
+    // The workspace may have moved on since the session; then the head is the newest exported checkpoint.
     let newest = || moments.iter().rfind(|moment| moment.trigger.is_some()).map(|moment| moment.step.id);
     let stands = head.and_then(|head| names.get(&head).copied());
     if let Some(step) = stands.or_else(newest) {

@@ -1,8 +1,8 @@
-//! From a sound bundle to the store: what it does not have yet, in one commit.
+//! Imports a validated bundle: everything that the store does not have yet, in one commit.
 //!
-//! The sessions of a bundle become part of a workspace of their own, whose root is no directory: what was recorded elsewhere
-//! must not be taken for the past of a directory that happens to have the same path here. Ids stay what they were, so that
-//! the same session is the same everywhere, and taking it in twice changes nothing.
+//! The sessions of a bundle become part of a workspace of their own, whose root is not a directory: a recording from
+//! elsewhere must not be mistaken for the history of a directory that has the same path here. Ids are kept, so that a session
+//! has the same id everywhere, and importing it twice changes nothing.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
@@ -25,26 +25,26 @@ use super::records::{Log, What, told};
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
-/// Where workspaces are that came in a bundle. No directory needs to be there.
+/// Root prefix of imported workspaces. The directory need not exist.
 pub const ROOT: &str = "/imported/";
 
-/// What was taken in.
+/// What an import added to the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Imported {
-    /// The sessions that the bundle was made of, with the workspaces they are in here.
+    /// The sessions of the bundle, with the workspaces they are in here.
     pub sessions: Vec<(SessionId, WorkspaceId)>,
-    /// Steps in the bundle.
+    /// Number of steps in the bundle.
     pub steps: u64,
-    /// Steps that the store did not have.
+    /// Number of steps that the store did not have.
     pub new_steps: u64,
-    /// Objects that the store did not have.
+    /// Number of objects that the store did not have.
     pub new_objects: u64,
-    /// Git files that the store did not have.
+    /// Number of git files that the store did not have.
     pub new_git_files: u64,
 }
 
 impl Engine<'_> {
-    /// Takes in what the store does not have of a bundle: everything, or nothing.
+    /// Imports everything in a bundle that the store does not have, or nothing.
     pub fn import_bundle(&self, bundle: &Bundle) -> Result<Imported, EngineError> {
         let _lock = self.keep_collector_out()?;
         let (mut imported, mutations) = plan(self, &bundle.logs, MissingObjects::Nothing)?;
@@ -66,7 +66,7 @@ impl Engine<'_> {
         Ok(imported)
     }
 
-    /// Git files go into the vault before the commit: what nothing needs is cleared away by the next collection.
+    /// Adds git files to the vault, before the commit: the next garbage collection removes those that nothing needs.
     fn import_git_files(&self, bundle: &Bundle) -> Result<u64, EngineError> {
         let Some(dir) = self.store.local_dir().filter(|_| !bundle.needed.vaulted.is_empty()) else {
             return match bundle.needed.vaulted.is_empty() {
@@ -76,7 +76,7 @@ impl Engine<'_> {
                 )),
             };
         };
-        // They have their names while they are checked: these say what they must hold.
+        // They are checked under their own names, which determine what they must contain.
         let aside = Aside::new(dir, &self.env.fresh_id())?;
         let vault = match self.vault()? {
             Some(vault) => vault,
@@ -122,7 +122,7 @@ impl Engine<'_> {
     }
 }
 
-/// A directory that is gone when it is no longer needed.
+/// A temporary directory, removed when dropped.
 struct Aside(PathBuf);
 
 impl Aside {
@@ -142,16 +142,16 @@ impl Drop for Aside {
     }
 }
 
-/// What a file does not have of its sessions.
+/// What an imported file lacks of its sessions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingObjects {
-    /// It has everything.
+    /// Nothing is missing.
     Nothing,
-    /// It has no files: what is known of a step here may be more than it says.
+    /// The file contents are missing: the store may know more about a step than the file says.
     Files,
 }
 
-/// What is to be taken in of logs, and the changes that do it.
+/// Returns what will be imported from `logs`, and the mutations that do it.
 pub(super) fn plan(
     engine: &Engine<'_>,
     logs: &[Log],
@@ -168,11 +168,11 @@ pub(super) fn plan(
     Ok((imported, mutations))
 }
 
-/// One workspace of a bundle, and where it goes.
+/// One workspace of a bundle, and the workspace it is imported into.
 struct Planned<'l> {
     engine: &'l Engine<'l>,
     log: &'l Log,
-    /// Those of its sessions that the store knows.
+    /// The sessions of the log that the store already has.
     known: HashMap<SessionId, Session>,
     target: Workspace,
     is_new: bool,
@@ -208,7 +208,7 @@ impl<'l> Planned<'l> {
         self.log.sessions.iter().map(place).collect()
     }
 
-    /// What the store is told.
+    /// Returns the mutations that import the log, and counts new steps.
     fn mutations(&self, imported: &mut Imported) -> Result<Vec<Mutation>, EngineError> {
         let mut mutations = Vec::new();
         let [person, here] =
@@ -234,9 +234,9 @@ impl<'l> Planned<'l> {
             match self.engine.store.step(moment.step.id)? {
                 Some(_) if self.lacks == MissingObjects::Files => {}
                 Some(here) => same(&here, &stored)?,
-                // What others call it: here it has its own name.
+                // A step exported under a new id: the store has it under its own.
                 None if !is_own && !is_imported(&self.target) => {}
-                // What was recorded here is not for others to go on with.
+                // A session that was recorded here cannot be continued by an import.
                 None if !is_imported(&self.target) => {
                     let session = moment.step.session;
                     return Err(clash(format!(
@@ -277,7 +277,7 @@ impl<'l> Planned<'l> {
                 ..session.clone()
             }));
         };
-        // What came in a bundle may be changed by a later one.
+        // A later bundle may update a session that was imported.
         let may_change = self.lacks == MissingObjects::Nothing
             && known.workspace == self.target.id
             && is_imported(&self.target);
@@ -286,7 +286,7 @@ impl<'l> Planned<'l> {
             .then(|| Mutation::SetSessionInfo { session: session.id, info: Box::new(info) })
     }
 
-    /// Names that are free here. Where a workspace stands is only said for one that is new.
+    /// Returns the references whose names are free here. Head and present branch are set only for a new workspace.
     fn references(&self) -> Result<Vec<Mutation>, EngineError> {
         let mut mutations = Vec::new();
         if !is_imported(&self.target) {
@@ -308,7 +308,7 @@ impl<'l> Planned<'l> {
     }
 }
 
-/// The id and root of the workspace that a log becomes. One that came in a bundle before stays what it is.
+/// Returns the id and root of the workspace that a log becomes. A workspace that was imported before keeps its id.
 fn destination(log: &Log, known: &[Workspace]) -> (WorkspaceId, Vec<u8>) {
     let place = &log.place;
     let mut below: Vec<&str> =
@@ -326,7 +326,7 @@ fn destination(log: &Log, known: &[Workspace]) -> (WorkspaceId, Vec<u8>) {
             WorkspaceId::from_bytes(id)
         }
     };
-    // The whole id: two workspaces never have the same root.
+    // The root contains the whole id, so that two workspaces never have the same root.
     let root = format!("{ROOT}{id}/{}", below.join("/").replace('\0', ""));
     (id, root.trim_end_matches('/').as_bytes().to_vec())
 }
@@ -339,8 +339,8 @@ fn clash(what: String) -> EngineError {
     BundleError::Clash(what).into()
 }
 
-/// Whether two records are of the same step. What is said about it may differ, and one may know what it grew from, or by
-/// another name.
+/// Checks that two records are of the same step. Their annotations may differ, and one of them may have a parent that the
+/// other lacks or has under another id.
 fn same(here: &StoredCheckpoint, there: &StoredCheckpoint) -> Result<(), EngineError> {
     let (a, b) = (&here.checkpoint.step, &there.checkpoint.step);
     let told = |step: &Step| {

@@ -1,7 +1,7 @@
-//! The records of sessions as lines of JSON, for other programs to read.
+//! Exports the records of sessions as lines of JSON, for other programs to read.
 //!
-//! The same records as in a bundle, in the same order, but with what a bundle keeps as objects written out where it belongs: what
-//! went in and came out of a step, which files it changed, what was said. The files themselves are not in it.
+//! These are the same records as in a bundle, in the same order, but with the content of objects written out in place: the
+//! input and output of a step, the paths it changed, the conversation. File contents are not included.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -22,12 +22,12 @@ use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
-/// What the first line says it is.
+/// Name of the format, in the first line.
 pub const FORMAT: &str = "stepback-jsonl";
 /// The version of the format.
 pub(super) const VERSION: u32 = 1;
 
-/// Whether a file that begins with these bytes is one of ours.
+/// Whether a file that begins with these bytes is such an export.
 pub fn is_lines(start: &[u8]) -> bool {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let first: Value = serde_json::from_slice(line).unwrap_or_default();
@@ -81,7 +81,7 @@ impl Engine<'_> {
         })
     }
 
-    /// The conversation of a session, from its beginning. Only the hashes of it are in memory at once.
+    /// Writes the conversation of a session, from its beginning. Only the hashes of the messages are in memory at once.
     fn messages(&self, session: &Session, lines: &mut Lines<impl Write>) -> Result<(), EngineError> {
         let mut chain = Vec::new();
         let mut next = session.info.tip;
@@ -114,15 +114,16 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// The files of steps, as far as later ones are compared with them.
+/// The file trees of steps, kept as far as later steps are compared with them.
 struct Files<'e> {
     engine: &'e Engine<'e>,
-    /// The tree of each step, its own or that of the step it grew from.
+    /// The tree of each step: its own, or that of its parent.
     known: HashMap<StepId, Option<Hash>>,
 }
 
 impl Files<'_> {
-    /// Paths that a step changed; nothing for a step without files of its own, or without others to compare them with.
+    /// Returns the paths that a step changed; empty for a step without files of its own, or without earlier files to compare
+    /// with.
     fn changes(&mut self, moment: &Moment) -> Result<Value, EngineError> {
         let before = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
         if moment.purged {

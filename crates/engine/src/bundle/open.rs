@@ -1,7 +1,7 @@
-//! A bundle that was read to its end and found sound.
+//! A bundle that was read to its end and validated.
 //!
-//! What its objects are called follows from their bytes; what is left to check is that everything named is there, has the
-//! size that is said of it, and can be read. Memory grows with the number of objects and records, not with their size.
+//! The addresses of its objects are computed from their bytes; what remains to check is that everything named is present, has
+//! the declared size, and can be decoded. Memory grows with the number of objects and records, not with their size.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,37 +21,37 @@ use super::frame::{self, Block, Reader};
 use super::records::{GitFile, Log, Record};
 use crate::reachability::{Alive, Marker, Visitor};
 
-/// Blocks that are kept unpacked.
+/// Number of blocks kept decompressed in the cache.
 const BLOCKS: usize = 8;
 
-/// Where an object is.
+/// The location of an object in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Where its block is.
+    /// Offset of its block in the file.
     pub block: u64,
     start: u32,
     length: u32,
 }
 
-/// A git file and where its parts are.
+/// A git file and the locations of its parts.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// Its name and size.
+    /// Name and size of the file.
     pub file: GitFile,
     blocks: Vec<u64>,
 }
 
-/// A sound bundle.
+/// A validated bundle.
 #[derive(Debug)]
 pub struct Bundle {
     source: Source,
-    /// Its records, by workspace.
+    /// Records of the bundle, by workspace.
     pub(super) logs: Vec<Log>,
-    /// What its records need of its objects and git files; there may be more.
+    /// The objects and git files that its records need; the file may contain more.
     pub(super) needed: Alive,
-    /// Its git files.
+    /// Git files in the bundle.
     pub(super) git_files: Vec<Parts>,
 }
 
@@ -122,7 +122,7 @@ impl Bundle {
         Ok(Self { source, logs, needed, git_files })
     }
 
-    /// The objects that are needed, in the order in which they are in the file.
+    /// Returns the needed objects, in file order.
     pub(super) fn objects(&self) -> Vec<(Hash, Placed)> {
         let needed = |(hash, _): &(&Hash, &Placed)| self.needed.objects.contains(hash);
         let mut objects: Vec<(Hash, Placed)> =
@@ -131,25 +131,25 @@ impl Bundle {
         objects
     }
 
-    /// The bytes of an object.
+    /// Returns the bytes of an object.
     pub(super) fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
         self.source.read(kind, hash)
     }
 
-    /// The bytes of a git file, part by part.
+    /// Returns the bytes of a git file, part by part.
     pub(super) fn git_file(&self, parts: &Parts) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
         parts.blocks.iter().map(|place| self.source.block(*place))
     }
 }
 
-/// What was read so far.
+/// What has been read of the file so far.
 #[derive(Default)]
 struct Contents {
     logs: Vec<Log>,
     lines: u64,
     index: HashMap<Hash, Placed>,
     git_files: Vec<Parts>,
-    /// Bytes that the last git file still lacks.
+    /// Number of bytes still missing from the last git file.
     unfinished: Option<u64>,
 }
 
@@ -219,7 +219,7 @@ impl Contents {
     }
 }
 
-/// Everything the records need; an error if some of it is not there or is not what it should be.
+/// Returns everything the records need; fails if some of it is missing or malformed.
 fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
     let mut inspector = Inspector { source, lists: HashMap::new(), missing: None };
     let mut marker = Marker::new(source).told(&mut inspector);
@@ -236,7 +236,7 @@ fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
 
 struct Inspector<'s> {
     source: &'s Source,
-    /// Sizes of files in chunks, by their lists.
+    /// Sizes of chunked files, by the hash of their chunk list.
     lists: HashMap<Hash, u64>,
     missing: Option<String>,
 }

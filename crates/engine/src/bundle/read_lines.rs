@@ -1,8 +1,8 @@
-//! Sessions that come as lines of JSON: their steps and what was said, without files.
+//! Imports sessions from lines of JSON: their steps and conversation, without files.
 //!
-//! Lines are for reading, so they hold what can be read: what went in and out of every step, and the conversation. What is
-//! taken in from them can be listed, searched, compared and replayed; there is nothing to rewind to. A file that was cut off
-//! or makes no sense leaves nothing behind, as with a bundle.
+//! Such an export contains the input and output of every step and the conversation. The imported sessions can be listed,
+//! searched, compared and replayed, but there are no files to rewind to. As with a bundle, nothing is imported from a file
+//! that is truncated or inconsistent.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -25,11 +25,12 @@ use super::{check, import};
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
-/// A line is not longer: a step's texts are cut when it is recorded, a message is what one answer of a model can be.
+/// Maximum length of a line, in bytes: the texts of a step are cut when it is recorded, and a message is at most one answer
+/// of a model.
 const LONGEST: u64 = 64 << 20;
 
 impl Engine<'_> {
-    /// Takes in what the store does not have of exported lines: everything, or nothing.
+    /// Imports everything in exported lines that the store does not have, or nothing.
     pub fn import_lines(&self, lines: impl BufRead) -> Result<Imported, EngineError> {
         let _lock = self.keep_collector_out()?;
         let batch = self.store.begin()?;
@@ -49,23 +50,23 @@ impl Engine<'_> {
     }
 }
 
-/// What was said in a session so far.
+/// The conversation of a session so far.
 #[derive(Default)]
 struct Said {
     tip: Option<Hash>,
     count: u64,
 }
 
-/// Lines on their way into a batch.
+/// The state of an import: what was read so far, and the batch it is written to.
 struct Reading<'b> {
     batch: &'b dyn ObjectBatch,
-    /// The state of every step: nothing is known of it.
+    /// The empty state that every step gets, since its files are unknown.
     state: Hash,
     logs: Vec<Log>,
     said: HashMap<SessionId, Said>,
     lines: u64,
     steps: u64,
-    /// The last line was there.
+    /// Whether the end line was read.
     is_whole: bool,
 }
 
@@ -97,7 +98,7 @@ impl<'b> Reading<'b> {
         }
     }
 
-    /// That something is wrong with the line that was read last.
+    /// Builds an error about the line that was read last.
     fn wrong(&self, why: &str) -> EngineError {
         BundleError::Senseless(format!("line {}: {why}", self.lines)).into()
     }
@@ -136,7 +137,7 @@ impl<'b> Reading<'b> {
                     Ok(())
                 }
                 Record::Session(mut session) => {
-                    // What these name is not in the file.
+                    // The file does not contain what these refer to.
                     (session.info.slots, session.info.tip) = (StateRefs::default(), None);
                     self.log()?.sessions.push(session);
                     Ok(())
@@ -151,7 +152,7 @@ impl<'b> Reading<'b> {
                     false => Err(BundleError::Damaged("lines are missing".into()).into()),
                 }
             }
-            // What was done to files that are not here, names for them, and what later versions add.
+            // Operations and references, which concern files that are missing here, and records that later versions add.
             _ => Ok(()),
         }
     }
@@ -176,7 +177,7 @@ impl<'b> Reading<'b> {
                 },
             )?)),
         };
-        // A checkpoint keeps that it was one; its files are not here. Nothing else had files of its own.
+        // A checkpoint stays marked as one although its files are missing. No other step had files of its own.
         let Moment { step, trigger, purged, .. } = &mut moment;
         *purged = trigger.is_some();
         if trigger.is_none() {

@@ -1,4 +1,4 @@
-//! The lines of a bundle's log.
+//! The records in the log of a bundle, one per line.
 
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
@@ -10,35 +10,35 @@ use stepback_store::port::StoredCheckpoint;
 
 use crate::reachability::Marker;
 
-/// One line. A workspace comes before everything in it; a step after the one it grew from.
+/// One line. A workspace comes before everything in it; a step after its parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "they are read and written one at a time")]
 pub enum Record {
-    /// What follows belongs to this workspace.
+    /// The following records belong to this workspace.
     Workspace(Place),
     /// A session, with all its steps.
     Session(Session),
-    /// A step.
+    /// A step with its annotation.
     Step(Moment),
-    /// Something stepback did.
+    /// An operation, such as a rewind or an undo.
     Operation(Operation),
-    /// A name for a step.
+    /// A named reference to a step.
     Reference(Reference),
 }
 
-/// A workspace, as it is told to others.
+/// A workspace, as exported.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// Its id.
+    /// Id of the workspace.
     pub id: WorkspaceId,
-    /// Where it was.
+    /// Path of its root on the machine where it was recorded.
     pub root: String,
-    /// When stepback first saw it.
+    /// Time at which stepback first used it.
     pub created_at: Timestamp,
 }
 
-/// A step with what is said about it.
+/// A step with its annotation and checkpoint data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Moment {
     /// The step.
@@ -46,43 +46,43 @@ pub struct Moment {
     pub step: Step,
     /// Label, note and tags.
     pub annotation: Annotation,
-    /// What made it a checkpoint.
+    /// What made it a checkpoint; `None` if it is none.
     pub trigger: Option<Trigger>,
-    /// The operation that hid it.
+    /// The operation that hid it; `None` if it is visible.
     pub hidden_by: Option<OpId>,
-    /// Whether its state was given up.
+    /// Whether a prune freed its state.
     pub purged: bool,
 }
 
-/// What a reference is for.
+/// The purpose of a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// Where the workspace stood.
+    /// The step that the workspace was at.
     Head,
-    /// A branch.
+    /// The tip of a branch.
     Branch,
-    /// The name of the branch it stood on.
+    /// The branch that the workspace was on, by its name.
     Present,
 }
 
-/// A name for a step.
+/// A named reference to a step.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reference {
-    /// For what.
+    /// Purpose of the reference.
     pub what: What,
-    /// The name of the branch; empty for the head.
+    /// Name of the branch; empty for the head.
     pub name: String,
-    /// The step.
+    /// The step it refers to.
     pub step: StepId,
 }
 
-/// What stands before the parts of a git file.
+/// The header before the parts of a git file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GitFile {
-    /// Its name in the vault.
+    /// Name in the vault.
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -94,21 +94,21 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 }
 
 impl Record {
-    /// It as a line.
+    /// Encodes the record as a line.
     pub fn line(&self) -> Vec<u8> {
         line(self)
     }
 }
 
 impl GitFile {
-    /// It as a line.
+    /// Encodes the record as a line.
     pub fn line(&self) -> Vec<u8> {
         line(self)
     }
 }
 
 impl Place {
-    /// Of a workspace.
+    /// The exported form of a workspace.
     pub fn of(workspace: &Workspace) -> Self {
         let root = stepback_model::path::display_bytes(&workspace.root).into_owned();
         Self { id: workspace.id, root, created_at: workspace.created_at }
@@ -116,21 +116,22 @@ impl Place {
 }
 
 impl Moment {
-    /// Of a row.
+    /// The exported form of a stored step.
     pub fn of(stored: &StoredCheckpoint) -> Self {
         let Checkpoint { step, annotation, trigger, hidden_by } = stored.checkpoint.clone();
         Self { step, annotation, trigger, hidden_by, purged: stored.purged }
     }
 
-    /// As a row.
+    /// Converts it back to a stored step.
     pub fn stored(&self) -> StoredCheckpoint {
         let Self { step, annotation, trigger, hidden_by, purged } = self.clone();
         StoredCheckpoint { checkpoint: Checkpoint { step, annotation, trigger, hidden_by }, purged }
     }
 }
 
-/// What is told of a session. What only makes sense where it ran is not: where its files are, how it was started, what is under
-/// way. Somebody else's word for these would be followed here.
+/// Returns the session data that is exported. Data that only makes sense on the machine where the session ran is removed:
+/// where its files are, how it was started, what is in progress. Otherwise an import would act on another user's values for
+/// these.
 pub fn told(info: &SessionInfo) -> SessionInfo {
     SessionInfo {
         transcript: None,
@@ -143,23 +144,23 @@ pub fn told(info: &SessionInfo) -> SessionInfo {
     }
 }
 
-/// Everything of one workspace.
+/// All records of one workspace.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// It.
+    /// The workspace.
     pub place: Place,
-    /// Sessions.
+    /// The exported sessions.
     pub sessions: Vec<Session>,
-    /// Steps, each after the one it grew from. Those of none of the sessions are the person's.
+    /// Steps, each after its parent. Steps that belong to none of the sessions are the user's.
     pub steps: Vec<Moment>,
     /// Operations, oldest first.
     pub operations: Vec<Operation>,
-    /// Names.
+    /// Head, branches and present branch.
     pub references: Vec<Reference>,
 }
 
 impl Log {
-    /// Its lines.
+    /// Returns all records, in the order of the lines.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         [Record::Workspace(self.place.clone())]
             .into_iter()
@@ -169,7 +170,7 @@ impl Log {
             .chain(self.references.iter().cloned().map(Record::Reference))
     }
 
-    /// Tells `marker` what it needs.
+    /// Adds everything that the records need to `marker`.
     pub fn push_to(&self, marker: &mut Marker<'_>) {
         for session in &self.sessions {
             marker.push_session(&session.info);

@@ -1,4 +1,4 @@
-//! Which step of one side stands for which of the other.
+//! Alignment: pairs the steps of one side with those of the other.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,15 +6,15 @@ use std::ops::Range;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// What a step is known by, from the closest look to the most distant.
+/// The keys of a step, from the most to the least exact.
 pub type Key = [u64; LOOKS];
-/// How closely steps are looked at: all that was asked, what it was about, the tool, the kind.
+/// Number of levels of exactness: the whole input, the subject, the tool, the kind.
 pub const LOOKS: usize = 4;
 
-/// The steps of both sides in order; those that stand for each other are paired.
+/// Returns the steps of both sides in order, with matching steps paired.
 ///
-/// First the longest common run of steps that are the same to the letter is found; in what is left between them, steps about
-/// the same thing are paired, between those, steps with the same tool, and then steps of the same kind.
+/// First it finds the longest common subsequence of exactly equal steps; in the gaps between them, it pairs steps about the
+/// same subject, in the remaining gaps steps with the same tool, and then steps of the same kind.
 pub fn align(a: &[Key], b: &[Key]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut rows = Vec::with_capacity(a.len().max(b.len()));
     between(a, b, 0..a.len(), 0..b.len(), 0, &mut rows);
@@ -43,8 +43,8 @@ fn between(
     between(a, b, from_a..left.end, from_b..right.end, look + 1, rows);
 }
 
-/// The longest common subsequence. What occurs on one side only is put aside first: it cannot be part of it, and it is what
-/// makes the search slow.
+/// Returns the longest common subsequence. Steps that occur on one side only are removed first: they cannot be part of it,
+/// and they make the search slow.
 fn common(a: &[Key], b: &[Key], left: Range<usize>, right: Range<usize>, look: usize) -> Vec<(usize, usize)> {
     let key = |keys: &[Key], at: usize| keys[at][look];
     let in_a: HashSet<u64> = left.clone().map(|at| key(a, at)).collect();
@@ -62,7 +62,7 @@ fn common(a: &[Key], b: &[Key], left: Range<usize>, right: Range<usize>, look: u
     pairs
 }
 
-/// A number that is the same for equal things of one run of the program.
+/// Returns a hash that is equal for equal values within one run of the program.
 pub fn number_of(thing: &impl Hash) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! How two runs end: files, memory, conversation.
+//! Compares how two runs end: files, memory, conversation.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -14,21 +14,21 @@ use super::speech;
 use crate::diff;
 use crate::error::EngineError;
 
-/// What differs in the states that two runs end with.
+/// The differences between the states that two runs end with.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ends {
-    /// Changes from the files of the first to those of the second; `None` if those of one side are not known.
+    /// Changes from the files of the first side to those of the second; `None` if the files of one side are unknown.
     #[serde(serialize_with = "changes")]
     pub files: Option<Vec<Change>>,
-    /// In how many files they differed when they began; `None` if that is not known.
+    /// Number of files in which they differed at the start; `None` if that is unknown.
     pub files_at_start: Option<u64>,
-    /// Values that differ: memory, task and the like.
+    /// Slots that differ: memory, task and the like.
     pub slots: Vec<SlotDifference>,
-    /// What was said.
+    /// How far the conversations are the same.
     pub conversation: Conversations,
 }
 
-/// How two values of the same name differ.
+/// How the values of one slot differ.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SlotDifference {
     /// `memory`, `task`, `reasoning` or `env`.
@@ -39,18 +39,18 @@ pub struct SlotDifference {
     pub removed: u64,
     /// Parts that both have, with another value.
     pub changed: u64,
-    /// Each of them, with its place as a JSON pointer.
+    /// All of these parts, each with its JSON pointer.
     pub differences: Vec<value::Difference>,
 }
 
 /// How far two conversations are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Conversations {
-    /// Messages that both begin with. Ids, times and the directories they ran in make no difference.
+    /// Number of equal messages that both begin with. Ids, times and the directories they ran in are ignored.
     pub shared: u64,
-    /// Messages of the first side, the shared ones too.
+    /// Number of messages of the first side, including the shared ones.
     pub a: u64,
-    /// Messages of the second side, the shared ones too.
+    /// Number of messages of the second side, including the shared ones.
     pub b: u64,
 }
 
@@ -63,7 +63,7 @@ fn changes<S: Serializer>(changes: &Option<Vec<Change>>, serializer: S) -> Resul
     listed.serialize(serializer)
 }
 
-/// Compares the ends of two runs, whatever their steps were.
+/// Compares the ends of two runs, without regard to their steps.
 pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, EngineError> {
     let between = |a: Option<State>, b: Option<State>| -> Result<Option<Vec<Change>>, EngineError> {
         match (a, b) {
@@ -96,7 +96,7 @@ pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, Engin
     })
 }
 
-/// In what two values differ.
+/// Returns the differences between two values.
 fn values(
     source: &dyn ObjectSource,
     before: Option<Hash>,
@@ -116,7 +116,7 @@ fn values(
     })
 }
 
-/// In what two minds differ, item by item: how they are laid out in the store is nobody's business.
+/// Returns the differences between two reasoning slots, item by item, independent of their layout in the store.
 fn thoughts(
     source: &dyn ObjectSource,
     before: Option<Hash>,
@@ -139,7 +139,7 @@ fn thoughts(
 }
 
 impl SlotDifference {
-    /// Counted; nothing if there is none.
+    /// Counts the differences; `None` if there are none.
     fn of(slot: &'static str, differences: Vec<value::Difference>) -> Option<Self> {
         let count = |wanted: fn(&value::Difference) -> bool| {
             differences.iter().filter(|part| wanted(part)).count() as u64

@@ -1,4 +1,4 @@
-//! The steps of one side, each reduced to what it is compared by.
+//! Reads the steps of one side and reduces each to what it is compared by.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,17 @@ use crate::error::EngineError;
 use crate::read_cache::LastRead;
 use crate::timeline::{Spent, answer_of};
 
-/// What a side did, as far as it is compared and counted.
+/// The data of a side that is compared and counted.
 pub struct Reading {
-    /// One for each step.
+    /// One print for each step.
     pub prints: Vec<Print>,
-    /// What model calls used.
+    /// Tokens and cost of the model calls.
     pub spent: Vec<Spent>,
-    /// The last thing that the model said.
+    /// The last text that the model answered, if any.
     pub last_words: Option<String>,
 }
 
-/// What a step is compared by. Ids, times and directories are not in it.
+/// What a step is compared by. Ids, times and directories are not included.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Print {
     kind: StepKind,
@@ -35,12 +35,12 @@ pub struct Print {
     output: u64,
     failed: bool,
     summary: u64,
-    /// What it is about: tool and program, tool and path. Only for pairing.
+    /// The subject: tool and program, or tool and path. Used only for pairing.
     about: u64,
 }
 
 impl Print {
-    /// In what two steps that stand for each other differ.
+    /// Returns how two paired steps differ.
     pub fn differs(&self, other: &Self) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut put = |differs: bool, part| {
@@ -57,7 +57,7 @@ impl Print {
     }
 }
 
-/// What the beginning of a call tells about its end.
+/// Data from the start of a call that is needed at its end.
 #[derive(Clone, Default)]
 struct OpenSide {
     input: u64,
@@ -89,7 +89,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// What steps are aligned by.
+    /// Returns the keys by which steps are aligned.
     pub fn keys(&self) -> Vec<Key> {
         let key = |print: &Print| {
             let kind = number_of(&print.kind);
@@ -114,11 +114,11 @@ impl Reading {
             StepKind::ToolStart => (print(normal("input")), 0, 0),
             StepKind::ToolEnd => {
                 let output = json!([normal("output"), get("error").map(|error| side.normal(error))]);
-                // An end without an input is the end of the call that began with one.
+                // An end without an input uses the input of the call's start.
                 let input = if start.input == 0 { print(normal("input")) } else { start.input };
                 (input, print(Some(output)), 0)
             }
-            // What is asked is the whole conversation so far, which the other steps tell already.
+            // The request contains the whole conversation so far, which the other steps already cover.
             StepKind::ModelStart => {
                 let model = detail.pointer("/input/body/model").and_then(Value::as_str);
                 tool = model.map(str::to_string).or(tool);
@@ -136,7 +136,7 @@ impl Reading {
                     said = get("output").and_then(Value::as_str).map(str::to_string);
                 }
                 let mut input = normal("input");
-                // Which call a decision is about, some agents name otherwise in every run.
+                // Some agents give the call of a decision another id in every run.
                 if let Some(Value::Object(fields)) = &mut input {
                     fields.remove("call");
                 }
@@ -159,7 +159,7 @@ impl Reading {
     }
 }
 
-/// What a model answered, without ids, times and the pieces it came in.
+/// The answer of a model, without ids, times and the way it was split into chunks.
 struct Answer {
     meaning: Value,
     text: Option<String>,
@@ -168,7 +168,7 @@ struct Answer {
 fn answer(side: &Side, output: Option<&Value>, wire: Option<Wire>) -> Answer {
     let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
     let Some(answered) = answer_of(output, wire) else {
-        // Agents tell the text; of a wire that nobody knows, the body is all there is.
+        // Agents report the text; for an unknown wire format, only the body is available.
         let body = output.get("body").unwrap_or(output);
         return Answer { meaning: side.normal(body), text: output.as_str().map(str::to_string) };
     };

@@ -1,4 +1,4 @@
-//! One side of a comparison, from wherever it comes.
+//! One side of a comparison, built from a session, a branch or a point.
 
 use std::collections::HashSet;
 
@@ -13,35 +13,36 @@ use stepback_store::port::{Query, StoredCheckpoint};
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
 
-/// A run: what was done, and the states it began and ended with.
+/// A run: its steps, and the states it began and ended with.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    /// What it is called.
+    /// Name of the side.
     pub name: String,
     /// Its steps, oldest first; none for a single point.
     pub steps: Vec<Step>,
-    /// The state it began with, as far as it is known.
+    /// The state it began with; `None` if unknown.
     pub start: Option<State>,
-    /// The state it ended with, as far as it is known.
+    /// The state it ended with; `None` if unknown.
     pub end: Option<State>,
-    /// The last message of its conversation.
+    /// The last message of its conversation; `None` if there is none.
     pub conversation: Option<Hash>,
-    /// The session, if it is one.
+    /// The session, if the side is one.
     pub session: Option<Session>,
-    /// Directories it ran in, whose names mean nothing.
+    /// Directories it ran in, whose names are ignored.
     pub directories: Vec<String>,
 }
 
 impl Side {
-    /// A recorded session.
+    /// Creates a side from a recorded session.
     pub fn of_session(workspace: &Workspace<'_>, session: &Session) -> Result<Self, EngineError> {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
-        // That a person stopped the agent to look is no step of its own; what the person then decided is.
+        // A stop at a breakpoint is not a step of the agent; the user's decision there is.
         steps.retain(|stored| {
             stored.checkpoint.hidden_by.is_none() && stored.checkpoint.step.kind != StepKind::BreakpointHit
         });
-        // Of a session from an agent's own record, nobody looked at the files; they only were what they were at the import.
+        // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
+        // those at the time of the import.
         let looked = !session.info.imported || steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
         let known = |stored: &StoredCheckpoint| match workspace.state_of(stored) {
             Ok(state) if looked => Ok(Some(state)),
@@ -64,7 +65,7 @@ impl Side {
         })
     }
 
-    /// A branch: the steps of its line.
+    /// Creates a side from a branch, with the steps of its line.
     pub fn of_branch(
         workspace: &Workspace<'_>,
         name: &str,
@@ -73,7 +74,8 @@ impl Side {
         let line = workspace.ancestry(tip)?;
         let mut side = Self::of_line(workspace, name, &line)?;
         side.steps = on_line(workspace, &line)?;
-        // Light steps go on behind the last kept one, and the conversation with them. A rewind of files has none.
+        // Light steps continue after the last checkpoint, and the conversation with them. A rewind of files has no
+        // conversation.
         let states =
             side.steps.iter().rev().filter_map(|step| State::load(workspace.store(), step.state).ok());
         if let Some(last) = states.into_iter().find(|state| state.conversation.is_some()) {
@@ -84,7 +86,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The end of a branch alone, without its steps.
+    /// Creates a side from the end of a branch, without its steps.
     pub fn of_tip(
         workspace: &Workspace<'_>,
         name: &str,
@@ -107,7 +109,7 @@ impl Side {
         })
     }
 
-    /// A single point.
+    /// Creates a side from a single point.
     pub fn of_point(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Self, EngineError> {
         let end = workspace.state_of(stored)?;
         Ok(Self {
@@ -119,13 +121,13 @@ impl Side {
         })
     }
 
-    /// A text without the names of the directories it ran in.
+    /// Returns the text without the names of the directories the side ran in.
     pub(super) fn plain(&self, text: &str) -> String {
         let named = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
         named.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
     }
 
-    /// A value without the names of the directories it ran in.
+    /// Returns the value without the names of the directories the side ran in.
     pub(super) fn normal(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.plain(text)),
@@ -138,23 +140,23 @@ impl Side {
     }
 }
 
-/// The directories of a side, the longest first, so that what is inside another goes as a whole.
+/// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
 fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String> {
     let root = workspace.root.to_string_lossy().into_owned();
     let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
-    // A name as short as "/" or "/a" is part of too much else.
+    // A name as short as "/" or "/a" occurs in too many other texts.
     all.retain(|directory| directory.len() > 2);
     all.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
     all.dedup();
     all
 }
 
-/// The steps of a line, with those that have no files of their own. After a rewind, what had come after its target is not
-/// part of the line.
+/// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
+/// of the line.
 fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<Step>, EngineError> {
     let query = Query { oldest_first: true, ..Query::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
-    // Steps from which an agent went on to a kept one.
+    // Steps after which an agent continued to a checkpoint.
     let kept = all.iter().filter(|stored| stored.checkpoint.trigger.is_some());
     let went_on: HashSet<StepId> = kept
         .filter(|stored| stored.checkpoint.step.session != workspace.session.id)
@@ -166,7 +168,7 @@ fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<S
         let step = &stored.checkpoint.step;
         let left = match next {
             None => u64::MAX,
-            // A rewind to where the agent stood takes back none of its steps.
+            // A rewind to the agent's current position takes back none of its steps.
             Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => {
                 if went_on.contains(&step.id) { step.number } else { next.number }
             }
@@ -185,7 +187,7 @@ fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<S
     Ok(all.into_iter().filter(belongs).map(|stored| stored.checkpoint.step).collect())
 }
 
-/// The conversation at the newest step of a line that has one; a rewind of files alone has none.
+/// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
 fn last_said(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Option<Hash>, EngineError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
         let state = State::load(workspace.store(), stored.checkpoint.step.state)?;
@@ -196,7 +198,7 @@ fn last_said(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Opt
     Ok(None)
 }
 
-/// A value that cannot be read.
+/// An error for a value that cannot be read.
 pub(super) fn unreadable(error: JsonError) -> EngineError {
     match error {
         JsonError::Object(error) => error.into(),

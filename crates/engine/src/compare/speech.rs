@@ -1,9 +1,8 @@
-//! What was said in a conversation, for comparing two of them.
+//! Compares the messages of two conversations.
 //!
-//! A recorded conversation is a chain of lines in the agent's own format. Two runs of the same thing have no line in common to
-//! the letter: lines hold ids, times and directories, and between the messages stand notes that an agent makes for itself. Here,
-//! the notes are left out, and of each message only who said what is left, in the normal form by which a rerun finds recorded
-//! answers.
+//! A recorded conversation is a chain of lines in the agent's own format. Two runs of the same task have no identical lines:
+//! lines contain ids, times and directories, and agents put notes of their own between the messages. This module drops the
+//! notes and reduces each message to its role and content, in the normal form by which a rerun finds recorded answers.
 
 use std::path::Path;
 
@@ -18,7 +17,7 @@ use super::ends::Conversations;
 use super::side::Side;
 use crate::error::EngineError;
 
-/// Fields inside of messages that differ between any two runs, or that only count and measure.
+/// Fields in messages that differ between any two runs, or that are only counts and measurements.
 const PASSING: [&str; 16] = [
     "id",
     "uuid",
@@ -38,7 +37,7 @@ const PASSING: [&str; 16] = [
     "internal_chat_message_metadata_passthrough",
 ];
 
-/// How many messages two runs have, and how many of them they have in common from the beginning.
+/// Counts the messages of two runs, and how many of them are equal from the beginning.
 pub fn conversations(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Conversations, EngineError> {
     let directories = || a.directories.iter().chain(&b.directories).map(Path::new);
     let normalizer = TextNormalizer::new(directories());
@@ -52,22 +51,22 @@ pub fn conversations(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Co
     Ok(Conversations { shared: shared as u64, a: left.len() as u64, b: right.len() as u64 })
 }
 
-/// A number for each message, equal for equal ones.
+/// Returns a hash for each message.
 fn messages(lines: &[String], normalizer: &TextNormalizer) -> Vec<u64> {
     let key = |value: &Value| number_of(&normalizer.value(value).to_string());
     let said: Vec<u64> = lines.iter().filter_map(|line| message(line)).map(|value| key(&value)).collect();
     match said.is_empty() {
-        // A format that is not known: each line counts for what it is.
+        // Unknown format: each line counts as a message.
         true => lines.iter().map(|line| key(&json!(line))).collect(),
         false => said,
     }
 }
 
-/// Who said what in a line; nothing for a note of the agent.
+/// Returns the role and content of a line; `None` for a note of the agent.
 fn message(line: &str) -> Option<Value> {
     let Ok(Value::Object(line)) = serde_json::from_str(line) else { return None };
     let inner = |name: &str| line.get(name).and_then(Value::as_object);
-    // The message itself, or what it is wrapped in.
+    // The message itself, or a wrapper around it.
     let said = [inner("message"), inner("payload"), inner("info"), Some(&line)].into_iter().flatten();
     said.into_iter().find_map(|said| {
         let role = said.get("role").or_else(|| said.get("type").filter(|kind| speaks(kind)))?;
@@ -86,7 +85,7 @@ fn message(line: &str) -> Option<Value> {
     })
 }
 
-/// Whether a kind of line is somebody's turn: formats without roles say it so.
+/// Whether a line of this kind is a message; formats without roles mark messages this way.
 fn speaks(kind: &Value) -> bool {
     let turns = [
         "user",

@@ -1,4 +1,4 @@
-//! Runs that are the same, runs that part, and runs of which one has a step more.
+//! Tests of equal runs, of runs that diverge, and of runs where one has an extra step.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ use stepback_store::memory::MemoryStore;
 
 use super::*;
 
-/// Makes sides whose objects are in one store.
+/// Builds sides whose objects are in one store.
 struct Maker {
     store: MemoryStore,
 }
 
-/// A step as a test says it: kind, tool, input, output.
+/// A step as a test describes it: kind, tool, input, output.
 type Told = (StepKind, &'static str, Value, Value);
 
 impl Maker {
@@ -88,7 +88,7 @@ impl Maker {
     }
 }
 
-/// A state with files, the same for all.
+/// A state with files, the same for all tests.
 fn state() -> State {
     State { files: Some(Hash::of(ObjectKind::Tree, b"")), ..State::default() }
 }
@@ -105,7 +105,7 @@ fn told(calls: &[[Told; 2]]) -> Vec<Told> {
     calls.iter().flatten().cloned().collect()
 }
 
-/// Rows as numbers of both sides, `!` where they differ.
+/// Formats rows as step numbers of both sides, with `!` where they differ.
 fn rows(comparison: &Comparison) -> Vec<String> {
     let number = |entry: &Option<Entry>| entry.as_ref().map_or("-".into(), |entry| entry.number.to_string());
     let row =
@@ -258,7 +258,7 @@ fn ends_tell_memory_and_conversation_apart() {
         "{:?}",
         unknown.summary
     );
-    // All of it is a document.
+    // The whole comparison serialises to JSON.
     assert_eq!(json!(found)["slots"][0]["slot"], "memory");
 }
 
@@ -275,7 +275,7 @@ fn long_runs_that_have_nothing_in_common_are_compared_too() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// A run is the same as itself, and of any two the steps stay in order, none lost and none twice.
+    /// A run equals itself, and aligning any two keeps all steps in order, none lost and none duplicated.
     #[test]
     fn steps_stay_in_order(
         a in proptest::collection::vec((0usize..5, 0usize..4), 0..30),

@@ -1,4 +1,4 @@
-//! What a run did, in numbers.
+//! Totals of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +11,41 @@ use super::reading::Reading;
 use super::side::Side;
 use crate::timeline::{add_up, is_error};
 
-/// Longest last words, in characters.
+/// Maximum length of the last answer, in characters.
 const WORDS: usize = 400;
 
-/// A run in numbers.
+/// Totals of a run: counts, tokens, cost and duration.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Totals {
-    /// What it is called.
+    /// Name of the side.
     pub name: String,
-    /// The session, if it is one.
+    /// The session, if the side is one.
     pub session: Option<SessionId>,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// What people said.
+    /// Number of prompts of the user.
     pub prompts: u64,
-    /// Model turns.
+    /// Number of model turns.
     pub iterations: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// Calls of each tool.
+    /// Number of calls of each tool.
     pub tools: BTreeMap<String, u64>,
-    /// Answers of models.
+    /// Number of model answers.
     pub model_calls: u64,
-    /// Tokens of all of them, as far as they were counted.
+    /// Tokens of all model calls that reported them.
     pub tokens: Usage,
-    /// What it cost, if that is known.
+    /// Cost in dollars; `None` if unknown.
     pub cost_usd: Option<f64>,
-    /// From the first step to the last, in microseconds.
+    /// Time from the first step to the last, in microseconds.
     pub duration_us: u64,
-    /// Steps where something went wrong.
+    /// Number of failed steps.
     pub failed: u64,
-    /// Messages of the conversation.
+    /// Number of messages in the conversation.
     pub messages: u64,
-    /// How it ended, if it is a session.
+    /// How the session ended; `None` if the side is not a session.
     pub ended: Option<Ending>,
-    /// The last thing that the model said.
+    /// The last text that the model answered, shortened; `None` if there is none.
     pub last_words: Option<String>,
 }
 
@@ -53,16 +53,16 @@ pub struct Totals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// It said so.
+    /// The agent reported the end.
     Ended,
-    /// Nobody said so, and a call had begun that never ended.
+    /// No end was reported, and a call is still open.
     InCall,
-    /// Nobody said so.
+    /// No end was reported.
     Open,
 }
 
 impl Totals {
-    /// Counts a side.
+    /// Computes the totals of a side.
     pub(super) fn of(side: &Side, reading: &Reading, messages: u64) -> Self {
         let mut totals = Self {
             name: side.name.clone(),
@@ -96,7 +96,7 @@ impl Totals {
             }
         }
         if let Some(session) = &side.session {
-            // Some agents tell the cost of the session and not of the call.
+            // Some agents report the cost of the session and not of each call.
             let told = (session.info.cost > 0).then_some(session.info.cost as f64 / 1e6);
             totals.cost_usd = totals.cost_usd.or(told);
             totals.ended = Some(match session.info.ended_at {

@@ -1,4 +1,4 @@
-//! A comparison in a few sentences. The sides are called A and B, as in everything that is shown of it.
+//! Summarises a comparison in a few sentences. The sides are called A and B, as in all output.
 
 use stepback_model::record::StepKind;
 
@@ -6,7 +6,7 @@ use crate::timeline::all_tokens;
 
 use super::{Comparison, Entry, FirstDifference, Part, Row, Totals};
 
-/// What a person wants to know first, the most important sentence first.
+/// Returns the summary, the most important sentence first.
 pub fn sentences(found: &Comparison) -> Vec<String> {
     let mut sentences = Vec::new();
     if !found.rows.is_empty() {
@@ -46,8 +46,8 @@ fn parting(found: &Comparison) -> String {
     }
 }
 
-/// The row that says most about why the sides part: of steps that only one of them has, the first call, because the question
-/// and the answer that led to it say less.
+/// Returns the row that best explains why the sides diverge: of steps that only one of them has, the first call, because the
+/// prompt and the answer that led to it say less.
 fn telling(rows: &[Row]) -> &Row {
     let first = &rows[0];
     let is_call = |row: &&Row| {
@@ -61,7 +61,7 @@ fn telling(rows: &[Row]) -> &Row {
     }
 }
 
-/// Why two steps that stand for each other differ.
+/// Explains how two paired steps differ.
 fn cause(first: &FirstDifference, a: &Entry, b: &Entry) -> String {
     let name = |entry: &Entry| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
     let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
@@ -74,7 +74,7 @@ fn cause(first: &FirstDifference, a: &Entry, b: &Entry) -> String {
     }
 }
 
-/// What the second side does more or less often than the first.
+/// Says what the second side does more or less often than the first.
 fn numbers(a: &Totals, b: &Totals) -> Option<String> {
     let mut parts = Vec::new();
     let mut count = |verb: &str, a: u64, b: u64, unit: &str| {

@@ -1,4 +1,4 @@
-//! Breakpoints: when to stop, and how often it came to that.
+//! Breakpoints: conditions that stop a live agent, and how often each was met.
 
 use std::fs;
 use std::io;
@@ -9,90 +9,90 @@ use serde::{Deserialize, Serialize};
 
 use super::Control;
 
-/// Largest compiled pattern. Matching takes time linear in the text whatever the pattern is; this bounds the memory.
+/// Maximum size of a compiled pattern, in bytes. Matching is linear in the text for every pattern; this bounds the memory.
 const PATTERN_LIMIT: usize = 1 << 20;
-/// How much of an input a pattern is matched against.
+/// Maximum length of the input that a pattern is matched against, in bytes.
 const TEXT_LIMIT: usize = 1 << 20;
 
 const FILE: &str = "breakpoints.json";
 
-/// What a breakpoint waits for.
+/// The condition of a breakpoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "on")]
 pub enum Condition {
-    /// A call of a tool; `*` is any.
+    /// A call of a tool; `*` matches any.
     Tool {
-        /// Its name; letter case does not matter.
+        /// Name of the tool, matched without regard to case.
         name: String,
     },
-    /// A model turn.
+    /// A model turn is reached.
     Iteration {
-        /// Which.
+        /// Number of the turn.
         number: u64,
     },
     /// An input that matches a regular expression.
     Pattern {
-        /// The expression.
+        /// The regular expression.
         pattern: String,
     },
-    /// Something went wrong.
+    /// A call failed.
     Error,
     /// A call that names a path.
     Path {
-        /// Which paths.
+        /// Glob that the path must match.
         glob: String,
     },
-    /// The session has cost so much.
+    /// The session has reached a cost.
     Cost {
-        /// In dollars.
+        /// Cost in dollars.
         usd: f64,
     },
 }
 
-/// Where a call is when it is looked at.
+/// Whether a call is checked before or after it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// About to run.
+    /// The call is about to run.
     Start,
-    /// It has run.
+    /// The call has run.
     End,
 }
 
-/// What is known when it has to be decided whether to stop.
+/// The data on which a breakpoint decides.
 pub struct BreakContext<'a> {
-    /// Before or after the call.
+    /// Whether the call is about to run or has run.
     pub side: Side,
-    /// The tool.
+    /// Name of the tool.
     pub tool: &'a str,
-    /// Its input, as text.
+    /// Input of the call, as text.
     pub input: &'a str,
-    /// Paths it names, relative to the workspace where they are inside.
+    /// Paths the call names, relative to the workspace if they are inside it.
     pub paths: &'a [String],
-    /// Whether it went wrong.
+    /// Whether the call failed.
     pub failed: bool,
-    /// The model turn, and what the session has cost so far in millionths of a dollar; asked for only when needed.
+    /// Returns the model turn, and the cost of the session so far in millionths of a dollar; called only when needed.
     pub session: &'a dyn Fn() -> (u64, u64),
 }
 
 /// A condition that stops a live agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Breakpoint {
-    /// Counts from 1.
+    /// Id, counted from 1.
     pub id: u64,
-    /// What it waits for.
+    /// The condition.
     #[serde(flatten)]
     pub on: Condition,
     /// The input must match this regular expression as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Whether it is in force.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// How often its condition held.
+    /// How often the condition was met.
     pub hits: u64,
-    /// It stops from this hit on; earlier ones are only counted.
+    /// The first hit that takes effect; earlier ones are only counted. `None`: all hits take effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_hit: Option<u64>,
-    /// A log point: it is recorded and nothing stops.
+    /// Whether it is a log point: a hit is recorded and the agent does not stop.
     pub log: bool,
 }
 
@@ -100,12 +100,12 @@ pub struct Breakpoint {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Breakpoints {
     next: u64,
-    /// In the order they were added.
+    /// The breakpoints, in the order they were added.
     pub items: Vec<Breakpoint>,
 }
 
 impl Breakpoint {
-    /// Says what is wrong with the expressions in it, if anything is.
+    /// Checks that names, patterns, globs and numbers are valid; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if let Some(condition) = &self.condition {
             compile(condition)?;
@@ -124,7 +124,7 @@ impl Breakpoint {
         }
     }
 
-    /// What it waits for, in words.
+    /// Describes the condition in words.
     pub fn describe(&self) -> String {
         let mut text = match &self.on {
             Condition::Tool { name } => format!("tool {name}"),
@@ -183,7 +183,7 @@ fn clipped(text: &str) -> &str {
 }
 
 impl Control {
-    /// The breakpoints. A file that cannot be read is an error, not an empty list.
+    /// Reads the breakpoints. A file that cannot be read is an error, not an empty list.
     pub fn breakpoints(&self) -> io::Result<Breakpoints> {
         match fs::read(self.dir.join(FILE)) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
@@ -192,7 +192,7 @@ impl Control {
         }
     }
 
-    /// Changes the breakpoints while nobody else does.
+    /// Changes the breakpoints under a lock that excludes other processes.
     pub fn change_breakpoints<T>(&self, change: impl FnOnce(&mut Breakpoints) -> T) -> io::Result<T> {
         let lock = self.lock()?;
         let mut breakpoints = self.breakpoints()?;
@@ -206,7 +206,7 @@ impl Control {
         Ok(result)
     }
 
-    /// Counts the breakpoints whose condition holds, and returns those that take effect: stops and log points.
+    /// Counts a hit for each breakpoint whose condition is met, and returns those that take effect: stops and log points.
     pub fn hits(&self, moment: &BreakContext<'_>) -> io::Result<Vec<Breakpoint>> {
         let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.holds(moment);
         if !self.breakpoints()?.items.iter().any(holds) {
@@ -217,7 +217,7 @@ impl Control {
             for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| holds(breakpoint)) {
                 breakpoint.hits += 1;
                 if breakpoint.from_hit.is_none_or(|from| breakpoint.hits >= from) {
-                    // A turn and a sum are reached once; a person who goes on does not want to stop at every call after it.
+                    // A turn or a cost is reached once; after resuming, the agent should not stop at every later call.
                     if matches!(breakpoint.on, Condition::Iteration { .. } | Condition::Cost { .. }) {
                         breakpoint.enabled = false;
                     }
@@ -230,7 +230,7 @@ impl Control {
 }
 
 impl Breakpoints {
-    /// Adds one and returns its id.
+    /// Adds a breakpoint and returns its id.
     pub fn add(&mut self, on: Condition, condition: Option<String>, from_hit: Option<u64>, log: bool) -> u64 {
         self.next += 1;
         let id = self.next;

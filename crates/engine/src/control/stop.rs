@@ -1,4 +1,4 @@
-//! Stops: an agent's hook waits, a person looks and answers.
+//! Stops: an agent's hook waits until the user answers.
 
 use std::fs;
 use std::io;
@@ -12,73 +12,73 @@ use stepback_model::time::Timestamp;
 
 use super::Control;
 
-/// How often a waiting hook looks for an answer: too short to feel, too long to cost anything.
+/// Interval at which a waiting hook checks for an answer: short enough not to be noticed, long enough to cost nothing.
 const GLANCE: Duration = Duration::from_millis(15);
 
-/// An agent that waits.
+/// A stop: an agent that waits for an answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stop {
-    /// Its id.
+    /// Id of the stop.
     pub id: String,
-    /// The session.
+    /// The session that waits.
     pub session: SessionId,
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
-    /// The agent's id of the call.
+    /// The agent's id of the call, if it has one.
     pub call: Option<String>,
-    /// What it wants to run, or has run.
+    /// The tool that is about to run, or has run.
     pub tool: String,
-    /// With this input.
+    /// Input of the call.
     pub input: Value,
-    /// What came out, if it has run.
+    /// Output of the call; `None` if it has not run yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Why it stopped.
+    /// Why it stopped, in words.
     pub reason: String,
-    /// The breakpoint, unless it was paused.
+    /// Id of the breakpoint; `None` if the agent was paused.
     pub breakpoint: Option<u64>,
     /// Number of the step it stopped at.
     pub step: u64,
-    /// The model turn.
+    /// Number of the model turn.
     pub iteration: u64,
-    /// Since when.
+    /// Time at which it stopped.
     pub at: Timestamp,
-    /// When it will answer by itself, with a refusal.
+    /// Time at which the hook stops waiting and refuses the call.
     pub until: Timestamp,
-    /// The process that waits.
+    /// Process id of the waiting hook.
     pub process: u32,
 }
 
-/// What a person says to an agent that waits.
+/// The user's answer to a waiting agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Answer {
-    /// Go on.
+    /// Continue.
     Resume,
-    /// Do not run it.
+    /// Refuse the call.
     Deny {
-        /// What the model is told.
+        /// The reason that the model gets.
         reason: String,
     },
-    /// Run it with another input.
+    /// Run the call with another input.
     Edit {
-        /// The whole input.
+        /// The complete new input.
         input: Value,
     },
 }
 
 impl Control {
-    /// Announces a stop.
+    /// Publishes a stop.
     pub fn stop(&self, stop: &Stop) -> io::Result<()> {
         self.put(&stop_name(&stop.id), &serde_json::to_vec_pretty(stop).map_err(io::Error::other)?)
     }
 
-    /// Waits for the answer to a stop, at most for `patience`; `None` when nobody answered. The stop is gone afterwards.
+    /// Waits for the answer to a stop, at most for `patience`; returns `None` if it timed out. Removes the stop.
     pub fn wait(&self, stop: &Stop, patience: Duration) -> io::Result<Option<Answer>> {
         self.wait_while(stop, patience, &|| true)
     }
 
-    /// The same, and no longer than `waits` says so.
+    /// Like [`Self::wait`], but only as long as `waits` returns true.
     pub fn wait_while(
         &self,
         stop: &Stop,
@@ -89,20 +89,20 @@ impl Control {
         let answered = loop {
             match self.take_answer(&stop.id)? {
                 Some(answer) => break Some(answer),
-                // Somebody removed the stop: the person gave up on it.
+                // The stop was removed: the user cancelled it.
                 None if !self.dir.join(stop_name(&stop.id)).exists() => break self.take_answer(&stop.id)?,
                 None if begun.elapsed() >= patience || !waits() => break None,
                 None => std::thread::sleep(GLANCE.min(patience)),
             }
         };
         self.remove(&stop_name(&stop.id))?;
-        // An answer that came in the very last moment counts.
+        // An answer that arrived in the last moment counts.
         let last = self.take_answer(&stop.id)?;
         self.disarm_if_empty();
         Ok(answered.or(last))
     }
 
-    /// Answers a stop, and others of the same call: an agent whose hooks are installed twice waits twice.
+    /// Answers a stop, and other stops of the same call: an agent whose hooks are installed twice waits twice.
     pub fn answer(&self, stop: &Stop, answer: &Answer) -> io::Result<()> {
         let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
         self.put(&answer_name(&stop.id), &bytes)?;
@@ -118,7 +118,7 @@ impl Control {
         Ok(())
     }
 
-    /// Agents that wait, the longest waiting first. What a process that is gone left behind is cleared away.
+    /// Returns the waiting agents, the longest waiting first. Removes stops whose process has ended.
     pub fn stops(&self) -> io::Result<Vec<Stop>> {
         let mut stops: Vec<Stop> = Vec::new();
         let mut cleared = false;
@@ -163,6 +163,6 @@ fn answer_name(id: &str) -> String {
 
 pub(crate) fn is_running(process: u32) -> bool {
     let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return false };
-    // A process of somebody else answers "not permitted", and runs.
+    // For a process of another user, the check fails with "not permitted": it runs.
     !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))
 }

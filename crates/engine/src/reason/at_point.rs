@@ -1,4 +1,4 @@
-//! The mind at a moment.
+//! Finds the mind of a session at a moment: now, a step, a time, or a branch.
 
 use jiff::tz::TimeZone;
 use stepback_mind::Mind;
@@ -19,34 +19,34 @@ use crate::workspace::{StoreSource, Workspace};
 /// A moment of a session's mind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Moment {
-    /// Now.
+    /// The present.
     Now,
     /// After the step with this number.
     Step(u64),
-    /// At this time.
+    /// At this time, exactly.
     Time(Timestamp),
-    /// Where a branch was left.
+    /// When this branch was left.
     Branch(String),
 }
 
-/// A mind, and the step that made it what it is.
+/// A mind, and the step that recorded it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The mind.
+    /// The mind at the moment asked for; empty if nothing had been recorded by then.
     pub mind: Mind,
-    /// The step; none if nothing had been thought yet.
+    /// The step that recorded it; `None` if nothing had been recorded by then.
     pub step: Option<StoredCheckpoint>,
     pub(crate) place: Option<Place>,
 }
 
-/// A session that another one goes on from, and the number before which its steps count.
+/// A session that another one was forked from; only steps with a number below `before` count.
 struct Forebear {
     session: Session,
     before: Option<u64>,
 }
 
 impl Workspace<'_> {
-    /// The moment that a point names. Unlike for files, a time is exact: thoughts between two checkpoints count.
+    /// Returns the moment that a point names. Unlike for files, a time is exact: thoughts between two checkpoints count.
     pub fn moment(
         &self,
         text: &str,
@@ -86,7 +86,8 @@ impl Workspace<'_> {
         })
     }
 
-    /// A step by its number: a workspace without a checkpoint has steps, too.
+    /// Returns the moment of a step by its number. Does not use [`Self::resolve`], which needs a checkpoint: a workspace
+    /// without one can have steps.
     fn expect_step(&self, number: u64) -> Result<Moment, EngineError> {
         match self.store().step_numbered(self.record.id, number)? {
             Some(_) => Ok(Moment::Step(number)),
@@ -94,12 +95,12 @@ impl Workspace<'_> {
         }
     }
 
-    /// The mind of a session at a moment.
+    /// Returns the mind of a session at a moment.
     pub fn mind_at(&self, session: &Session, moment: &Moment) -> Result<Seen, EngineError> {
         self.mind_beside(session, moment, &Mind::default())
     }
 
-    /// The same, without reading again what it shares with a mind of that session that is known.
+    /// Like [`Self::mind_at`], but does not read again what the mind shares with `known`, a mind of the same session.
     pub fn mind_beside(&self, session: &Session, moment: &Moment, known: &Mind) -> Result<Seen, EngineError> {
         let step = match moment {
             Moment::Now => self.last_thought(session, Query::default())?,
@@ -122,7 +123,7 @@ impl Workspace<'_> {
         Ok(Seen { mind, step: Some(step), place })
     }
 
-    /// The mind after a thought. What it shares with one that is known is not read again.
+    /// Returns the mind after a thought. What it shares with `known` is not read again.
     pub(super) fn mind_of(
         &self,
         thought: &StoredCheckpoint,
@@ -137,8 +138,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// The newest step among those asked for at which the session, or the one it was forked from, thought something else than
-    /// before.
+    /// Returns the newest reasoning step that matches `query`, of the session or of the sessions it was forked from.
     fn last_thought(&self, session: &Session, query: Query) -> Result<Option<StoredCheckpoint>, EngineError> {
         let mut query = Query { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
         let mut of = Some(Forebear { session: session.clone(), before: query.before });
@@ -155,7 +155,7 @@ impl Workspace<'_> {
         Ok(None)
     }
 
-    /// Every thought of a session, and of those it was forked from as far as it goes on from them, oldest first.
+    /// Returns every reasoning step of a session, and of the sessions it was forked from up to the fork, oldest first.
     pub(super) fn thoughts(&self, session: &Session) -> Result<Vec<StoredCheckpoint>, EngineError> {
         let mut parts: Vec<Vec<StoredCheckpoint>> = Vec::new();
         let mut of = Some(Forebear { session: session.clone(), before: None });
@@ -175,7 +175,7 @@ impl Workspace<'_> {
         Ok(parts.into_iter().rev().flatten().collect())
     }
 
-    /// The session that one was forked from, up to there.
+    /// Returns the session that `of` was forked from, limited to the steps up to the fork.
     fn forebear(&self, of: &Forebear) -> Result<Option<Forebear>, EngineError> {
         let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
         let fork = self.store().step(at)?.map(|stored| stored.checkpoint.step.number);
@@ -194,7 +194,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Where the mind of a session is noted as it was when a branch was left.
+    /// The name of the reference that holds the mind of a session as it was when a branch was left.
     pub(super) fn mind_ref(&self, session: SessionId, branch: &str) -> String {
         format!("mind/{session}/{branch}")
     }

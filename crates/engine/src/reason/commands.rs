@@ -1,8 +1,7 @@
-//! The shell commands of a session: where each ran, what it printed and how it ended.
+//! Finds the shell commands of a session: where each ran, what it printed and how it ended.
 //!
-//! Every agent reports that in its own way, and some only in the conversation they write. What is read here are the forms they
-//! use: fields (`exit_code`, `stdout`, …), and lines such as `Exit code 1` around what was printed. What nothing tells stays
-//! unknown.
+//! Every agent reports that in its own format, and some only in their conversation. This module reads the forms they use:
+//! fields (`exit_code`, `stdout`, …), and lines such as `Exit code 1` around the output. What no form tells stays unknown.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,11 +16,11 @@ use stepback_store::port::{Query, StoredCheckpoint};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// How much of what a command printed is kept, in bytes.
+/// How many bytes of a command's output are kept.
 const PRINTED: usize = 400;
-/// How many messages of the conversation are looked through for what became of commands.
+/// How many messages of the conversation are searched for the results of commands.
 const MESSAGES: usize = 4000;
-/// How a call begins that did not run, in the words of the agents: the user or a rule refused it.
+/// How the result of a call that did not run begins, in the agents' formats: the user or a rule refused it.
 const NOT_RUN: [&str; 9] = [
     "The user doesn't want to proceed with this tool use",
     "Permission to use ",
@@ -41,21 +40,21 @@ pub struct CommandRun {
     pub step: u64,
     /// When it ended.
     pub at: Timestamp,
-    /// The tool.
+    /// The tool that ran the command, by the agent's name for it.
     pub tool: String,
-    /// The command.
+    /// The command line.
     pub command: String,
-    /// Where, if it is known.
+    /// The directory it ran in, if known.
     pub directory: Option<String>,
-    /// The exit code, if it is known.
+    /// The exit code, if known.
     pub exit: Option<i64>,
-    /// Whether it failed.
+    /// Whether the agent reported an error.
     pub failed: bool,
-    /// The beginning of what it printed.
+    /// The beginning of its output.
     pub output: String,
 }
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Ending {
     exit: Option<i64>,
@@ -63,14 +62,15 @@ struct Ending {
 }
 
 impl Ending {
-    /// This, with what the other one knows besides.
+    /// Fills in from `other` what this one does not know.
     fn or(self, other: Self) -> Self {
         Self { exit: self.exit.or(other.exit), printed: self.printed.or(other.printed) }
     }
 }
 
 impl Workspace<'_> {
-    /// Commands that a session ran, newest first, up to a step. Those that were refused did not run.
+    /// Returns at most `most` commands that a session ran, newest first, up to step `until`. Refused commands did not run and
+    /// are left out.
     pub fn commands_of(
         &self,
         session: &Session,
@@ -99,7 +99,7 @@ impl Workspace<'_> {
         Ok(found)
     }
 
-    /// The command that a call ran, if it ran one. `told` is what the conversation tells, once it was read.
+    /// Returns the command that a call ran, if it ran one. `told` caches what the conversation tells.
     fn command_in(
         &self,
         session: &Session,
@@ -152,12 +152,12 @@ impl Workspace<'_> {
         }))
     }
 
-    /// Where a call ran: where it says, else where the agent was, else at the root.
+    /// Returns where a call ran: the directory it names, otherwise that of the agent, otherwise the root.
     fn directory(&self, session: &Session, input: &Value, cwd: Option<&str>) -> Option<String> {
         const NAMES: [&str; 6] = ["cwd", "workdir", "working_directory", "directory", "dir_path", "dir"];
         let named = NAMES.iter().find_map(|name| input.get(name)?.as_str()).filter(|text| !text.is_empty());
         let own = cwd.or(session.info.directory.as_deref()).map(PathBuf::from);
-        // A workspace elsewhere has no directory that could be named.
+        // A remote workspace has no directory on this machine.
         let own = own.or_else(|| self.record.remote_name().is_none().then(|| self.root.clone()));
         let whole = match (own, named) {
             (Some(own), Some(named)) => own.join(named),
@@ -167,7 +167,8 @@ impl Workspace<'_> {
         Some(whole.display().to_string())
     }
 
-    /// What the conversation of a session tells about calls, by their ids. Some agents say there what their hooks do not.
+    /// Returns what the conversation of a session tells about calls, by call id. Some agents report there what their hooks do
+    /// not.
     fn told_in_conversation(&self, session: &Session) -> Result<HashMap<String, Ending>, EngineError> {
         let mut told: HashMap<String, Ending> = HashMap::new();
         for (_, message) in conversation::tail(self.store(), session.info.tip, MESSAGES)? {
@@ -178,7 +179,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Finds objects that name a call and what became of it.
+/// Collects from `value` the objects that hold a call id and the result of the call.
 fn collect(value: &Value, depth: usize, told: &mut HashMap<String, Ending>) {
     const DEEPEST: usize = 8;
     match value {
@@ -202,7 +203,7 @@ fn collect(value: &Value, depth: usize, told: &mut HashMap<String, Ending>) {
     }
 }
 
-/// The command that an input asks for. A patch is none, although some agents send it as one.
+/// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
 fn command(input: &Value) -> Option<String> {
     let value =
         ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
@@ -220,7 +221,7 @@ fn command(input: &Value) -> Option<String> {
     (!text.trim().is_empty() && !text.trim_start().starts_with("*** Begin Patch")).then_some(text)
 }
 
-/// What the output of a call tells.
+/// Reads how a command ended from the output of a call.
 fn ending(output: &Value) -> Ending {
     const EXITS: [&str; 8] = [
         "/exit_code",
@@ -241,7 +242,7 @@ fn ending(output: &Value) -> Ending {
             let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
             let (out, err) = (text("stdout"), text("stderr"));
             let gap = if out.is_empty() || err.is_empty() || out.ends_with('\n') { "" } else { "\n" };
-            // Claude Code reports like this only what it takes for a success, and says so where another code is one, too.
+            // Claude Code uses this form only for what it considers a success, and adds a field if the exit code is not 0.
             let is_set = |name: &str| {
                 fields.get(name).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
             };
@@ -259,7 +260,7 @@ fn ending(output: &Value) -> Ending {
     Ending { exit: exit.or(known.exit), ..known }
 }
 
-/// A text, or the texts of a list of parts.
+/// Returns a text, or the joined texts of a list of parts.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -271,7 +272,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// What a text tells in which an agent wrote the exit code around what was printed.
+/// Reads a text in which an agent wrote the exit code around the output.
 fn in_text(text: &str) -> Ending {
     let inner = text.trim_start().strip_prefix("<untrusted_context>").unwrap_or(text);
     let inner = inner.trim_end().strip_suffix("</untrusted_context>").unwrap_or(inner);
@@ -280,14 +281,14 @@ fn in_text(text: &str) -> Ending {
     ending.unwrap_or_else(|| Ending { exit: None, printed: Some(inner.to_owned()) })
 }
 
-/// `Exit code 1` and then what was printed, as Claude Code tells of a failure.
+/// Reads `Exit code 1` followed by the output, as Claude Code reports a failure.
 fn first_line(text: &str) -> Option<Ending> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let exit = first.strip_prefix("Exit code ")?.trim().parse().ok()?;
     Some(Ending { exit: Some(exit), printed: Some(rest.to_owned()) })
 }
 
-/// A few lines with facts, `Output:`, and then what was printed, as Codex writes it for the model.
+/// Reads a few lines of facts, `Output:`, and then the output, as Codex writes it for the model.
 fn heading(text: &str) -> Option<Ending> {
     let (facts, printed) = match text.split_once("\nOutput:\n") {
         Some((facts, printed)) => (facts, printed),
@@ -300,7 +301,8 @@ fn heading(text: &str) -> Option<Ending> {
     Some(Ending { exit: Some(exit?), printed: Some(printed.to_owned()) })
 }
 
-/// What was printed behind `Output:`, and then facts, as Gemini CLI writes it for the model. It names only a code that is not 0.
+/// Reads the output after `Output:`, followed by facts, as Gemini CLI writes it for the model. It names only a nonzero exit
+/// code.
 fn footer(text: &str) -> Option<Ending> {
     const FACTS: [&str; 6] =
         ["Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ", "Stderr: "];
@@ -325,7 +327,7 @@ fn footer(text: &str) -> Option<Ending> {
     Some(Ending { exit, printed: Some(if printed == "(empty)" { String::new() } else { printed }) })
 }
 
-/// `[exit code 1]` behind what was printed, as the built-in agent writes it.
+/// Reads `[exit code 1]` after the output, as the built-in agent writes it.
 fn last_line(text: &str) -> Option<Ending> {
     let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let exit = last.strip_prefix("[exit code ")?.strip_suffix(']')?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Changing a mind: one mutation, one step.
+//! Changes a mind: each mutation is recorded as one step.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,11 +19,11 @@ use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Sessi
 use crate::session::seen;
 use crate::workspace::Workspace;
 
-/// After so long without a word of a session, its next thought is worth a look at the files. In microseconds.
+/// After this time without an event of a session, its next thought causes a scan of the files. In microseconds.
 const LONG: i64 = 5 * 60 * 1_000_000;
 
-/// A session whose mind is looked at and changed. It keeps the mind it saw last, so that going on with it costs one look at
-/// whether it is still the present one.
+/// A session whose mind is read and changed. It caches the last mind, so that continuing costs only a check that the cached
+/// mind is still the present one.
 pub struct Thinker<'w> {
     pub(super) workspace: &'w Workspace<'w>,
     session: SessionId,
@@ -36,19 +36,19 @@ struct Known {
     place: Option<Place>,
 }
 
-/// What a change led to, and where it is recorded.
+/// The effect of a change, and where it is recorded.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Thought {
-    /// What it led to.
+    /// The effect of the change on the mind.
     #[serde(flatten)]
     pub effect: Led,
     /// The number of the step that records it.
     pub step: u64,
     /// The id of that step.
     pub id: StepId,
-    /// The session.
+    /// The session whose mind was changed.
     pub session: SessionId,
-    /// The number of the checkpoint that was made for it, if files had changed.
+    /// The number of the checkpoint that was made before it; `None` if none was due or no file had changed.
     pub checkpoint: Option<u64>,
 }
 
@@ -59,29 +59,29 @@ pub(super) struct Next<'a> {
     pub summary: String,
     pub input: Value,
     pub output: Value,
-    /// Why it is worth a checkpoint.
+    /// Why it is worth a checkpoint; empty if it is not. These become the tags of the checkpoint.
     pub causes: Vec<&'static str>,
 }
 
 impl<'w> Thinker<'w> {
-    /// Looks at a session. Nothing is read yet.
+    /// Creates an editor for the mind of a session. Nothing is read yet.
     pub fn new(workspace: &'w Workspace<'w>, session: &Session) -> Self {
         Self { workspace, session: session.id, known: None }
     }
 
-    /// The session as it is now.
+    /// Returns the session as it is now.
     pub fn session(&self) -> Result<Session, EngineError> {
         let missing = || StoreError::Corrupt { what: format!("session {} is gone", self.session) };
         Ok(self.workspace.store().session(self.session)?.ok_or_else(missing)?)
     }
 
-    /// The mind as it is now.
+    /// Returns the mind as it is now.
     pub fn mind(&mut self) -> Result<Mind, EngineError> {
         let session = self.session()?;
         Ok(self.present(&session)?.0)
     }
 
-    /// The mind at a moment.
+    /// Returns the mind at a moment.
     pub fn at(&self, moment: &Moment) -> Result<Seen, EngineError> {
         self.workspace.mind_at(&self.session()?, moment)
     }
@@ -91,7 +91,7 @@ impl<'w> Thinker<'w> {
         if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
             return Ok((known.mind.clone(), known.place.clone()));
         }
-        // A session that was forked goes on with what the other one thought there.
+        // A forked session continues with the mind that its parent session had at the fork.
         let (mind, place) = match (root, session.info.forked_from) {
             (None, Some(_)) => {
                 let seen = self.workspace.mind_at(session, &Moment::Now)?;
@@ -103,7 +103,7 @@ impl<'w> Thinker<'w> {
         Ok((mind, place))
     }
 
-    /// Applies a change and records it. If it is refused, nothing has changed.
+    /// Applies a change and records it. If the change is refused, nothing changes.
     pub fn think(&mut self, mutation: &Mutation) -> Result<Thought, EngineError> {
         let mutation = without_secrets(mutation)?;
         let lock = self.workspace.lock_recording()?;
@@ -123,14 +123,14 @@ impl<'w> Thinker<'w> {
         Ok(Thought { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
     }
 
-    /// Where a change comes from that is made now.
+    /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
     pub(super) fn origin(&self, session: &Session) -> Origin {
         let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
         let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
         Origin { at: self.workspace.engine.env.now(), step, during }
     }
 
-    /// Records a mind that somebody arrived at, with a checkpoint before it where that is due.
+    /// Records a new mind, with a checkpoint before it if one is due.
     pub(super) fn record(
         &mut self,
         lock: &RecordLock,
@@ -150,7 +150,7 @@ impl<'w> Thinker<'w> {
         report.learned.reasoning =
             Some(Thinking { mind: next.mind.clone(), before, written: Arc::clone(&written) });
         let recorded = self.workspace.record(lock, &report)?;
-        // Nobody panics while holding it.
+        // No code panics while holding this lock.
         let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.known = written.map(|written| {
             next.mind.committed(&written);
@@ -159,7 +159,8 @@ impl<'w> Thinker<'w> {
         Ok((recorded, checkpoint))
     }
 
-    /// Makes a checkpoint if what happens is worth one, or nothing was heard for long, and files have changed.
+    /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`LONG`]. Returns
+    /// its number.
     fn keep(
         &self,
         lock: &RecordLock,
@@ -202,12 +203,13 @@ impl<'w> Thinker<'w> {
     }
 }
 
-/// The same change, with secrets taken out of its texts.
+/// Returns the change with secrets removed from its texts.
 fn without_secrets(mutation: &Mutation) -> Result<Mutation, EngineError> {
     let before = json!(mutation);
     let mut document = before.clone();
     stepback_redact::redact_value(&mut document);
-    // The same change, then: what JSON cannot say (a number that is none) is refused for what it is.
+    // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
+    // is.
     if document == before {
         return Ok(mutation.clone());
     }

@@ -1,4 +1,5 @@
-//! Boards and branches: experiments on a branch of their own, and boards that wait where a branch was left.
+//! Boards and branches: starts experiments on a branch of their own, and restores the board that a branch had when it was
+//! left.
 
 use stepback_mind::Mutation;
 use stepback_mind::ids::HypothesisId;
@@ -10,20 +11,20 @@ use super::editor::{Thinker, Thought};
 use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindReport};
 
-/// An experiment that began.
+/// An experiment that was started.
 #[derive(Debug)]
 pub struct StartedExperiment {
-    /// What it is on the board.
+    /// The entry on the board.
     pub thought: Thought,
-    /// The branch that was left for it.
+    /// The branch that the workspace was on before.
     pub left: String,
-    /// How the workspace came to stand on the new one.
+    /// The report of the switch to the new branch.
     pub report: RewindReport,
 }
 
 impl Thinker<'_> {
-    /// Begins to try something out on a branch of its own, and stands on it. Files stay as they are. `by` is the session that
-    /// asks for it, if an agent does so by itself.
+    /// Starts an experiment on a new branch and switches to it. Files stay as they are. `by` is the session that requested it,
+    /// if an agent did so on its own.
     pub fn start_experiment(
         &mut self,
         branch: &str,
@@ -32,7 +33,7 @@ impl Thinker<'_> {
         by: Option<SessionId>,
     ) -> Result<StartedExperiment, EngineError> {
         let workspace = self.workspace;
-        // Before anything is written: a branch that cannot be made must not leave an experiment without one.
+        // Checked before anything is written: a branch that cannot be created must not leave an experiment without one.
         workspace.check_new_branch(branch)?;
         workspace.head()?;
         let thought = self.think(&Mutation::StartExperiment {
@@ -44,8 +45,8 @@ impl Thinker<'_> {
         match self.enter_new(branch, by) {
             Ok(report) => Ok(StartedExperiment { thought, left, report }),
             Err(error) => {
-                // Nothing half done stays, unless the workspace stands there already. Why it failed is what to say, even if
-                // tidying up fails too.
+                // Undo the entry on the board, unless the workspace is already on the branch. The original error is the one to
+                // report, even if this fails too.
                 if workspace.present_branch().is_ok_and(|present| present != branch) {
                     let _ = self.take_back(Some(thought.step), false);
                 }
@@ -54,33 +55,34 @@ impl Thinker<'_> {
         }
     }
 
-    /// Makes a branch here and stands on it.
+    /// Creates a branch at the head and switches to it.
     fn enter_new(&mut self, branch: &str, by: Option<SessionId>) -> Result<RewindReport, EngineError> {
         let workspace = self.workspace;
         workspace.create_branch(branch, &workspace.head()?)?;
         let entered = self.prepare_switch(branch).and_then(|mut prepared| {
-            // What is written between the checkpoint and now belongs to the experiment, too.
+            // Changes since the checkpoint belong to the experiment too.
             prepared.plan = Plan::default();
             prepared.by = by;
             workspace.switch(branch, prepared)
         });
         if entered.is_err() {
-            // Refused where the workspace stands on it.
+            // Fails, as it should, if the workspace is on the branch.
             let _ = workspace.delete_branch(branch);
         }
         entered
     }
 
-    /// Plans to stand on another branch with the board that was left there. Where the board stands here is noted.
+    /// Plans a switch to another branch with the board that was left there. Stores the present board for the branch that is
+    /// left.
     pub fn prepare_switch(&mut self, branch: &str) -> Result<PreparedRewind, EngineError> {
-        // Before the workspace is locked: whoever records a step waits for the workspace, and not the other way round.
+        // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
         self.leave(&self.workspace.present_branch()?)?;
         self.workspace.prepare_switch(branch)
     }
 
-    /// Stands on another branch, as planned, and the board becomes what it was there.
+    /// Switches to another branch as planned, and restores the board that was left there.
     pub fn switch(&mut self, branch: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
-        // Where the board of a branch is, is known as long as it is not the present one.
+        // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
         let there = self.at(&Moment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;
         let there = Moment::Step(there.map_or(0, |stored| stored.checkpoint.step.number));

@@ -1,4 +1,4 @@
-//! How sure a session was of its hypotheses, from its first thought to its last.
+//! The confidence of a session in its hypotheses, from its first thought to its last.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use stepback_model::time::Timestamp;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// How sure a session was of its hypotheses over time.
+/// The confidence of a session in its hypotheses over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct History {
-    /// The moments that were looked at, oldest first: the number of the step, and when it was.
+    /// The sampled moments, oldest first: the number and the time of the step.
     pub moments: Vec<(u64, Timestamp)>,
-    /// How many thoughts there were.
+    /// The total number of thoughts.
     pub thoughts: usize,
-    /// Every how many of them there is a moment; 1 if none was left out.
+    /// The sampling interval in thoughts; 1 if every thought is a moment.
     pub every: usize,
-    /// What became of each hypothesis, by its number.
+    /// The history of each hypothesis, by its number.
     pub lines: BTreeMap<u32, Line>,
 }
 
-/// What became of one hypothesis. An entry holds until the next.
+/// The history of one hypothesis. An entry holds until the next one.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Line {
-    /// At which moments something about it changed.
+    /// The indexes into [`History::moments`] at which it changed.
     pub at: Vec<usize>,
-    /// How likely it was from there on; nothing once it was taken back.
+    /// Its probability from that moment on; `None` once it was taken back.
     pub confidence: Vec<Option<f64>>,
-    /// How far it had got.
+    /// Its status from that moment on; `None` once it was taken back.
     pub status: Vec<Option<HypothesisStatus>>,
 }
 
 impl Workspace<'_> {
-    /// How sure a session was of its hypotheses over time, at so many moments at most: of a longer session, every few thoughts.
-    /// What is told of a moment is exact.
+    /// Returns the confidence of a session in its hypotheses at no more than `most` moments: a longer session is sampled every
+    /// few thoughts. The values at each moment are exact.
     pub fn confidence_history(&self, session: &Session, most: usize) -> Result<History, EngineError> {
         let thoughts = self.thoughts(session)?;
         let every = thoughts.len().div_ceil(most.max(1)).max(1);
         let mut history = History { thoughts: thoughts.len(), every, ..History::default() };
         let mut known = Mind::default();
-        // The last of each few, so that the last of all is one of them.
+        // Sample the last of each interval, so that the newest thought is included.
         let first = (thoughts.len() + every - 1) % every;
         for thought in thoughts.iter().skip(first).step_by(every) {
             let mind = self.mind_of(thought, &known)?.0;

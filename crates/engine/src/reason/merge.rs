@@ -1,4 +1,4 @@
-//! A mind that becomes what it was, takes back one change, or takes over what was found out elsewhere.
+//! Restores a mind to an earlier moment, takes back a single change, or merges what was learned on another branch.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,32 +15,32 @@ use super::editor::{Next, Thinker};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// What steps are about that made one mind into another.
+/// The tool name of steps that restore, revert or merge a mind.
 const JOINED: &str = "mind";
 
-/// What joining two minds did.
+/// The result of a restore, revert or merge of a mind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Joined {
-    /// What it was, in words.
+    /// A one-line description.
     pub summary: String,
-    /// What changed.
+    /// The differences to the mind before.
     #[serde(flatten)]
     pub diff: Diff,
-    /// What both sides had changed.
+    /// Items that both sides had changed.
     pub conflicts: Vec<Conflict>,
-    /// Items that have another name here than there.
+    /// Items whose id differs between the two sides.
     pub renamed: Vec<(Item, Item)>,
-    /// The number of the step that records it; none if nothing changed, or it was only planned.
+    /// The number of the step that records it; `None` if nothing changed or for a dry run.
     pub step: Option<u64>,
 }
 
 impl Thinker<'_> {
-    /// The mind becomes what it was at a moment. Everything since stays in the record.
+    /// Restores the mind of a moment. Everything since stays recorded.
     pub fn restore(&mut self, moment: &Moment, dry_run: bool) -> Result<Joined, EngineError> {
         self.restored(moment, None, dry_run)
     }
 
-    /// The mind goes back along with the files that an operation took to that moment. To undo it takes both back.
+    /// Restores the mind along with the files that `operation` took to that moment. Undoing the operation reverts both.
     pub fn restore_with(&mut self, moment: &Moment, operation: OpId) -> Result<Joined, EngineError> {
         self.restored(moment, Some(operation), false)
     }
@@ -58,7 +58,7 @@ impl Thinker<'_> {
         self.become_of(merged, summary, said("restore", "from", from, operation), dry_run)
     }
 
-    /// Takes back what one step changed, the newest if none is named. What came later stays.
+    /// Takes back what one step changed, the newest by default. Later changes stay.
     pub fn take_back(&mut self, number: Option<u64>, dry_run: bool) -> Result<Joined, EngineError> {
         self.taken_back(number, None, dry_run)
     }
@@ -89,7 +89,7 @@ impl Thinker<'_> {
         self.become_of(merged, summary, said("take-back", "step", Some(step.id), operation), dry_run)
     }
 
-    /// Takes over what was found out between `base` and `from`.
+    /// Merges what was learned between `base` and `from`. `base` defaults to the start of the experiment on the branch `from`.
     pub fn merge(
         &mut self,
         from: &Moment,
@@ -119,7 +119,7 @@ impl Thinker<'_> {
         self.become_of(merged, summary, input, dry_run)
     }
 
-    /// The mind as it was when an experiment began on a branch.
+    /// Returns the mind as it was when the experiment on a branch began.
     fn fork_of(&self, branch: &str, theirs: &Mind) -> Result<Seen, EngineError> {
         let begun = theirs.experiments.iter().rev().find(|(_, known)| known.branch == branch);
         let begun = begun.ok_or_else(|| {
@@ -163,7 +163,7 @@ impl Thinker<'_> {
         Ok(joined)
     }
 
-    /// Notes where the mind stood when a branch is left, so that it can be found there again.
+    /// Stores the present mind as that of `branch`, which is about to be left, so that a switch back can restore it.
     pub fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
         let _lock = self.workspace.lock_recording()?;
         let session = self.session()?;
@@ -177,8 +177,8 @@ impl Thinker<'_> {
 }
 
 impl Workspace<'_> {
-    /// Takes the board along when files that it went back with come back, or go there again: what happened to it with that
-    /// operation last is taken back. Nothing if it stayed where it was.
+    /// When an operation that restored the board along with the files is undone or redone, reverts the last change it made to
+    /// the board. `None` if it did not change the board.
     pub(crate) fn board_goes_along(&self, operation: &Operation) -> Result<Option<Joined>, EngineError> {
         let query = Query {
             kinds: vec![StepKind::Reasoning],
@@ -200,7 +200,7 @@ impl Workspace<'_> {
     }
 }
 
-/// What a step says that made one mind into another.
+/// Returns the input recorded with a step that restores or reverts a mind.
 fn said(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
     let mut input = json!({ "do": what, key: step });
     if let Some(operation) = operation {

@@ -1,8 +1,8 @@
-//! Commands of checks, run so that they can do no harm by hanging, printing without end or leaving processes behind.
+//! Runs the commands of checks so that they cannot hang, print without end or leave processes behind.
 //!
-//! A command is the leader of a process group of its own. When it ends, takes too long or prints too much, the whole group is
-//! killed; a process that left the group on purpose is not waited for. Its user may have only so many processes more than there
-//! are, so that one that forks without end stops by itself.
+//! A command leads a process group of its own. When it ends, times out or prints too much, the whole group is killed; a
+//! process that left the group on purpose is not waited for. The number of processes of the command's user is limited, so that
+//! a command that forks without end stops by itself.
 
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-/// Bytes of output that are kept from its beginning, and as many from its end.
+/// How many bytes of output are kept from its beginning, and again from its end.
 const KEPT: usize = 512 << 10;
-/// A command that prints more than this is ended.
+/// A command that prints more bytes than this is killed.
 pub(super) const MOST_OUTPUT: u64 = 64 << 20;
-/// How many processes more than there are a command may have.
+/// How many processes may run in addition to those that exist when the command starts.
 const MORE_PROCESSES: u64 = 512;
 /// How long to wait for the end of the output after the group was killed.
 const GRACE: Duration = Duration::from_millis(500);
@@ -25,24 +25,24 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// By itself.
+    /// It exited with this code.
     Exit(i32),
-    /// By a signal that was not ours.
+    /// It was killed by this signal, which we did not send.
     Signal(i32),
-    /// It took too long.
+    /// It timed out and was killed.
     TimedOut,
-    /// It printed too much.
+    /// It printed more than [`MOST_OUTPUT`] and was killed.
     TooMuch,
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
     /// How it ended.
     pub end: End,
-    /// What it printed, both streams as they came; of very much, the beginning and the end.
+    /// Both output streams, interleaved as they arrived; if there is too much, the beginning and the end.
     pub output: Vec<u8>,
-    /// How long it took.
+    /// How long it ran.
     pub took: Duration,
 }
 
@@ -52,7 +52,7 @@ enum News {
     Read(Vec<u8>),
 }
 
-/// Runs `command` with `sh` in `dir`.
+/// Runs `command` with `sh` in `dir`, for at most `timeout`.
 pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Done> {
     let begun = Instant::now();
     let (reader, writer) = io::pipe()?;
@@ -90,7 +90,7 @@ pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Do
     }
     let took = begun.elapsed();
     if let Some(group) = group {
-        // No such group means that all of it has ended.
+        // If the group does not exist, all its processes have ended.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
     let until = Instant::now() + GRACE;
@@ -98,14 +98,14 @@ pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Do
         match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(News::Read(bytes)) => output = Some(bytes),
             Ok(_) => {}
-            // Somebody who left the group holds the other end; what was read so far is lost with it.
+            // A process that left the group holds the other end; the output read so far is lost.
             Err(_) => break,
         }
     }
     Ok(Done { end: end.unwrap_or(End::TimedOut), output: output.unwrap_or_default(), took })
 }
 
-/// Keeps a command from having processes without end.
+/// Limits the number of processes of the command's user.
 fn limit(pid: Option<Pid>) {
     let all = std::fs::read_to_string("/proc/loadavg").ok();
     let all = all.as_deref().and_then(|text| text.split(' ').nth(3)?.split('/').nth(1)?.parse::<u64>().ok());
@@ -121,7 +121,7 @@ fn limit(pid: Option<Pid>) {
     }
 }
 
-/// Reads to the end, keeping the beginning and the end.
+/// Reads to the end of the output and keeps its beginning and its end. Reports once if it exceeds [`MOST_OUTPUT`].
 fn read(mut from: io::PipeReader, told: &mpsc::Sender<News>) {
     let (mut head, mut tail): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];

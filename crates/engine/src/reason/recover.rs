@@ -1,4 +1,4 @@
-//! The page that tells an agent where it stood, from its mind and from the record of its session.
+//! The recovery page: tells an agent where it stopped, from its mind and from the record of its session.
 
 use serde::Serialize;
 use stepback_mind::Item;
@@ -13,26 +13,26 @@ use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// How many commands and files a page has at most.
+/// The maximum number of commands and of files on a page.
 const SHOWN: usize = 8;
-/// How many checkpoints are looked at for files that changed.
+/// How many checkpoints are searched for changed files.
 const LOOKED_AT: usize = 12;
 
-/// Where an agent stood.
+/// A recovery page.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Recovery {
     /// The page, in Markdown.
     pub page: String,
-    /// How many tokens it was allowed to have.
+    /// The maximum size of the page, in tokens.
     pub budget: usize,
     /// The newest item of each kind on the board.
     pub newest: Vec<Item>,
-    /// The number of the step that made the board what it is.
+    /// The number of the step that recorded the board; `None` if nothing is on it.
     pub step: Option<u64>,
 }
 
 impl Workspace<'_> {
-    /// Where the agent stood, in at most `budget` tokens.
+    /// Returns the recovery page for a session at a moment, with at most `budget` tokens.
     pub fn recovery(
         &self,
         session: &Session,
@@ -70,7 +70,7 @@ impl Workspace<'_> {
         Ok(Recovery { page, budget, newest: seen.mind.newest(), step })
     }
 
-    /// Paths that changed at the last checkpoints of the present line, newest first, each once.
+    /// Returns the paths that changed at the last checkpoints before the head, newest first, each once.
     fn recently_changed(&self, until: Option<u64>) -> Result<Vec<String>, EngineError> {
         let Ok(head) = self.head() else { return Ok(Vec::new()) };
         let mut line = self.ancestry(&head)?;
@@ -104,7 +104,7 @@ fn heading(
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![format!("# Where you stood ({} {})", session.agent, session.id.short())];
-    // The last prompt may be no more than "go on".
+    // The last prompt may be only "go on".
     lines.extend(session.info.title.as_ref().map(|title| format!("The session began with: {title}")));
     if let Some(step) = last.map(|stored| &stored.checkpoint.step) {
         lines.push(format!(

@@ -1,4 +1,4 @@
-//! Checks, really run: what is there is compared with what should be, and what the plan says follows.
+//! Runs checks: compares what is there with what should be, and records the outcome on the board.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -17,25 +17,25 @@ use super::editor::{Thinker, Thought};
 use super::process::{self, End, MOST_OUTPUT};
 use crate::error::EngineError;
 
-/// Most files that the inputs of a check can be.
+/// The maximum number of files that the inputs of a check may match.
 const MOST_FILES: usize = 100_000;
 
-/// What running a check led to.
+/// The result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Verified {
-    /// Which check.
+    /// The check that was run.
     pub verification: VerificationId,
-    /// How it ended.
+    /// Whether it passed, failed, timed out or could not be run.
     pub outcome: Outcome,
-    /// Why.
+    /// The reason for the outcome, as a sentence.
     pub reason: String,
-    /// The earlier run that was used, because its inputs are the same as now.
+    /// The earlier run whose outcome was used, because its inputs are the same; `None` if the check was run.
     pub cached: Option<RunId>,
-    /// What it led to; nothing if an earlier run was used.
+    /// The recorded step and its effect on the board; `None` if an earlier run was used.
     pub thought: Option<Thought>,
 }
 
-/// What a look at one thing showed.
+/// The outcome of a check that was run.
 struct Found {
     outcome: Outcome,
     reason: String,
@@ -54,7 +54,7 @@ impl Found {
 }
 
 impl Thinker<'_> {
-    /// Runs a check and records what it showed. Unless `fresh`, an earlier outcome is used while the inputs are the same.
+    /// Runs a check and records its outcome. Unless `fresh`, the outcome of an earlier run with the same inputs is used.
     pub fn verify(&mut self, id: VerificationId, fresh: bool) -> Result<Verified, EngineError> {
         if self.workspace.record.remote_name().is_some() {
             return Err(EngineError::NoDirectory { root: self.workspace.root.clone() });
@@ -136,7 +136,7 @@ impl Thinker<'_> {
         })
     }
 
-    /// What a command prints and its exit code, or why that says nothing.
+    /// Returns the exit code and the output of a command, or the outcome if it did not run to its end.
     fn printed(&self, command: &str, timeout: Duration) -> Result<Result<(i32, String), Found>, EngineError> {
         let done = match process::run(command, &self.workspace.root, timeout) {
             Ok(done) => done,
@@ -177,7 +177,7 @@ impl Thinker<'_> {
         }
     }
 
-    /// A path below the workspace.
+    /// Returns the absolute path of a file in the workspace; fails if `path` leads out of it.
     fn path(&self, path: &str) -> Result<PathBuf, EngineError> {
         let relative = Path::new(path);
         let plain = relative
@@ -192,7 +192,7 @@ impl Thinker<'_> {
         }
     }
 
-    /// The content of a file, or why there is none.
+    /// Returns the content of a file, or the outcome if it cannot be read.
     fn read(&self, path: &str) -> Result<Result<Vec<u8>, Found>, EngineError> {
         let place = self.path(path)?;
         let read = || -> std::io::Result<Vec<u8>> {
@@ -224,7 +224,8 @@ impl Thinker<'_> {
         })
     }
 
-    /// What the outcome depends on, if the plan says so: the check itself and the content of its inputs.
+    /// Returns the cache key of a check: a hash of the check itself and of the content of its inputs. `None` if the check
+    /// names no inputs.
     fn key(&self, plan: &Verification) -> Result<Option<String>, EngineError> {
         if plan.inputs.is_empty() {
             return Ok(None);
@@ -257,7 +258,8 @@ impl Thinker<'_> {
     }
 }
 
-/// Files below a directory, in order, relative to it. Links are not followed, and git's own files do not count.
+/// Returns the files below a directory that are `wanted`, sorted, relative to it. Links are not followed, and `.git`
+/// directories are skipped.
 fn below(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, EngineError> {
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::new()];
@@ -312,7 +314,7 @@ fn brief(value: &Value) -> String {
     text
 }
 
-/// The numbers in a text: whatever stands between spaces, commas and brackets and reads as one.
+/// Returns the numbers in a text: every word between spaces, commas, brackets and the like that parses as one.
 fn numbers(bytes: &[u8]) -> Vec<f64> {
     let text = String::from_utf8_lossy(bytes);
     let words = text.split(|c: char| c.is_whitespace() || ",;:[](){}\"'=".contains(c));

@@ -1,8 +1,8 @@
-//! Many events at once: light steps of any number of sessions and workspaces, recorded by one commit.
+//! Batches: light steps of any number of sessions and workspaces, recorded by one commit.
 //!
-//! Waiting for the disk is what an event costs most, so that whoever has many of them (a server that many agents report to,
-//! an inbox that is taken in) waits once for all. Each session is read once, each object is written once, and an event finds
-//! those that arrived before it among these as well as in the store.
+//! Waiting for the disk is the main cost of an event. A caller with many events (a server that many agents report to, or an
+//! inbox that is read) therefore waits once for the whole batch. Each session is read once and each object is written once; an
+//! event finds the ones before it both in the batch and in the store.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,29 +22,29 @@ use super::{
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
 
-/// Events of one workspace, in their order. None of them may mean anything for the files.
+/// Events of one workspace, in their order. None of them may need a scan.
 pub struct WorkspaceEvents<'a> {
-    /// Where they happened.
+    /// The workspace in which the events happened.
     pub workspace: &'a Workspace<'a>,
-    /// That nobody else records there meanwhile.
+    /// Proof that no other process records steps of that workspace meanwhile.
     pub lock: &'a RecordLock,
-    /// What happened.
+    /// The events, oldest first.
     pub reports: &'a [ReportedEvent<'a>],
 }
 
-/// What is known before something is recorded, and what becomes of it when others are faster.
+/// Where a batch reads what it builds on, and whether the commit fails if that changed meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadMode {
-    /// What the store remembers is good enough, if it still holds.
+    /// Use what the store has cached; the commit fails if it is out of date.
     Recalled,
-    /// The store is asked, and what it says must still hold.
+    /// Read from the store; the commit fails if the data has changed since.
     Compared,
-    /// The store is asked, and that is that: whoever is overtaken again and again gets on nevertheless.
+    /// Read from the store and commit without comparing, so that a process that lost the race many times still makes progress.
     Looked,
 }
 
 impl Engine<'_> {
-    /// Records events of several workspaces by one commit: all of them, or none.
+    /// Records events of several workspaces by one commit: all of them or none.
     pub fn record_together(
         &self,
         all: &[WorkspaceEvents<'_>],
@@ -108,7 +108,7 @@ impl Engine<'_> {
     }
 }
 
-/// The sessions of events, each named once for all that follow each other.
+/// Returns the session id of each event; computed once for consecutive events of the same session.
 fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>) -> Vec<SessionId> {
     let mut ids: Vec<SessionId> = Vec::with_capacity(reports.len());
     for (at, report) in reports.iter().enumerate() {
@@ -124,8 +124,8 @@ fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>)
 }
 
 impl Engine<'_> {
-    /// Asks all at once what has to be known before anything is recorded: which of the steps are there already, what the
-    /// sessions are like, and where the workspaces stand.
+    /// Reads in one query what must be known before recording: which of the steps are already stored, the sessions, and the
+    /// heads of the workspaces.
     fn look_ahead(
         &self,
         all: &[WorkspaceEvents<'_>],
@@ -156,27 +156,27 @@ impl Engine<'_> {
     }
 }
 
-/// A session that events belong to.
+/// A session that events of the batch belong to; `session` is `None` until a new one is created.
 struct Met {
     session: Option<Session>,
     is_new: bool,
-    /// Whether one of the new steps is its.
+    /// Whether one of the new steps belongs to it.
     touched: bool,
 }
 
-/// What is on its way into the log.
+/// The batch that is being built.
 #[derive(Default)]
 struct PendingBatch {
-    /// In the order in which they were met first.
+    /// The sessions of the batch, in order of first use.
     sessions: Vec<Met>,
     session_at: HashMap<SessionId, usize>,
     steps: Vec<Step>,
-    /// For those whose detail is on a page, where it will be.
+    /// For steps whose detail is on a page: the index of the step and where its detail will be.
     slips: Vec<(usize, PageRef)>,
     step_at: HashMap<StepId, usize>,
-    /// For steps by which events would be recorded, whether they were when they were delivered before.
+    /// For each step id that an event of the batch would get: whether it is already stored.
     delivered: HashMap<StepId, bool>,
-    /// For each event, what is known of its step, and which of the new ones it is.
+    /// For each event, what is known of its step, and the index in `steps` if the step is part of this batch.
     all: Vec<Vec<(RecordedStep, Option<usize>)>>,
 }
 
@@ -188,7 +188,7 @@ impl PendingBatch {
         (id, report): (SessionId, &ReportedEvent<'_>),
         head: Option<StepId>,
     ) -> Result<(RecordedStep, Option<usize>), EngineError> {
-        // All sessions were asked for.
+        // `look_ahead` entered every session.
         let met = &mut self.sessions[self.session_at[&id]];
         let steps = &self.steps;
         let find = |id: StepId| self.step_at.get(&id).map(|at| (*at, &steps[*at]));

@@ -1,8 +1,8 @@
-//! Where the details of steps go that are recorded together: on pages, so that a commit of a thousand steps has a few dozen
-//! objects more instead of a thousand.
+//! Pages that hold the details of steps recorded together, so that a commit of a thousand steps adds a few dozen objects
+//! instead of a thousand.
 //!
-//! Each session has pages of its own. Whoever is given a session, in a bundle or a copy, is given the pages of its steps, and
-//! must find nothing of another one there.
+//! Each session has pages of its own: a bundle or copy of a session includes the pages of its steps, and must not contain
+//! details of another session.
 
 use std::collections::HashMap;
 
@@ -25,14 +25,14 @@ pub(super) struct PageRef {
 /// The pages of one commit.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// Where those are that are stored.
+    /// The hash of each page, by page number; `None` while the page is not stored.
     stored: Vec<Option<Hash>>,
-    /// The one of each session that takes more.
+    /// The page of each session that is not full yet, with its number.
     open: HashMap<SessionId, (usize, Page)>,
 }
 
 impl Pages {
-    /// Puts a detail on a page of its session; `None` if it is too large for one.
+    /// Puts a detail on a page of its session; `None` if the detail is too large for a page.
     pub fn add(
         &mut self,
         batch: &dyn ObjectBatch,
@@ -54,7 +54,7 @@ impl Pages {
         Ok(Some(slip))
     }
 
-    /// Stores what is left, and tells where details are.
+    /// Stores the remaining pages and returns where every page is.
     pub fn store(mut self, batch: &dyn ObjectBatch) -> Result<Stored, EngineError> {
         for (number, page) in self.open.into_values().filter(|(_, page)| !page.is_empty()) {
             self.stored[number] = Some(page.store(batch).map_err(unstorable)?);
@@ -63,11 +63,11 @@ impl Pages {
     }
 }
 
-/// Pages that are stored.
+/// The hashes of the stored pages, by page number.
 pub(super) struct Stored(Vec<Option<Hash>>);
 
 impl Stored {
-    /// Where a detail is.
+    /// Returns where a detail is stored.
     pub fn place(&self, slip: PageRef) -> Option<Root> {
         let node = (*self.0.get(slip.page)?)?;
         Some(Root { node, part: Some(slip.part) })

@@ -1,4 +1,5 @@
-//! What an event leaves in the object store: the new part of the conversation, the slots it sets, its own detail.
+//! Writes the objects of a step: the new messages of the conversation, the slots that the event sets, and the step's own
+//! detail.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,22 +21,22 @@ use crate::calls;
 use crate::error::EngineError;
 use crate::workspace::StoreSource;
 
-/// How many messages back the turn that asked for a call is looked for.
+/// How many messages back the search for the turn that requested a call goes.
 const TAIL: usize = 256;
-/// How many of those that are stored are read at first, because most often it is among the last few.
+/// How many stored messages each attempt of that search reads: the turn is usually among the last few.
 const STORED: [usize; 3] = [0, 16, TAIL];
 
-/// What the conversation tells, before anything is written.
+/// What was read of the conversation, before anything is written.
 #[derive(Default)]
 struct TranscriptDelta {
     fresh: Option<NewMessages>,
-    /// How many messages there were before the turn that asked for the call.
+    /// How many messages come before the turn that requested the call.
     before_turn: Option<u64>,
     /// The agent's id of that turn.
     turn: Option<String>,
 }
 
-/// Reads what is new of the conversation, and finds the turn that asked for the call.
+/// Reads the new messages of the conversation and finds the turn that requested the call.
 fn listen(
     objects: &ObjectCache<'_>,
     report: &ReportedEvent<'_>,
@@ -69,19 +70,19 @@ fn listen(
     Ok(heard)
 }
 
-/// An event on its way into the log.
+/// A step that is not committed yet, with the event it records.
 pub(super) struct PendingStep<'a> {
     report: &'a ReportedEvent<'a>,
     step: StepId,
     heard: TranscriptDelta,
-    /// Whether it begins a turn.
+    /// Whether the event begins a turn.
     turns: bool,
     /// The other step of the call, where the session does not have it open.
     counterpart: Option<StepId>,
 }
 
 impl<'a> PendingStep<'a> {
-    /// Takes in what the event and the conversation tell about the session.
+    /// Updates the session with what the event and the conversation tell about it.
     pub fn new(
         objects: &ObjectCache<'_>,
         report: &'a ReportedEvent<'a>,
@@ -95,7 +96,7 @@ impl<'a> PendingStep<'a> {
         Ok(Self { report, step, heard, turns, counterpart: None })
     }
 
-    /// Pairs the event with the other step of its call.
+    /// Sets the other step of the event's call.
     pub fn with_counterpart(self, counterpart: Option<StepId>) -> Self {
         Self { counterpart, ..self }
     }
@@ -116,7 +117,7 @@ impl<'a> PendingStep<'a> {
             info.tip = conversation::append(arriving, tip, keep, fresh.lines.iter().map(String::as_str))?;
             info.cursor = Some(fresh.cursor.clone());
         }
-        // The moment before a call is the moment before the model asked for it.
+        // Going back to before a call means going back to before the model requested it.
         state.conversation = match self.heard.before_turn {
             Some(keep) => conversation::shorten(arriving, info.tip, keep)?,
             None => info.tip,
@@ -140,7 +141,7 @@ impl<'a> PendingStep<'a> {
         self.detail(arriving, session, authors)
     }
 
-    /// Writes what is known of the step besides its row.
+    /// Writes the step's detail: the fields of the event that are not part of the step's row.
     fn detail(
         &self,
         arriving: &RecordingBatch<'_>,
@@ -150,7 +151,7 @@ impl<'a> PendingStep<'a> {
         let event = &self.report.event;
         let error = event.error.as_ref().map(|error| json!(error));
         let authors = authors.map(|authors| json!(authors));
-        // Pairs the end of a call with its beginning.
+        // The end of a call refers to its start.
         let open = &session.info.open;
         let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
         let start = calls::ending(open, self.report).map(|at| open[at].step).or(late).map(|step| json!(step));
@@ -178,7 +179,8 @@ impl<'a> PendingStep<'a> {
         Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields).map_err(unstorable)?.into())))
     }
 
-    /// The step, after everything it refers to was written. Moves the session's counters along.
+    /// Returns the step; everything it refers to must be written. Updates the session's counters. `looked` says whether the
+    /// workspace was scanned for it.
     pub fn step(
         self,
         session: &mut Session,
@@ -220,7 +222,7 @@ impl<'a> PendingStep<'a> {
         record
     }
 
-    /// Writes all of a step that did not look at the files. If its detail went on a page, the step does not name it yet.
+    /// Writes a step for which the workspace was not scanned. If its detail went on a page, the step does not refer to it yet.
     pub fn light(
         self,
         arriving: &RecordingBatch<'_>,
@@ -238,22 +240,22 @@ impl<'a> PendingStep<'a> {
     }
 }
 
-/// Where what is known of a step besides its row went.
+/// Where the detail of a step went.
 pub(super) enum Detail {
-    /// It is stored.
+    /// Stored as an object of its own.
     Stored(Root),
-    /// It is on a page that is stored later.
+    /// On a page that is stored later.
     OnPage(PageRef),
 }
 
 impl Detail {
-    /// Where it is stored already.
+    /// Returns where the detail is stored; `None` if it is on a page.
     pub fn stored(self) -> Option<Root> {
         if let Self::Stored(root) = self { Some(root) } else { None }
     }
 }
 
-/// Adds what the event tells about its session.
+/// Updates the session with what the event tells about it.
 fn learn(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
     let learned = &report.learned;
     let keep = |slot: &mut Option<String>, value: &Option<String>| {
@@ -277,8 +279,8 @@ fn learn(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
             StepKind::ModelStart | StepKind::ModelEnd | StepKind::Reasoning | StepKind::Checkpoint
         )
     {
-        // To be opened is not to go on: Claude Code opens a session that it only forks. Neither is a model that answers late,
-        // nor somebody who notes something down about a session that is over.
+        // Opening a session does not resume it: Claude Code opens a session that it only forks. Neither does a model that
+        // answers late, nor a note about a session that has ended.
         info.ended_at = None;
     }
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
@@ -297,16 +299,16 @@ pub(super) fn unstorable(error: JsonError) -> EngineError {
     }
 }
 
-/// Messages that were read, or that are on their way into the store, each looked up only once.
+/// A cache of messages that were read, or that are about to be stored, so that each is looked up only once.
 pub(super) struct ObjectCache<'a> {
     store: &'a dyn Store,
     messages: RefCell<HashMap<Hash, Vec<u8>>>,
-    /// The state that was written last: one light step after the other has the same.
+    /// The state that was written last: consecutive light steps often have the same one.
     state: RefCell<Option<(State, Hash)>>,
 }
 
 impl<'a> ObjectCache<'a> {
-    /// Nothing is known yet.
+    /// Creates an empty cache.
     pub fn new(store: &'a dyn Store) -> Self {
         Self { store, messages: RefCell::default(), state: RefCell::default() }
     }
@@ -325,11 +327,11 @@ impl ObjectSource for ObjectCache<'_> {
 
 /// A batch whose messages are readable before they are in the store.
 pub(super) struct RecordingBatch<'a> {
-    /// What is known besides.
+    /// The messages that were read or written so far.
     pub known: &'a ObjectCache<'a>,
-    /// Where objects go.
+    /// The batch that objects are written to.
     pub batch: &'a dyn ObjectBatch,
-    /// Where details go that are small, if there are many.
+    /// The pages for small details, if a batch of steps is recorded; `None` for a single step.
     pub pages: Option<&'a RefCell<Pages>>,
 }
 

@@ -1,4 +1,4 @@
-//! The texts of a step: what it says, what went in and came out, what the model said, what was changed.
+//! Gathers the searchable texts of a step: its summary, input and output, what the model said, and the changed paths.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,32 +17,32 @@ use crate::diff;
 use crate::read_cache::LastRead;
 use crate::timeline::answer_of;
 
-/// Bytes of the texts of one step. Of what is longer, the beginning and the end count.
+/// The maximum size of the texts of one step, in bytes. Of longer texts, the beginning and the end are kept.
 const MOST: usize = 64 << 10;
 
-/// Messages that are read back from the end of a conversation, if nothing of it was seen before.
+/// How many messages are read from the end of a conversation of which nothing was indexed before.
 const MOST_MESSAGES: usize = 200;
 
-/// How many earlier steps of a session are asked for what was heard of its conversation.
+/// How many earlier steps of a session are checked for messages that are already indexed.
 const EARLIER: u64 = 8;
 
-/// Gathers texts of steps in the order of their commits.
+/// Gathers the texts of steps in the order of their commits.
 pub(super) struct Gatherer<'a> {
-    /// Where steps come from.
+    /// The store that holds the steps.
     pub store: &'a dyn Store,
-    /// Where their details are read.
+    /// The cache through which their details are read.
     pub details: LastRead<'a>,
-    /// The messages of each session that belong to a step already.
+    /// The messages of each session that already belong to a step.
     pub heard: HashMap<SessionId, HashSet<Hash>>,
 }
 
 impl Gatherer<'_> {
-    /// What can be found of a step. What cannot be read is left out: a damaged object must not hide all others.
+    /// Returns the searchable texts of a step. Unreadable objects are skipped: one damaged object must not hide all others.
     pub fn texts(&mut self, stored: &StoredCheckpoint) -> Texts {
         let step = &stored.checkpoint.step;
         let mut texts = Clipped { texts: Texts::new(), left: MOST };
         texts.put(Field::Summary, step.summary.clone());
-        // A request repeats the whole conversation; what was said in it belongs to the steps at which it was said.
+        // A request repeats the whole conversation; each message belongs to the step at which it was said.
         let hash = step.facts.detail.filter(|_| step.kind != StepKind::ModelStart);
         let detail = hash.and_then(|hash| stepback_model::json::load(&self.details, hash).ok());
         let detail = detail.unwrap_or_default();
@@ -72,7 +72,7 @@ impl Gatherer<'_> {
         texts.texts
     }
 
-    /// Paths of the files that changed at a step; the first checkpoint found everything and changed nothing.
+    /// Returns the paths that changed at a step. The first checkpoint has none: it recorded all files and changed none.
     fn changed(&self, stored: &StoredCheckpoint) -> Vec<String> {
         let step = &stored.checkpoint.step;
         let (Some(_), Some(parent)) = (stored.checkpoint.trigger, step.parent) else { return Vec::new() };
@@ -83,7 +83,7 @@ impl Gatherer<'_> {
         paths.map(ToString::to_string).collect()
     }
 
-    /// The nearest state with files, from a step back.
+    /// Returns the nearest state with files, from `step` on through its ancestors.
     fn files_at(&self, step: StepId) -> Option<State> {
         let mut next = Some(step);
         while let Some(id) = next {
@@ -100,10 +100,10 @@ impl Gatherer<'_> {
         None
     }
 
-    /// What the model said since the step before, as the agent wrote it down.
+    /// Returns what the model said since the previous step, from the agent's own conversation.
     fn messages(&mut self, stored: &StoredCheckpoint) -> Vec<String> {
         let step = &stored.checkpoint.step;
-        // Steps of the person repeat the conversation of the session at work.
+        // Steps of the user repeat the conversation of the session at work.
         if step.kind.is_own() && step.kind != StepKind::Reasoning {
             return Vec::new();
         }
@@ -144,7 +144,7 @@ impl Gatherer<'_> {
     }
 }
 
-/// Texts that have room for so many bytes more.
+/// Texts limited to a total size; `left` is the number of bytes still free.
 struct Clipped {
     texts: Texts,
     left: usize,
@@ -161,7 +161,7 @@ impl Clipped {
     }
 }
 
-/// A text of at most `most` bytes: three quarters from its beginning, the rest from its end.
+/// Shortens a text to at most `most` bytes: three quarters from its beginning, the rest from its end.
 fn clip(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
@@ -181,7 +181,7 @@ fn said_about(annotation: &Annotation) -> String {
     parts.map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// The texts and numbers in a JSON value, a line for each.
+/// Returns the strings and numbers in a JSON value, one per line.
 fn flat(value: Option<&Value>) -> String {
     fn add(value: &Value, out: &mut String) {
         match value {
@@ -206,8 +206,8 @@ fn push(text: &str, out: &mut String) {
     out.push_str(text);
 }
 
-/// What a model says in a line of an agent's own record: its texts and thoughts. What the person said and what calls brought
-/// belongs to steps of their own. Every agent has its own words; these are those they share.
+/// Returns what the model said in a line of an agent's own record: its texts and thoughts. What the user said and what calls
+/// returned belong to steps of their own. Every agent has its own format; this reads what they have in common.
 fn spoken(line: &str) -> String {
     fn is(value: &Value, names: &[&str]) -> bool {
         let word = |name: &str| value.get(name).and_then(Value::as_str);

@@ -1,12 +1,12 @@
-//! What a model call said and used: its answer, tokens and money, as whoever recorded it wrote them down.
+//! What a model call returned and used: its answer, tokens and cost, as the proxy, hook or import recorded them.
 
 use serde::Serialize;
 use serde_json::Value;
 use stepback_exchange::semantics::{self, Answered, Call, ContentPart, Usage};
 use stepback_exchange::{Response, Wire};
 
-/// What a recorded answer says: the `output` of a step, if it is one that a proxy saw or that telemetry told of. Without a wire,
-/// the first one is taken in whose words it says anything.
+/// Parses a recorded answer: the `output` of a step, if a proxy or telemetry recorded it. Without a wire, the first wire
+/// format is used in which the answer has any content.
 pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
     if !output.is_object() {
         return None;
@@ -23,7 +23,7 @@ pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
     answers.into_iter().find(|answer| !answer.said.is_empty())
 }
 
-/// What a message says, as telemetry is recorded: text, thoughts and calls that the model asks for.
+/// Returns the content of a message as telemetry records it: text, thoughts and the calls that the model requests.
 fn said_in(message: &Value) -> Vec<ContentPart> {
     let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
     let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
@@ -37,7 +37,7 @@ fn said_in(message: &Value) -> Vec<ContentPart> {
     words.chain(calls).collect()
 }
 
-/// The tokens of many calls.
+/// Returns the total token usage of many calls.
 pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
     calls.into_iter().fold(Usage::default(), |sum, call| Usage {
         input: sum.input + call.input,
@@ -48,29 +48,29 @@ pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
     })
 }
 
-/// All that was read and written; thoughts are part of what was written.
+/// Returns the total of tokens read and written; reasoning is part of what was written.
 pub fn all_tokens(usage: Usage) -> u64 {
     usage.input + usage.output + usage.cache_read + usage.cache_write
 }
 
-/// What is known of a model call from the detail of its step.
+/// The model, tokens and cost of a model call, from the detail of its step.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Spent {
-    /// The model.
+    /// The name of the model.
     pub model: Option<String>,
-    /// Tokens, if somebody counted them.
+    /// The token counts, if they were recorded.
     pub tokens: Option<Usage>,
-    /// What it cost, if that is known.
+    /// The cost in US dollars, if known.
     pub cost_usd: Option<f64>,
-    /// Whether the answer came from a recording: no model was asked, and nothing was spent.
+    /// Whether the answer came from a recording: no model was called, and nothing was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }
 
 impl Spent {
-    /// Reads the detail of a step; `None` if it says nothing of a model.
+    /// Reads the detail of a step; `None` if it has no data about a model call.
     ///
-    /// A proxy writes `usage`, in our words; a hook or an import writes `tokens`.
+    /// A proxy writes `usage`, in our field names; a hook or an import writes `tokens`.
     pub fn of(detail: &Value) -> Option<Self> {
         let metadata = detail.get("metadata")?;
         let tokens =
@@ -85,7 +85,7 @@ impl Spent {
     }
 }
 
-/// Tokens in our words, or as opencode tells them, with its cache in an object of its own.
+/// Reads token counts in our field names, or in those of opencode, which nests the cache counts.
 fn counted(tokens: &Value) -> Usage {
     let first = |names: &[&str]| {
         names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! A cursor goes where it says and never off the list.
+//! Tests that a cursor goes where it says and never off the list.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -32,7 +32,7 @@ fn number(stored: Option<&StoredCheckpoint>) -> Option<u64> {
     stored.map(|stored| stored.checkpoint.step.number)
 }
 
-/// A prompt, a call that works, one that fails, and a gap; numbers of other sessions lie between.
+/// A prompt, a call that succeeds, one that fails, and a gap; numbers of other sessions lie between.
 fn session() -> Cursor {
     Cursor::new(vec![
         step(11, StepKind::ToolEnd, true),
@@ -101,7 +101,7 @@ fn it_tells_times_and_what_the_session_is_about() {
     assert_eq!(summary.kinds[&StepKind::ToolStart], 2);
     cursor.last();
     assert_eq!(cursor.gap(), None);
-    // It is a document, too: kinds are keys.
+    // It can be serialized: kinds become keys.
     assert_eq!(json!(summary)["kinds"]["tool-start"], 2);
 }
 
@@ -157,7 +157,7 @@ fn an_answer_is_understood_without_its_wire() {
 }
 
 proptest! {
-    /// Whatever one asks of it, it stands on a step, and says which.
+    /// After any sequence of moves the cursor is on a step, and returns it.
     #[test]
     fn it_always_stands_on_a_step(numbers in proptest::collection::btree_set(1u64..60, 1..20), moves in proptest::collection::vec((0u8..8, 0u64..70), 0..60)) {
         let kinds = [StepKind::ToolStart, StepKind::ToolEnd, StepKind::Error];

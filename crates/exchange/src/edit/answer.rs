@@ -1,5 +1,5 @@
-//! Texts of an answer replaced where they stand: the new text goes into the first piece, the others become empty, and what
-//! is not touched keeps its bytes.
+//! Replaces texts of an answer in place: the new text goes into the first chunk, the others become empty, and everything
+//! else keeps its bytes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub(super) fn change(
     with_documents(response, &documents, written)
 }
 
-/// Changes strings that are no text, no thought and no input.
+/// Changes strings that are not text, thought or input.
 pub(super) fn change_elsewhere(
     wire: Option<Wire>,
     response: &Response,
@@ -73,7 +73,7 @@ pub(super) fn change_elsewhere(
     with_documents(response, &documents, written)
 }
 
-/// Changes the strings of a value, but for what is below places that are known. Says whether there was one.
+/// Changes the strings of a value, except below known places. Returns whether any was changed.
 fn change_strings(
     value: &mut Value,
     pointer: &mut String,
@@ -113,7 +113,7 @@ fn change_strings(
     any
 }
 
-/// The answer with the documents that were changed; `None` if none was.
+/// Returns the answer with the changed documents; `None` if none was changed.
 fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<usize>) -> Option<Response> {
     if written.is_empty() {
         return None;
@@ -134,7 +134,7 @@ fn value_at<'a>(documents: &'a mut [Document], place: &Place) -> Option<&'a mut 
     documents.get_mut(place.document)?.value.pointer_mut(&place.pointer)
 }
 
-/// An event with other data, and everything else of it as it was.
+/// Returns an event with other data and everything else unchanged.
 fn event(old: &str, value: &Value) -> String {
     let mut new = String::with_capacity(old.len());
     let (mut start, mut said) = (0, false);
@@ -157,12 +157,12 @@ fn event(old: &str, value: &Value) -> String {
     new
 }
 
-/// The body with these spans replaced, and its chunks: what a chunk's first byte became begins that chunk now, and the bytes
-/// of a replaced span come with the chunk that brought its beginning.
+/// Returns the body with these spans replaced, and its chunks. A chunk starts where its first byte moved to; the bytes of
+/// a replaced span belong to the chunk that had its beginning.
 fn rewrite(response: &Response, edits: impl Iterator<Item = (Range<usize>, String)>) -> (String, Chunks) {
     let old = &response.body;
     let mut body = String::with_capacity(old.len());
-    // For every kept or replaced stretch of the old body, where it begins in the new one.
+    // For every kept or replaced span of the old body, where it begins in the new one.
     let mut stretches: Vec<(Range<usize>, usize, bool)> = Vec::new();
     let mut at = 0;
     for (span, new) in edits {
@@ -190,7 +190,7 @@ fn rewrite(response: &Response, edits: impl Iterator<Item = (Range<usize>, Strin
     let count = response.chunks.0.len();
     for (index, Chunk { after, bytes }) in response.chunks.0.iter().enumerate() {
         position = position.saturating_add(usize::try_from(*bytes).unwrap_or(usize::MAX)).min(old.len());
-        // Chunks that do not fit the body must fit the new one all the same.
+        // Chunks that did not match the old body must still match the new one.
         let end = if index + 1 == count { body.len() } else { moved(position).max(before) };
         chunks.push(*after, (end - before) as u64);
         before = end;

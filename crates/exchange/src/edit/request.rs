@@ -1,4 +1,4 @@
-//! Texts of a request replaced where they stand.
+//! Replaces texts of a request in place.
 
 use serde_json::{Value, json};
 
@@ -37,12 +37,12 @@ pub(super) fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> 
     }
 }
 
-/// Replaces a text, or a list of parts by one that holds the text and what is no text (an image).
+/// Replaces a text; a list of parts is replaced by one with the text and the parts that are not text (an image).
 fn replace<'a>(holders: impl Iterator<Item = &'a mut Value>, field: &str, text: &str) -> bool {
     let mut found = false;
     for holder in holders {
         found = true;
-        // Results may be an object that holds the content.
+        // A result may be an object that holds the content.
         let content = match &mut holder[field] {
             Value::Object(object) if object.contains_key("content") => &mut object["content"],
             content => content,
@@ -55,7 +55,7 @@ fn replace<'a>(holders: impl Iterator<Item = &'a mut Value>, field: &str, text: 
     found
 }
 
-/// Puts a text in the place of all texts of a list.
+/// Replaces all texts of a list by one.
 fn one_text(parts: &mut Vec<Value>, text: &str) {
     let is_text = |part: &Value| part.get("text").is_some_and(Value::is_string);
     match parts.iter().position(is_text) {
@@ -88,7 +88,7 @@ pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> 
     }
 }
 
-/// Every text that a user said, in order.
+/// Returns every user text, in order.
 fn prompts(wire: Wire, body: &mut Value) -> Vec<&mut String> {
     let (list, content) = match wire {
         Wire::Messages | Wire::Chat => ("messages", "content"),
@@ -135,7 +135,7 @@ pub(super) fn set_system(wire: Wire, body: &mut Value, text: &str) {
             let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else { return };
             let leads = |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer"));
             if messages.first().is_some_and(leads) {
-                // Several that lead are one set of instructions, split for a cache.
+                // Several leading ones are one set of instructions, split for a cache.
                 let count = messages.iter().take_while(|message| leads(message)).count();
                 messages.drain(1..count);
                 set_text(&mut messages[0]["content"], text);
@@ -187,7 +187,7 @@ pub(super) fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: 
     }
 }
 
-/// The part of a body that asks; behind Google's Code Assist it is wrapped.
+/// Returns the part of a body with the request; Google's Code Assist wraps it.
 fn gemini(body: &mut Value) -> &mut Value {
     if body.get("request").is_some_and(Value::is_object) { &mut body["request"] } else { body }
 }

@@ -1,16 +1,16 @@
-//! Requests that an agent makes on the side: a title for the session, which model to use, whether there is quota. A run goes
-//! on whatever they are answered, and whether they are made at all depends on settings.
+//! Requests that an agent makes in the background: a title for the session, which model to use, whether there is quota. A
+//! run continues whatever the answer is, and whether they are made at all depends on settings.
 
 use serde_json::Value;
 
 use super::normalize::{RequestFingerprint, part_of};
 use crate::{Request, Wire};
 
-/// Whether a request is one of them. `others` says whether requests of the same wire carry tools; where none do, a program
-/// that asks without tools does nothing special.
+/// Whether a request is in the background. `others` says whether requests of the same wire have tools; if none do, a
+/// request without tools is nothing special.
 pub(super) fn is(request: &Request, outline: &RequestFingerprint, others: bool) -> bool {
     let Some(wire) = outline.wire else {
-        // What asks no model: a look whether the server is there, a list of models, a count of tokens.
+        // Requests that ask no model: a check whether the server is there, a list of models, a count of tokens.
         return true;
     };
     let body = part_of(wire, &request.body);
@@ -19,12 +19,13 @@ pub(super) fn is(request: &Request, outline: &RequestFingerprint, others: bool) 
     if quota {
         return true;
     }
-    // Codex asks nothing on the side.
+    // Codex makes no background requests.
     if wire == Wire::Responses || outline.tools || !others {
         return false;
     }
-    // A summary that replaces a long conversation is made without tools as well, and everything hangs on it. Small questions
-    // carry no answers of the model; those that do (Gemini's router shows its model the conversation) want a given form.
+    // A summary that replaces a long conversation is requested without tools as well, and everything depends on it. Small
+    // questions contain no answers of the model; those that do (Gemini's router shows its model the conversation) ask for
+    // a given output format.
     wants_a_form(wire, body) || (outline.messages.len() <= 3 && !outline.model_spoke)
 }
 

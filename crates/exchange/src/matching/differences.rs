@@ -1,4 +1,4 @@
-//! Where two requests part, in words that a person can compare.
+//! Shows where two requests diverge, as text that a user can compare.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use super::normalize::{form, message, model, part_of, turns};
 use super::text_normalizer::Directories;
 use crate::Request;
 
-/// More than these say nothing new: the first difference is the cause of most others.
+/// The most differences reported: the first one is the cause of most others.
 const MOST: usize = 5;
-/// So much of a text is shown.
+/// The most characters shown of a text.
 const SHOWN: usize = 300;
-/// So much of that stands before the difference.
+/// How many of them come before the difference.
 const BEFORE: usize = 80;
 
-/// The first differences of two requests whose first `common` messages are equal.
+/// Returns the first differences of two requests whose first `common` messages are equal.
 pub(super) fn between(
     (recorded, there): (&Request, &Directories),
     (present, here): (&Request, &Directories),
@@ -34,7 +34,8 @@ pub(super) fn between(
     for at in common..olds.len().max(news.len()) {
         let one = olds.get(at).map(|(_, turn)| message(old, turn, there));
         let two = news.get(at).map(|(_, turn)| message(new, turn, here));
-        // Instructions at the beginning may be fewer or more on one side; what is asked now names the place.
+        // The two sides may have different numbers of instructions at the beginning; the path is that of the present
+        // request.
         let path = news.get(at).or(olds.get(at)).map_or("", |(path, _)| path);
         compare(path, one.as_ref(), two.as_ref(), &mut found);
         if found.len() >= MOST {
@@ -79,7 +80,7 @@ fn words(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The part of a text around a place in it, with a sign where something was left out.
+/// Returns the part of a text around a position, with a mark where something was left out.
 fn around(text: &str, at: usize) -> String {
     let from = at.saturating_sub(BEFORE);
     let sign = |left_out: bool| if left_out { "…" } else { "" };

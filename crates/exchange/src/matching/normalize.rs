@@ -1,4 +1,4 @@
-//! The normal form of a request: what two runs of the same thing have in common.
+//! Normalizes a request to what two runs of the same task have in common.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -25,11 +25,11 @@ const METADATA: [&str; 12] = [
     "user_prompt_id",
 ];
 
-/// A request in few bytes.
+/// A request reduced to hashes.
 #[derive(Debug)]
 pub(super) struct RequestFingerprint {
     pub(super) wire: Option<Wire>,
-    /// Method and path. Where a wire is known, only whether a stream is wanted and in which form.
+    /// Method and path. For a known wire, only whether a stream is wanted and in which format.
     pub(super) place: String,
     pub(super) model: Option<String>,
     /// A hash of each message of the conversation.
@@ -38,12 +38,12 @@ pub(super) struct RequestFingerprint {
     pub(super) rest: u64,
     /// Whether there are tools.
     pub(super) tools: bool,
-    /// Whether the conversation holds anything that a model said.
+    /// Whether the conversation contains any message of a model.
     pub(super) model_spoke: bool,
 }
 
 impl RequestFingerprint {
-    /// Puts a request into its normal form and keeps the hashes of it.
+    /// Normalizes a request and returns its hashes.
     pub(super) fn of(request: &Request, directories: &Directories, seen: &mut HashMap<u64, u64>) -> Self {
         let Some(wire) = request.wire else {
             let path = plain(&request.path, directories);
@@ -85,7 +85,7 @@ impl RequestFingerprint {
         }
     }
 
-    /// Whether two requests ask the same, whatever is around it.
+    /// Whether two requests ask the same, regardless of the rest.
     pub(super) fn asks_the_same(&self, other: &Self) -> bool {
         self.wire == other.wire
             && self.place == other.place
@@ -93,18 +93,18 @@ impl RequestFingerprint {
             && self.messages == other.messages
     }
 
-    /// How many messages two conversations have in common at their beginning.
+    /// Returns how many messages two conversations have in common at their beginning.
     pub(super) fn in_common(&self, other: &Self) -> usize {
         self.messages.iter().zip(&other.messages).take_while(|(one, two)| one == two).count()
     }
 }
 
-/// The part of a body that asks: behind Google's Code Assist it is wrapped.
+/// Returns the part of a body with the request: Google's Code Assist wraps it.
 pub(super) fn part_of(wire: Wire, body: &Value) -> &Value {
     if wire == Wire::Gemini && body["request"].is_object() { &body["request"] } else { body }
 }
 
-/// In which form the answer is wanted. An answer in another form would not be understood.
+/// Returns the format of the answer that the request asks for. The agent would not understand another one.
 pub(super) fn form(wire: Wire, request: &Request) -> String {
     if wire == Wire::Gemini {
         let (address, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
@@ -116,7 +116,7 @@ pub(super) fn form(wire: Wire, request: &Request) -> String {
     (if stream { "stream" } else { "document" }).to_owned()
 }
 
-/// The model that is asked.
+/// Returns the model that is asked.
 pub(super) fn model(wire: Wire, request: &Request) -> Option<String> {
     let named = || request.body["model"].as_str().map(str::to_owned);
     if wire != Wire::Gemini {
@@ -127,7 +127,7 @@ pub(super) fn model(wire: Wire, request: &Request) -> Option<String> {
     before.rsplit_once("models/").map(|(_, model)| model.to_owned()).or_else(named)
 }
 
-/// The field that holds the conversation.
+/// Returns the field that holds the conversation.
 fn list(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages | Wire::Chat => "messages",
@@ -136,7 +136,7 @@ fn list(wire: Wire) -> &'static str {
     }
 }
 
-/// How many messages at the beginning are instructions.
+/// Returns how many messages at the beginning are instructions.
 fn leading(wire: Wire, messages: &[Value]) -> usize {
     if !matches!(wire, Wire::Chat | Wire::Responses) {
         return 0;
@@ -145,7 +145,7 @@ fn leading(wire: Wire, messages: &[Value]) -> usize {
     messages.iter().take_while(instructs).count()
 }
 
-/// The conversation, each message with its path. Instructions at its beginning are no part of it.
+/// Returns the conversation, each message with its path. Leading instructions are not part of it.
 pub(super) fn turns(wire: Wire, body: &Value) -> Vec<(String, &Value)> {
     let name = list(wire);
     match &body[name] {
@@ -158,7 +158,7 @@ pub(super) fn turns(wire: Wire, body: &Value) -> Vec<(String, &Value)> {
     }
 }
 
-/// Everything around the conversation that says how to answer.
+/// Returns everything besides the conversation that affects the answer.
 fn around(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let name = list(wire);
     let messages = body[name].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -168,7 +168,7 @@ fn around(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)> {
     fields.chain(instructing)
 }
 
-/// The normal form of a message.
+/// Returns the normal form of a message.
 pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) -> Value {
     let mut made = normal(message, &mut |text| plain(text, directories));
     let Value::Object(fields) = &mut made else { return made };
@@ -182,7 +182,7 @@ pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) ->
             one_text(fields, "content");
         }
         Wire::Responses => {
-            // Made up by the agent for itself. What ties a result to its call is `call_id`, which came from the server.
+            // The agent generated it for itself. A result refers to its call by `call_id`, which came from the server.
             fields.remove("id");
             fields.remove("internal_chat_message_metadata_passthrough");
             one_text(fields, "content");
@@ -193,7 +193,7 @@ pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) ->
                     if let Some(holder) = part.get_mut(holder).and_then(Value::as_object_mut)
                         && holder.get("id").and_then(Value::as_str).is_some_and(|id| id.contains("<time>"))
                     {
-                        // The agent made it from the clock, because the server gave none.
+                        // The agent generated it from the clock, because the server gave none.
                         holder.remove("id");
                     }
                 }
@@ -203,7 +203,7 @@ pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) ->
     made
 }
 
-/// The normal form of instructions, tools and settings.
+/// Returns the normal form of instructions, tools and settings.
 fn setting(value: &Value, directories: &Directories) -> Value {
     let mut made = normal(value, &mut |text| instructions(text, directories));
     without_cache_marks(&mut made);
@@ -214,7 +214,7 @@ fn setting(value: &Value, directories: &Directories) -> Value {
     made
 }
 
-/// Marks that tell a server what to keep move from message to message. Inside a call's input they would be content.
+/// Removes cache marks, which move from message to message. Inside a call's input they would be content.
 fn without_cache_marks(value: &mut Value) {
     match value {
         Value::Array(blocks) => blocks.iter_mut().for_each(without_cache_marks),
@@ -230,7 +230,7 @@ fn without_cache_marks_here(fields: &mut Map<String, Value>) {
     }
 }
 
-/// A single text may stand in a list or alone, and agents change between the two when they mark it.
+/// Unifies a single text and a list with a single text: agents switch between the two when they add a cache mark.
 fn one_text(fields: &mut Map<String, Value>, name: &str) {
     let Some(Value::Array(parts)) = fields.get(name) else { return };
     let [Value::Object(part)] = parts.as_slice() else { return };
@@ -244,7 +244,7 @@ fn one_text(fields: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// A value with all its texts in another form.
+/// Returns a value with all its texts converted by `text`.
 pub(super) fn normal(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
     match value {
         Value::String(said) => Value::String(text(said)),

@@ -1,23 +1,25 @@
-//! What differs in a text although it says the same: directories, dates, ids, durations. Everything here is known by a label
-//! or by its whole form; a text that merely looks unusual is left alone, because it may be what matters.
+//! Replaces what differs in a text although its meaning is the same: directories, dates, ids, durations. Everything here
+//! is recognized by a label or by its complete form; a text that merely looks unusual is left alone, because it may
+//! matter.
 //!
-//! An id becomes the same word as every other id. To number them would be sharper, but then a model's recorded answer that
-//! names an id of the recorded run would never fit the present one.
+//! All ids become the same word. Numbering them would be more precise, but then a recorded answer that names an id of the
+//! recorded run would never match the present one.
 
 use std::path::PathBuf;
 
 use memchr::memmem;
 
-/// Directories, and what stands for each.
+/// Directories, and the placeholder of each.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
     all: Vec<(String, &'static str)>,
-    /// Where programs make up names for what they keep for a moment, each with a `/` behind it.
+    /// Directories in which programs create names for temporary files, each with a trailing `/`.
     temporary: Vec<String>,
 }
 
 impl Directories {
-    /// The longest are first, so that a directory inside another keeps its own name; of equals, the first given.
+    /// Sorts the longest first, so that a directory inside another keeps its own placeholder; of equals, the first given
+    /// wins.
     pub(super) fn new<'a>(places: impl Iterator<Item = &'a (PathBuf, &'static str)>) -> Self {
         let mut all: Vec<(String, &'static str)> = Vec::new();
         let mut temporary = vec!["/tmp/".to_owned()];
@@ -25,7 +27,7 @@ impl Directories {
             let path = path.to_str().map(|path| path.trim_end_matches('/'));
             let Some(path) = path.filter(|path| path.len() > 1) else { continue };
             all.push((path.to_owned(), name));
-            // Claude Code names the folder of a project by its path, with `-` for everything else than letters and digits.
+            // Claude Code names the folder of a project by its path, with `-` for everything except letters and digits.
             all.push((path.replace('/', "-"), name));
             let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
             all.push((path.chars().map(dashed).collect(), name));
@@ -40,9 +42,9 @@ impl Directories {
     }
 }
 
-/// The normal form of anything that is said.
+/// Returns the normal form of any message text.
 pub(super) fn plain(text: &str, directories: &Directories) -> String {
-    /// Nothing that is looked for is shorter, except for directories.
+    /// The shortest length of anything that is replaced, except for directories.
     const SHORTEST: usize = 11;
     let mut text = text.to_owned();
     for (path, name) in &directories.all {
@@ -72,12 +74,12 @@ pub(super) fn plain(text: &str, directories: &Directories) -> String {
     text
 }
 
-/// The normal form of instructions, in which agents describe the machine.
+/// Returns the normal form of instructions, in which agents describe the machine.
 pub(super) fn instructions(text: &str, directories: &Directories) -> String {
     if text.starts_with("x-anthropic-billing-header") {
         return String::new();
     }
-    // The state of the repository is the last thing that Claude Code says there.
+    // The state of the repository is the last part of Claude Code's instructions.
     let git = memmem::find(text.as_bytes(), b"gitStatus:").unwrap_or(text.len());
     let mut text = plain(&text[..git], directories);
     for label in ["OS Version:", "Kernel:", "Kernel version:"] {
@@ -89,12 +91,12 @@ pub(super) fn instructions(text: &str, directories: &Directories) -> String {
     text
 }
 
-/// Milliseconds since 1970, of a day between 2017 and 2033.
+/// Whether a number is a time in milliseconds since 1970, between 2017 and 2033.
 pub(super) fn is_time(number: u64) -> bool {
     (1_500_000_000_000..2_000_000_000_000).contains(&number)
 }
 
-/// Replaces what `find` makes of each place where a marker is: from, to, and what stands there then.
+/// At each marker, applies the replacement that `find` returns: from, to, and the new text.
 fn replace(
     text: &mut String,
     marker: &[u8],
@@ -117,13 +119,13 @@ fn replace(
     }
 }
 
-/// Whether a path is all of a path, or all of the beginning of a longer one, and not the middle of another name.
+/// Whether a match is a whole path, or the whole beginning of a longer one, and not the middle of another name.
 fn stands_alone(text: &str, from: usize, to: usize) -> bool {
     let part_of_name =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80;
     let (before, after) = (&text.as_bytes()[..from], &text.as_bytes()[to..]);
-    // In the name of a project's folder, more of the path follows behind a dash. A short one is a word like others, and
-    // only known by what stands before it.
+    // In the name of a project's folder, more of the path follows after a dash. A short one could be an ordinary word,
+    // and is recognized only by what precedes it.
     let path = &text.as_bytes()[from..to];
     let dashed = path.starts_with(b"-");
     let short = path.iter().filter(|byte| **byte == b'-').count() < 2;
@@ -140,10 +142,10 @@ fn stands_alone(text: &str, from: usize, to: usize) -> bool {
     !open && (dashed || !before.last().is_some_and(|byte| part_of_name(*byte)))
 }
 
-/// How long a value is, at the beginning of what follows its label.
+/// Returns the length of a value at the beginning of the text after its label.
 type Length = fn(&str) -> Option<usize>;
 
-/// Words that announce something of the moment.
+/// Labels of values that change from run to run.
 const LABELS: [(&str, Length); 10] = [
     ("Today's date is ", day),
     ("Today's date: ", day),
@@ -163,7 +165,7 @@ fn run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 }
 
 fn day(text: &str) -> Option<usize> {
-    /// No language takes more to name a day.
+    /// The longest date that is recognized, in bytes; no language needs more.
     const LONGEST: usize = 60;
     let length = run(text, |letter| letter.is_alphanumeric() || " ,-/".contains(letter));
     let length = text[..length].trim_end().len();
@@ -191,7 +193,7 @@ fn numbers(text: &str) -> Option<usize> {
     Some(text[..run(text, |letter| letter.is_ascii_digit() || ", ".contains(letter))].trim_end().len())
 }
 
-/// Words that announce the id of a session or of an agent below another.
+/// Labels of the id of a session or of a sub-agent.
 const IDS: [&str; 7] =
     ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id", "SendMessage with to"];
 
@@ -203,12 +205,12 @@ fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
     let hex = id.len() >= 12
         && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
         && id.contains(|letter: char| letter.is_ascii_digit());
-    // opencode's.
+    // An id of opencode.
     let session = id.strip_prefix("ses_").is_some_and(|random| random.len() >= 16);
     ((1..=6).contains(&gap) && (hex || session)).then_some((begin, begin + id.len(), "<id>"))
 }
 
-/// A UUID, found by its first dash.
+/// Returns a UUID, found by its first dash.
 fn uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
     let bytes = text.as_bytes();
     let from = dash.checked_sub(8)?;
@@ -222,7 +224,7 @@ fn uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
     (fits && alone(before) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
 }
 
-/// A name below the temporary directory that a program had made up for it: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
+/// Returns a generated name below the temporary directory: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
 fn temporary(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
     let name = &text[begin..];
     let name = &name[..run(name, |letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))];
@@ -243,7 +245,7 @@ fn temporary(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
     (random.len() == 6 && mixed(random)).then_some((begin + name.len() - 6, begin + name.len(), "<id>"))
 }
 
-/// Milliseconds since 1970 that stand in a text.
+/// Replaces times in milliseconds since 1970.
 fn times(text: &mut String) {
     const DIGITS: usize = 13;
     if text.len() < DIGITS {
@@ -257,7 +259,7 @@ fn times(text: &mut String) {
             continue;
         }
         let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        // Inside a name it is still a time (`read_1794766863483_0`); behind a point it is a fraction.
+        // Inside a name it is still a time (`read_1794766863483_0`); after a decimal point it is a fraction.
         let fraction = at > 0 && (bytes[at - 1] == b'.' || bytes[at - 1].is_ascii_alphabetic());
         if length == DIGITS && !fraction && text[at..at + DIGITS].parse().is_ok_and(is_time) {
             made.push_str(&text[done..at]);

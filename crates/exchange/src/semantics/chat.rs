@@ -7,7 +7,7 @@ use super::{
 };
 use crate::documents::Documents;
 
-/// Where servers put thoughts. The first is DeepSeek's, the second OpenRouter's.
+/// The fields in which servers put thoughts. The first is DeepSeek's, the second OpenRouter's.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 pub(super) fn asked(body: &Value) -> RequestSummary {
@@ -66,7 +66,7 @@ pub(super) fn read(documents: &Documents) -> Reading {
             rest.error = Some(error);
             finished = true;
         }
-        // Nobody who drives tools asks for more than one answer at once; of several, the first is read.
+        // Agents never ask for more than one answer at once; of several, the first is read.
         let choice = &value["choices"][0];
         if let Some(reason) = choice["finish_reason"].as_str() {
             rest.stop = Some(reason.to_owned());
@@ -115,8 +115,8 @@ fn said(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
     }
 }
 
-/// Which call a piece belongs to. Some servers leave the index out and send every call whole; then an id that was not seen
-/// yet begins a new one.
+/// Returns the index of the call that a chunk belongs to. Some servers omit the index and send every call complete; then
+/// a new id starts a new call.
 fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
     if let Some(index) = call["index"].as_u64() {
         return usize::try_from(index).unwrap_or(place);
@@ -130,7 +130,7 @@ fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
     calls.find(|(id, _)| *id == Some(new)).map_or(count, |(_, index)| index)
 }
 
-/// Here the tokens of a prompt include those read from a cache.
+/// Reads token counts. On this wire, prompt tokens include those read from a cache.
 fn usage(counts: &Value) -> Option<Usage> {
     let prompt = counts["prompt_tokens"].as_u64()?;
     let cached = counts["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);

@@ -30,12 +30,12 @@ pub(super) fn asked(path: &str, body: &Value) -> RequestSummary {
     }
 }
 
-/// The same behind Google's Code Assist is wrapped once more.
+/// Returns the body without the wrapper that Google's Code Assist adds.
 fn unwrapped<'a>(body: &'a Value, wrapper: &str) -> &'a Value {
     if body[wrapper].is_object() { &body[wrapper] } else { body }
 }
 
-/// The wire takes both ways to write a name.
+/// Returns a field under either of its names: the wire accepts both spellings.
 fn either<'a>(value: &'a Value, camel: &str, snake: &str) -> &'a Value {
     if value[camel].is_null() { &value[snake] } else { &value[camel] }
 }
@@ -104,7 +104,8 @@ pub(super) fn read(documents: &Documents) -> Reading {
     reading
 }
 
-/// Nothing on this wire says to which text a piece belongs: it goes on with the one before if that is of the same kind.
+/// Adds a chunk. Nothing on this wire says which text a chunk belongs to: it continues the previous one if that is of the
+/// same kind.
 fn piece(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     let next = (reading.slots.len(), 0);
     let call = &part["functionCall"];
@@ -124,7 +125,7 @@ fn piece(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     reading.slot(key, || kind).pieces.push(Place::text(at, format!("{pointer}/text")));
 }
 
-/// Here the tokens of a prompt include those read from a cache, and those of thoughts are counted apart.
+/// Reads token counts. On this wire, prompt tokens include those read from a cache, and thoughts are counted separately.
 fn usage(counts: &Value) -> Option<Usage> {
     let count = |name: &str| counts[name].as_u64();
     let prompt = count("promptTokenCount")?.saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));

@@ -100,7 +100,8 @@ fn stop(rest: &mut Answered, holder: &Value) {
     rest.stop = string(&holder["stop_reason"]).or(rest.stop.take());
 }
 
-/// The wire sends sums, not differences. Some servers leave a count at nothing at the beginning, others at the end.
+/// Reads token counts. The wire sends totals, not differences. Some servers send zero at the beginning, others at the
+/// end.
 fn usage(rest: &mut Answered, counts: &Value) {
     if !counts.is_object() {
         return;
@@ -117,7 +118,7 @@ fn usage(rest: &mut Answered, counts: &Value) {
     }
 }
 
-/// A block that begins, which may already hold something. A block of a stream holds an empty input that means nothing.
+/// Starts a block, which may already have content. In a stream, a block starts with an empty input that has no meaning.
 fn begin(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer: &str, whole: bool) {
     let (kind, field) = match block["type"].as_str() {
         Some("text") => (Kind::Text, "text"),
@@ -145,7 +146,7 @@ fn delta(reading: &mut Reading, at: usize, value: &Value) {
     let (kind, field): (fn() -> Kind, _) = match value["delta"]["type"].as_str() {
         Some("text_delta") => (|| Kind::Text, "text"),
         Some("thinking_delta") => (|| Kind::Thought, "thinking"),
-        // Without its beginning, a call has no name; its input is kept all the same.
+        // A call without its beginning has no name; its input is kept anyway.
         Some("input_json_delta") => {
             (|| Kind::Input { id: None, name: String::new(), plain: false }, "partial_json")
         }

@@ -1,37 +1,37 @@
-//! Where in an answer each text, thought and input is. Reading an answer and changing it go by the same places, so that they
-//! can never disagree.
+//! The positions of each text, thought and input in an answer. Reading and changing an answer use the same positions, so
+//! that they cannot disagree.
 
 use serde_json::Value;
 
 use super::{Answered, Call, ContentPart};
 use crate::documents::Documents;
 
-/// How a text is written at its place.
+/// How a text is encoded at its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
-    /// As a string.
+    /// As a JSON string.
     Text,
-    /// As the document itself: the input of a call on wires that do not put it into a string.
+    /// As the document itself: the input of a call on wires that do not encode it in a string.
     Document,
 }
 
-/// A place in an answer.
+/// A position in an answer.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Place {
-    /// In which of its documents.
+    /// The index of the document.
     pub(crate) document: usize,
-    /// Where in it, as a JSON pointer.
+    /// The position in the document, as a JSON pointer.
     pub(crate) pointer: String,
     pub(crate) shape: Shape,
 }
 
 impl Place {
-    /// A string.
+    /// The position of a string.
     pub(crate) fn text(document: usize, pointer: impl Into<String>) -> Self {
         Self { document, pointer: pointer.into(), shape: Shape::Text }
     }
 
-    /// A document.
+    /// The position of a document.
     pub(crate) fn document(document: usize, pointer: impl Into<String>) -> Self {
         Self { document, pointer: pointer.into(), shape: Shape::Document }
     }
@@ -52,7 +52,7 @@ impl Place {
 pub(crate) enum Kind {
     Text,
     Thought,
-    /// A call's input. `plain` is input that is text by nature, even if it looks like a document.
+    /// A call's input. `plain` is input that is plain text, even if it looks like a document.
     Input {
         id: Option<String>,
         name: String,
@@ -60,20 +60,20 @@ pub(crate) enum Kind {
     },
 }
 
-/// One text, thought or input, however many pieces it came in.
+/// One text, thought or input, however many chunks it came in.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Slot {
-    /// What tells it from others of the same answer.
+    /// A key that is unique within the answer.
     pub(crate) key: (usize, usize),
     pub(crate) kind: Kind,
-    /// Its pieces; together they are the text.
+    /// The positions of its chunks; concatenated they are the text.
     pub(crate) pieces: Vec<Place>,
-    /// Where the wire says the whole text once more.
+    /// Positions where the wire repeats the whole text.
     pub(crate) repeats: Vec<Place>,
 }
 
 impl Slot {
-    /// The whole text.
+    /// Returns the whole text.
     pub(crate) fn text(&self, documents: &Documents) -> String {
         if self.pieces.is_empty() {
             return self.repeats.last().map(|place| place.read(documents)).unwrap_or_default();
@@ -82,16 +82,16 @@ impl Slot {
     }
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) slots: Vec<Slot>,
-    /// Everything but what was said.
+    /// Everything except the texts, thoughts and calls.
     pub(crate) rest: Answered,
 }
 
 impl Reading {
-    /// The slot with a key, made if there is none.
+    /// Returns the slot with a key, and creates it if there is none.
     pub(crate) fn slot(&mut self, key: (usize, usize), kind: impl FnOnce() -> Kind) -> &mut Slot {
         // The one that grows is nearly always the last.
         let at = self.slots.iter().rposition(|slot| slot.key == key).unwrap_or_else(|| {
@@ -101,7 +101,7 @@ impl Reading {
         &mut self.slots[at]
     }
 
-    /// What was said, in order. Texts that hold nothing are left out.
+    /// Returns the parts of the answer, in order. Empty texts are left out.
     pub(crate) fn answered(self, documents: &Documents) -> Answered {
         let mut answered = self.rest;
         for slot in self.slots {

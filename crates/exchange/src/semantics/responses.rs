@@ -51,7 +51,7 @@ fn said(item: &Value) -> Option<ContentPart> {
     })
 }
 
-/// A result is a text, a list of parts, or an object that holds one of them.
+/// Returns the text of a result: a text, a list of parts, or an object that holds one of them.
 fn output_text(output: &Value) -> String {
     match output {
         Value::Object(map) => map.get("content").map_or_else(|| output.to_string(), text_of),
@@ -68,7 +68,7 @@ fn call(item: &Value) -> Option<Call> {
     Some(Call { id: string(&item["call_id"]).or(string(&item["id"])), name, input })
 }
 
-/// The name of a called tool, and the field that holds its input.
+/// Returns the name of a called tool, and the field that holds its input.
 fn call_parts(item: &Value) -> Option<(String, &'static str)> {
     let kind = item["type"].as_str()?;
     let base = kind.strip_suffix("_call")?;
@@ -118,11 +118,11 @@ pub(super) fn read(documents: &Documents) -> Reading {
     reading
 }
 
-/// Thoughts and texts of one item are numbered apart, so their keys must be.
+/// Thoughts and texts of one item are numbered separately, so their keys must differ.
 const SUMMARY: usize = 1 << 20;
 const RAW_THOUGHT: usize = 1 << 21;
 
-/// A piece of a text, or the text once more at its end.
+/// Adds a chunk of a text, or the repeated text at its end.
 fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize, usize), value: &Value) {
     let Some((what, end)) = kind.strip_prefix("response.").and_then(|kind| kind.rsplit_once('.')) else {
         return;
@@ -163,7 +163,7 @@ fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize,
     }
 }
 
-/// A part that is said once more, whole.
+/// Adds a part that is repeated as a whole.
 fn part_of(
     reading: &mut Reading,
     at: usize,
@@ -180,7 +180,7 @@ fn part_of(
     }
 }
 
-/// An item, at its beginning (`begun`) or whole.
+/// Adds an item, at its beginning (`begun`) or complete.
 fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: &str, begun: bool) {
     if let Some((name, field)) = call_parts(item) {
         let id = string(&item["call_id"]).or(string(&item["id"]));
@@ -209,7 +209,7 @@ fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: 
     }
 }
 
-/// The whole response: the answer of a request that did not ask for a stream, or what a stream says at its end.
+/// Reads the whole response: the answer to a request without streaming, or the last event of a stream.
 fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
     for (index, value) in response["output"].as_array().into_iter().flatten().enumerate() {
         item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
@@ -221,7 +221,7 @@ fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
     rest.error = error_of(response).or(rest.error.take());
 }
 
-/// Here the tokens of the input include those read from a cache.
+/// Reads token counts. On this wire, input tokens include those read from a cache.
 fn usage(counts: &Value) -> Option<Usage> {
     let input = counts["input_tokens"].as_u64()?;
     let cached = counts["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Moving the workspace in two calls: a plan that is shown and changes nothing, and agreeing to it by its id.
+//! Moves the workspace in two calls: one shows a plan and changes nothing, the other confirms it by its id.
 
 use serde_json::json;
 use stepback_engine::kept::{Audience, KeptChange};
@@ -18,16 +18,16 @@ use crate::schema::{flag, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Paths that are left alone, or in the way, and told of.
+/// The most paths listed that are left alone or conflict.
 const LEFT: usize = 10;
-/// Changes of a board that are told of.
+/// The most changes of a board listed.
 const BOARD: usize = 20;
 
-/// What a question leads to, ready to be done.
+/// A planned action, ready to be applied.
 enum Deed<'q> {
-    /// Go back, the board too if it shall be what it was at a step.
+    /// Rewind; the board too if a step is given.
     Rewind(PreparedRewind, Option<&'q StoredCheckpoint>),
-    /// Stand on a branch, with its board or without.
+    /// Switch to a branch, with its board or without.
     Switch(PreparedRewind, &'q str, bool),
     Reverse(Reversal, Direction),
 }
@@ -58,7 +58,7 @@ impl Deed<'_> {
     }
 }
 
-/// Answers a question for a session, if the answer is its to carry out.
+/// Plans what a session asked for, if the session is allowed to apply it.
 fn prepare<'q>(
     ground: &ToolContext<'_>,
     session: &Session,
@@ -102,7 +102,7 @@ fn prepare<'q>(
     Ok(deed)
 }
 
-/// Refuses to take back a switch where a switch would be refused.
+/// Refuses to undo a switch where a switch would be refused.
 fn expect_reversible(
     ground: &ToolContext<'_>,
     reversal: &Reversal,
@@ -117,7 +117,7 @@ fn expect_reversible(
     }
 }
 
-/// Refuses a switch that would take what others changed out of sight.
+/// Refuses a switch that would remove changes of other sessions from the workspace.
 fn expect_own(
     ground: &ToolContext<'_>,
     branch: &str,
@@ -140,7 +140,7 @@ fn expect_own(
     .hint("take back only your own changes with rewind_plan; a person can go there with \"stepback branch switch\""))
 }
 
-/// Plans and shows what a question leads to, and keeps the question for who agrees.
+/// Plans what was asked, shows the plan, and keeps the question until it is confirmed.
 pub(super) fn show_plan(
     ground: &ToolContext<'_>,
     args: &Args,
@@ -154,7 +154,7 @@ pub(super) fn show_plan(
     Ok(reply)
 }
 
-/// Who agrees to an id agrees to this question with this answer.
+/// The id of a plan. It covers question and plan, so confirming it confirms exactly this plan.
 fn fingerprint(ground: &ToolContext<'_>, question: &Question, deed: &Deed<'_>) -> String {
     let (plan, warnings) = match deed.prepared() {
         Some(prepared) => (
@@ -167,7 +167,7 @@ fn fingerprint(ground: &ToolContext<'_>, question: &Question, deed: &Deed<'_>) -
     Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(16).collect()
 }
 
-/// What stays: paths that are in the way of later changes, and what others changed.
+/// What is left alone: paths that conflict with later changes, and changes of other sessions.
 fn left(items: &[LeftAlone], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
     let mut stays: Vec<String> =
@@ -211,7 +211,7 @@ fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
     Reply { text: lines.join("\n"), structured }
 }
 
-/// What [`shown`] gives.
+/// The schema of [`shown`].
 pub(super) fn plan_schema() -> serde_json::Value {
     object(
         &[
@@ -269,7 +269,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
     }
     let mut thinker = Thinker::new(workspace, &session);
     if let Question::Switch { reasoning: true, .. } = kept.question {
-        // Before the workspace is locked by what is prepared.
+        // Must happen before the prepared plan locks the workspace.
         thinker.leave(&workspace.present_branch()?)?;
     }
     let mut deed = prepare(ground, &session, &kept.question)?;
@@ -283,7 +283,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         ))
         .hint("look at it and call rewind_apply with its id"));
     }
-    // The plan said that they stay, and why.
+    // The plan listed these paths as left alone, with the reason.
     if let (true, Some(prepared)) = (args.flag("force"), deed.prepared_mut()) {
         prepared.force();
     }
@@ -310,7 +310,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
     Ok(told(&summary, report.as_ref()))
 }
 
-/// What was done.
+/// The reply after applying a plan.
 fn told(summary: &str, report: Option<&RewindReport>) -> Reply {
     let Some(report) = report else {
         let text = format!("Done: {summary}. No file was touched.");

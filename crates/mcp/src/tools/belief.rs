@@ -1,4 +1,4 @@
-//! What is held to be true, and what rests on it.
+//! Beliefs: what the agent holds to be true, and what depends on it.
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;

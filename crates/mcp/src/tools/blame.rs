@@ -1,5 +1,5 @@
-//! Why something is as it is: from a file to the calls that changed it and what was thought then; from an item of the board
-//! to where it came from.
+//! Explains why something is as it is: from a file to the calls that changed it and the hypotheses they tested; from an
+//! item of the board to its origin.
 
 use serde_json::{Value, json};
 use stepback_engine::authorship::{Attribution, Author};
@@ -140,7 +140,7 @@ fn by(ground: &ToolContext<'_>, author: &Author) -> Result<String, ToolError> {
     Ok(format!("{agent} {} ({tool})", author.session.short()))
 }
 
-/// What the one who made a call was testing then.
+/// The hypotheses that the author of a call was testing at that time.
 fn tested_at(ground: &ToolContext<'_>, author: &Author, number: u64) -> Result<Vec<String>, ToolError> {
     let Some(session) = ground.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
     let mind = ground.workspace.mind_at(&session, &Moment::Step(number))?.mind;
@@ -182,7 +182,7 @@ fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Resu
     })
 }
 
-/// What an item rests on, and what became of it.
+/// What an item is based on, and how it ended.
 fn reasons(ground: &ToolContext<'_>, mind: &Mind, item: Item) -> Result<Vec<String>, ToolError> {
     let mut lines = Vec::new();
     match item.kind {

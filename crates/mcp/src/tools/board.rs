@@ -1,4 +1,4 @@
-//! The board as a whole: looking at it, what to do next, the page after a compaction, taking a change back.
+//! The board as a whole: showing it, next steps, the summary after a compaction, undoing a change.
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
@@ -11,12 +11,12 @@ use crate::schema::{any_number, count, flag, list, object, open_object, text, te
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// The parts of a board.
+/// The sections of a board.
 const PARTS: [&str; 7] =
     ["hypotheses", "contradictions", "beliefs", "gaps", "verifications", "experiments", "notes"];
-/// Tokens of a page, if nobody says how many.
+/// Default size of a summary, in tokens.
 const BUDGET: u64 = 1500;
-/// Characters of an item that is asked for by name.
+/// The most characters of an item that is requested by name.
 const ITEM: usize = 6000;
 
 pub(super) fn recover() -> Tool {

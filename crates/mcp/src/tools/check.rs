@@ -1,4 +1,4 @@
-//! Checks that really run.
+//! Planned checks, and running them.
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
@@ -12,9 +12,9 @@ use crate::schema::{anything, flag, list, number, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Seconds that a check may take, if nobody says how many.
+/// Default time limit of a check, in seconds.
 const PATIENCE: f64 = 60.0;
-/// Bytes of what a check printed that are shown.
+/// The most bytes shown of a check's output.
 const PRINTED: usize = 1500;
 
 pub(super) fn add() -> Tool {
@@ -78,7 +78,7 @@ pub(super) fn add() -> Tool {
                 &Mutation::AddVerification {
                     title: args.need("title")?.to_owned(),
                     check: planned(ground, args)?,
-                    // The schema keeps it between a millisecond and a day.
+                    // Does not overflow: the schema keeps it between a millisecond and a day.
                     timeout_ms: (seconds * 1000.0) as u64,
                     inputs: args.texts("inputs").iter().map(|path| ground.relative(path)).collect(),
                     on_pass,
@@ -165,7 +165,7 @@ pub(super) fn run() -> Tool {
             ],
             &["passed", "checks"],
         ),
-        // Commands of the agent itself: nobody can say what they do.
+        // The agent's own commands can do anything.
         hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: true },
         slow: true,
         makes: true,
@@ -173,7 +173,7 @@ pub(super) fn run() -> Tool {
     }
 }
 
-/// Whether a check is more than a look at files.
+/// Whether a check runs a command, not only reads files.
 fn runs_command(plan: &Verification) -> bool {
     matches!(
         &plan.check,

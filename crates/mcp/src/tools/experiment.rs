@@ -1,4 +1,4 @@
-//! Experiments on branches of their own, and taking over what was found out there.
+//! Experiments on their own branches, and merging their findings.
 
 use serde_json::json;
 use stepback_engine::reason::{Joined, Thinker};
@@ -13,7 +13,7 @@ use crate::schema::{flag, object, text, texts, whole, word};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Changes and conflicts of a board that are told of.
+/// The most changes and conflicts of a board listed.
 const TOLD: usize = 30;
 
 pub(super) fn experiment() -> Tool {
@@ -130,7 +130,7 @@ pub(super) fn merge() -> Tool {
     }
 }
 
-/// What joining two boards did.
+/// The reply to a merge of two boards.
 pub(super) fn joined(joined: &Joined) -> Reply {
     let all = &joined.diff.changes;
     let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(TOLD).collect();
@@ -170,7 +170,7 @@ pub(super) fn joined(joined: &Joined) -> Reply {
     Reply { text: lines.join("\n"), structured }
 }
 
-/// What [`joined`] gives.
+/// The schema of [`joined`].
 pub(super) fn joined_schema() -> serde_json::Value {
     object(
         &[

@@ -1,4 +1,4 @@
-//! Files: what differs, keeping a state, branches, two runs side by side.
+//! Files: differences, checkpoints, branches, and comparing two runs.
 
 use serde_json::{Value, json};
 use stepback_engine::checkpoint::checked;
@@ -17,7 +17,7 @@ use crate::schema::{count, flag, list, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Sentences and paths of a comparison that are told.
+/// The most sentences and paths of a comparison listed.
 const TOLD: usize = 20;
 
 pub(super) fn diff() -> Tool {

@@ -1,4 +1,4 @@
-//! What is not known yet, and what is worth remembering.
+//! Gaps (what the agent does not know yet) and notes (what is worth remembering).
 
 use stepback_mind::Mutation;
 use stepback_mind::item::{Criticality, GapKind};

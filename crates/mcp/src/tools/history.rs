@@ -1,4 +1,4 @@
-//! What happened: steps in a list, one step in full, steps by their words.
+//! History: lists of steps, one step in full, and full-text search.
 
 use serde_json::{Value, json};
 use stepback_engine::{EngineError, diff};
@@ -15,11 +15,11 @@ use crate::schema::{anything, count, flag, list, object, text, texts, whole, wor
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
-/// Steps that the index is told about before a search, at most: nobody waits longer than a moment.
+/// The most steps indexed before a search, so that a search is never delayed for long.
 const INDEXED: u64 = 2000;
-/// Characters of what was found.
+/// The most characters of a search hit.
 const SNIPPET: usize = 240;
-/// Changed paths of a step that are listed.
+/// The most changed paths of a step listed.
 const PATHS: usize = 20;
 
 pub(super) fn timeline() -> Tool {
@@ -62,7 +62,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError>
     let session = match (args.flag("everyone"), ground.named_session()?) {
         (true, _) => None,
         (false, Some(named)) => Some(named),
-        // The person's own session has only what the person did; who is not recorded wants to see what there is.
+        // The user's own session has only what the user did; a client that is not recorded wants to see all sessions.
         (false, None) => Some(ground.own()?).filter(|own| own.agent != Session::PERSON),
     };
     let from = match args.place()? {
@@ -159,7 +159,7 @@ fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
     Ok(Reply { text: lines.join("\n"), structured })
 }
 
-/// A value whose texts are cut; as a text, if it is too large even then.
+/// Cuts the texts of a value; if it is still too large, returns it as cut text.
 fn cut(mut value: Value, most: usize) -> Value {
     clip::value(&mut value, most);
     if value.to_string().len() > most.saturating_mul(2) {
@@ -170,7 +170,7 @@ fn cut(mut value: Value, most: usize) -> Value {
     value
 }
 
-/// Paths that differ between a checkpoint and the step it grew from.
+/// Paths that differ between a checkpoint and its parent.
 fn changed_at(
     ground: &ToolContext<'_>,
     stored: &stepback_store::port::StoredCheckpoint,
@@ -181,7 +181,7 @@ fn changed_at(
     let Some(before) = ground.workspace.store().step(parent)? else { return Ok(Vec::new()) };
     let states = [ground.workspace.state_of(&before), ground.workspace.state_of(stored)];
     let [Ok(before), Ok(after)] = states else {
-        // Freed by a prune, or never looked at: then nobody knows.
+        // The files were freed by a prune, or never recorded: the changes are unknown.
         return match states.into_iter().find_map(Result::err) {
             Some(EngineError::Purged { .. } | EngineError::NoFiles { .. }) | None => Ok(Vec::new()),
             Some(error) => Err(error.into()),

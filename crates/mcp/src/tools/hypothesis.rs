@@ -1,4 +1,4 @@
-//! Hypotheses, what speaks for and against them, and what cannot be true together.
+//! Hypotheses, the evidence for and against them, and contradictions.
 
 use jiff::tz::TimeZone;
 use stepback_mind::Mutation;

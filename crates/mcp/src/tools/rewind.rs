@@ -1,4 +1,4 @@
-//! Plans to go back, to stand on another branch, and to take back what was done with a plan.
+//! Plans to rewind, to switch branches, and to undo what was done with a plan.
 
 use serde_json::json;
 use stepback_engine::kept::Audience;
@@ -50,7 +50,7 @@ pub(super) fn rewind() -> Tool {
     }
 }
 
-/// What is to be taken back, and for whom.
+/// What to rewind to or take back, and the session it is for.
 fn asked(ground: &ToolContext<'_>, args: &Args) -> Result<(Session, RewindRequest), ToolError> {
     let changes: Vec<usize> =
         args.counts("changes").into_iter().filter_map(|number| usize::try_from(number).ok()).collect();
@@ -109,7 +109,8 @@ pub(super) fn not_yours(session: &Session, own: &Session) -> ToolError {
     .hint("leave \"session\" out; a person can allow more by starting this server with --allow-others")
 }
 
-/// From a line that was left there is no list of who changed what since: going there would be about everybody's files.
+/// Refuses a target that is not on the present line: there is no list of which session changed what since then, so the
+/// rewind would affect the files of all sessions.
 fn on_our_line(ground: &ToolContext<'_>, target: &StoredCheckpoint) -> Result<(), ToolError> {
     let workspace = ground.workspace;
     let base = workspace.nearest_checkpoint(target)?.checkpoint.step.id;
@@ -150,7 +151,7 @@ pub(super) fn switch() -> Tool {
     }
 }
 
-/// Refuses to move what another agent stands on while it is at work.
+/// Refuses to move a workspace in which another agent is active.
 pub(super) fn expect_alone(ground: &ToolContext<'_>, session: &Session) -> Result<(), ToolError> {
     if ground.allow_others {
         return Ok(());
@@ -201,7 +202,7 @@ pub(super) fn undo() -> Tool {
     }
 }
 
-/// The operation that is meant, by its number or because it is the newest.
+/// The operation with the given number, else the newest one.
 fn operation(
     ground: &ToolContext<'_>,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Beliefs, what they rest on, and declared contradictions.
+//! Beliefs, their dependencies, and declared contradictions.
 
 use super::{maybe, short, shown, tags, text, word};
 use crate::confidence::within;
@@ -9,7 +9,7 @@ use crate::item::{Belief, BeliefStatus, Contradiction, ContradictionStatus, Depe
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect, Mutation};
 
-/// Most beliefs that one can rest on.
+/// The most beliefs that one can depend on.
 const MOST_DEPENDENCIES: usize = 1000;
 
 impl Mind {
@@ -175,7 +175,7 @@ impl Mind {
         }
     }
 
-    /// A belief that is held.
+    /// Returns a belief; fails if it is retracted.
     fn held(&self, id: BeliefId) -> Result<&Belief, MindError> {
         let known = self.beliefs.known(id.0)?;
         match known.status {
@@ -189,7 +189,7 @@ impl Mind {
     }
 }
 
-/// A value that can be compared.
+/// Checks that a value can be compared.
 fn measure(value: &Measure) -> Result<Measure, MindError> {
     let finite = |number: f64| within("value", number, f64::MIN, f64::MAX);
     Ok(match value {

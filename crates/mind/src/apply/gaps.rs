@@ -12,12 +12,12 @@ use crate::item::{
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect, Mutation};
 
-/// The longest a check may take: a day.
+/// The longest timeout of a check, in milliseconds: a day.
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
-/// Longest output kept of a run, in bytes.
+/// The longest output kept of a run, in bytes.
 pub const KEPT_OUTPUT: usize = 4000;
 
-/// A path that leads into the workspace.
+/// Checks that a path stays inside the workspace.
 fn inside(path: &str) -> Result<(), MindError> {
     text("file", path)?;
     match path.starts_with('/') || path.split('/').any(|part| part == "..") {
@@ -253,7 +253,8 @@ impl Mind {
             .collect()
     }
 
-    /// Does what a plan said should follow. What has become senseless since is said and left out: the run itself counts.
+    /// Carries out one planned consequence of a run. A consequence that no longer applies is reported and skipped: the run
+    /// itself counts.
     #[expect(clippy::too_many_arguments, reason = "all of it is one outcome")]
     fn act(
         &mut self,

@@ -87,7 +87,7 @@ impl Mind {
         }
     }
 
-    /// Adds evidence that was checked.
+    /// Adds evidence that is already checked.
     pub(super) fn add_evidence(&mut self, evidence: Evidence) -> Result<Effect, MindError> {
         let hypothesis = evidence.hypothesis;
         let known = self.hypotheses.known(hypothesis.0)?;
@@ -175,7 +175,7 @@ impl Mind {
         Ok(effect)
     }
 
-    /// What is a special case of something that is false is false, too.
+    /// Rejects all open special cases of a rejected hypothesis: if it is false, so are they.
     fn fall_with(&mut self, id: HypothesisId, effect: &mut Effect, origin: &Origin) -> Result<(), MindError> {
         for child in self.below(id) {
             let Some(was) = self.hypotheses.get(child).map(|known| known.status).filter(|was| was.is_open())
@@ -192,7 +192,7 @@ impl Mind {
         Ok(())
     }
 
-    /// What fell with it stands again.
+    /// Restores the status of the hypotheses that were rejected together with this one.
     fn come_back_with(
         &mut self,
         id: HypothesisId,
@@ -214,12 +214,12 @@ impl Mind {
         Ok(())
     }
 
-    /// All special cases of a hypothesis, and theirs.
+    /// All special cases of a hypothesis, transitively.
     fn below(&self, id: HypothesisId) -> Vec<u32> {
         let mut found = Vec::new();
         let mut wave = vec![id.0];
         while let Some(at) = wave.pop() {
-            // A hypothesis is younger than its parent, so this ends.
+            // A hypothesis has a higher number than its parent, so this terminates.
             let children = self
                 .hypotheses
                 .iter()
@@ -233,7 +233,7 @@ impl Mind {
     }
 }
 
-/// How a hypothesis moved, in words.
+/// A sentence about how the confidence of a hypothesis changed.
 fn moved(id: HypothesisId, before: f64, after: f64) -> String {
     let (from, to) = (shown(before), shown(after));
     match after.total_cmp(&before) {

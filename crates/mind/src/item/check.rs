@@ -1,4 +1,4 @@
-//! Checks that can be run, what to do with their outcome, and what came of each run.
+//! Checks that can be run, the consequences of their outcome, and the results of runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ pub struct Verification {
     pub title: String,
     /// How it is checked.
     pub check: Check,
-    /// After so many milliseconds it is ended.
+    /// The timeout in milliseconds.
     pub timeout_ms: u64,
-    /// Files that its outcome depends on, as globs; while they are the same, an outcome is used again.
+    /// Files that its outcome depends on, as globs; while they are unchanged, an outcome is reused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<String>,
     /// What to do when it passes.
@@ -23,7 +23,7 @@ pub struct Verification {
     /// What to do when it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_fail: Vec<OnOutcome>,
-    /// Who added it, when.
+    /// Where it was added.
     pub origin: Origin,
 }
 
@@ -33,80 +33,80 @@ pub struct Verification {
 pub enum Check {
     /// A command, run by `sh`.
     Command {
-        /// The command.
+        /// The shell command.
         run: String,
         /// The exit code it must have.
         exit: i32,
-        /// Texts that must be in what it prints.
+        /// Texts that must be in its output.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         contains: Vec<String>,
-        /// Texts that must not be.
+        /// Texts that must not be in its output.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lacks: Vec<String>,
     },
     /// Two files that must have the same bytes.
     SameFiles {
-        /// The one.
+        /// The path of one file.
         left: String,
-        /// The other.
+        /// The path of the other file.
         right: String,
     },
-    /// A file that must have a text in it, or must not.
+    /// A file that must contain a text, or must not.
     FileText {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The text.
+        /// The text to search for.
         text: String,
-        /// It must not be there.
+        /// Whether the text must be absent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         absent: bool,
     },
-    /// A place in a JSON document that must have a value.
+    /// A value in a JSON document.
     Json {
-        /// Where the document comes from.
+        /// The source of the document.
         from: Measured,
-        /// The place, as a JSON pointer.
+        /// The location of the value, as a JSON pointer.
         pointer: String,
-        /// The value.
+        /// The expected value.
         equals: serde_json::Value,
     },
     /// Numbers that must be close to those of a reference.
     Reference {
-        /// Where the numbers come from.
+        /// The source of the numbers.
         from: Measured,
         /// The file with the reference: numbers, in the same order.
         reference: String,
-        /// How far each may be from its reference: absolute, or relative to it, whichever allows more.
+        /// The absolute tolerance of each number; the larger of this and `relative` applies.
         absolute: f64,
-        /// See `absolute`.
+        /// The tolerance relative to the reference; see `absolute`.
         relative: f64,
     },
 }
 
-/// Where something to look at comes from.
+/// The source of data for a check.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// A file.
+    /// The content of a file, by path.
     File(String),
-    /// What a command prints.
+    /// The output of a command.
     Command(String),
 }
 
-/// What to do with an outcome.
+/// A consequence of an outcome.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnOutcome {
     /// Add evidence.
     Evidence {
-        /// For or against this hypothesis.
+        /// The hypothesis it is about.
         hypothesis: HypothesisId,
-        /// How strong.
+        /// The strength of the evidence.
         strength: f64,
     },
-    /// Fill a gap with what was found.
+    /// Fill a gap with the result.
     Fill(GapId),
-    /// Stop: whoever runs several checks goes no further.
+    /// Stop: do not run the checks that follow.
     Halt,
 }
 
@@ -114,13 +114,13 @@ pub enum OnOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// What should be is.
+    /// The condition holds.
     Passed,
-    /// It is not.
+    /// The condition does not hold.
     Failed,
-    /// It took too long and was ended; that says nothing about what was checked.
+    /// It timed out, which says nothing about the condition.
     TimedOut,
-    /// It could not be checked.
+    /// It could not be run.
     Error,
 }
 
@@ -136,26 +136,26 @@ impl Outcome {
     }
 }
 
-/// What a check showed.
+/// The result of running a check.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// Which check.
+    /// The check that was run.
     pub verification: VerificationId,
     /// How it ended.
     pub outcome: Outcome,
-    /// Why, in a sentence.
+    /// The reason in one sentence.
     pub reason: String,
     /// The exit code, if a command ran to its end.
     #[serde(default, skip_serializing_if = "is_none")]
     pub exit: Option<i32>,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
-    /// What was printed, or the part of it that is kept.
+    /// The output, or the part of it that is kept.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// What it depended on, as a hash; the same check of the same inputs has the same one.
+    /// A hash of what it depended on; the same check with the same inputs has the same key.
     #[serde(default, skip_serializing_if = "is_none")]
     pub key: Option<String>,
-    /// When.
+    /// Where it was recorded.
     pub origin: Origin,
 }

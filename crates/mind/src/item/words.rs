@@ -1,4 +1,4 @@
-//! The words that items are described with. Each has one spelling, on disk, in documents and on the command line.
+//! The enumerations that describe items. Each value has one spelling, on disk, in documents and on the command line.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every one.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The stable name.
@@ -30,7 +30,7 @@ macro_rules! words {
 }
 
 words!(
-    /// How far a hypothesis got.
+    /// The status of a hypothesis.
     HypothesisStatus {
         /// Proposed.
         Active = "active",
@@ -40,16 +40,16 @@ words!(
         Confirmed = "confirmed",
         /// Held to be false.
         Rejected = "rejected",
-        /// Put aside.
+        /// Set aside.
         Archived = "archived",
     }
 );
 words!(
-    /// What a piece of evidence is.
+    /// The kind of a piece of evidence.
     EvidenceKind {
         /// Something that was seen.
         Observation = "observation",
-        /// What a test showed.
+        /// The result of a test.
         Test = "test",
         /// Something that was measured.
         Measurement = "measurement",
@@ -57,68 +57,68 @@ words!(
         Code = "code",
         /// What a document says.
         Documentation = "documentation",
-        /// What follows by thought.
+        /// Derived by reasoning.
         Reasoning = "reasoning",
     }
 );
 words!(
-    /// What a belief is.
+    /// The kind of a belief.
     BeliefKind {
         /// Something that was seen.
         Observation = "observation",
-        /// Something that follows.
+        /// Something that follows from other beliefs.
         Inference = "inference",
         /// Something taken for granted.
         Assumption = "assumption",
         /// Something that was done.
         Action = "action",
-        /// Something that should come out.
+        /// An expected result.
         Expectation = "expectation",
     }
 );
 words!(
     /// Whether a belief is held.
     BeliefStatus {
-        /// It is.
+        /// It is held.
         Held = "held",
-        /// It turned out to be wrong, or nobody holds it any more.
+        /// It turned out to be wrong, or is no longer held.
         Retracted = "retracted",
     }
 );
 words!(
-    /// How one belief rests on another.
+    /// How one belief depends on another.
     DependencyKind {
-        /// It cannot be true without it.
+        /// It cannot be true without the other.
         Requires = "requires",
-        /// It follows from it.
+        /// It follows from the other.
         DerivedFrom = "derived-from",
-        /// It is an effect of it.
+        /// It is an effect of the other.
         CausedBy = "caused-by",
-        /// It is one of several things that speak for it.
+        /// The other is one of several things that support it.
         SupportedBy = "supported-by",
     }
 );
 words!(
-    /// How bad a contradiction is.
+    /// How severe a contradiction is.
     Severity {
         /// Worth knowing.
         Low = "low",
-        /// Something rests on it.
+        /// Something depends on it.
         Medium = "medium",
-        /// A conclusion rests on it.
+        /// A conclusion depends on it.
         High = "high",
-        /// Nothing should be built on either side.
+        /// Nothing should be based on either side.
         Critical = "critical",
     }
 );
 words!(
-    /// Whether a contradiction stands.
+    /// The status of a contradiction.
     ContradictionStatus {
-        /// It does.
+        /// It is not settled.
         Open = "open",
-        /// One side gave way.
+        /// One side was changed.
         Resolved = "resolved",
-        /// It was none.
+        /// It was not a contradiction.
         Dismissed = "dismissed",
     }
 );
@@ -131,9 +131,9 @@ words!(
         Behavior = "behavior",
         /// Why something happens.
         Cause = "cause",
-        /// What surrounds it.
+        /// The environment of something.
         Environment = "environment",
-        /// What is wanted.
+        /// What is required.
         Requirement = "requirement",
         /// What a change would affect.
         Impact = "impact",
@@ -153,34 +153,34 @@ words!(
     }
 );
 words!(
-    /// Whether a gap is filled.
+    /// The status of a gap.
     GapStatus {
-        /// Not yet.
+        /// Not filled yet.
         Open = "open",
-        /// It is.
+        /// Filled.
         Filled = "filled",
-        /// Nobody needs to know any more.
+        /// The answer is not needed any more.
         Dropped = "dropped",
     }
 );
 words!(
-    /// How an experiment stands.
+    /// The status of an experiment.
     ExperimentStatus {
-        /// It goes on.
+        /// Not ended yet.
         Running = "running",
-        /// What should come out came out.
+        /// The success criterion was met.
         Succeeded = "succeeded",
-        /// It did not.
+        /// The success criterion was not met.
         Failed = "failed",
-        /// It does not tell.
+        /// The result does not tell.
         Inconclusive = "inconclusive",
-        /// It was given up.
+        /// Stopped without a result.
         Abandoned = "abandoned",
     }
 );
 
 impl DependencyKind {
-    /// Its words in a sentence.
+    /// The words for it in a sentence.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Requires => "requires",
@@ -192,21 +192,21 @@ impl DependencyKind {
 }
 
 impl Severity {
-    /// How much it counts in a ranking.
+    /// Its weight in a ranking.
     pub fn weight(self) -> f64 {
         [1.0, 2.0, 4.0, 8.0][self as usize]
     }
 }
 
 impl Criticality {
-    /// How much it counts in a ranking.
+    /// Its weight in a ranking.
     pub fn weight(self) -> f64 {
         [1.0, 2.0, 4.0, 8.0][self as usize]
     }
 }
 
 impl HypothesisStatus {
-    /// Whether it is still open.
+    /// Whether it is not concluded yet.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Active | Self::Testing)
     }

@@ -1,7 +1,7 @@
-//! Values put together from parts that are stored already, and taken apart again.
+//! Builds values from parts that are already stored, and splits them again.
 //!
-//! [`super::store`] looks at every part of a value. Somebody who keeps a large value in mind, and knows which few parts of it
-//! changed, writes those and puts the rest together from what it was stored as. The result is the same as storing the whole.
+//! [`super::store`] visits every part of a value. A caller that keeps a large value in memory, and knows which few parts of
+//! it changed, writes those and assembles the rest from stored parts. The result is the same as storing the whole.
 
 use serde_json::Value;
 
@@ -12,17 +12,17 @@ use super::{JsonError, MAX_BYTES};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSink, ObjectSource};
 
-/// A part of a value as it stands in the store.
+/// A part of a value in its stored form.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Piece(pub(super) Part);
 
 impl Piece {
-    /// A value that is stored now, as far as it does not fit into whatever it becomes part of.
+    /// Stores a value, as far as it does not fit into its future parent.
     pub fn value(sink: &(impl ObjectSink + ?Sized), value: &Value) -> Result<Self, JsonError> {
         Ok(Self(Writer { sink, left: MAX_BYTES }.part(value, 0)?))
     }
 
-    /// A text that is stored now. `similar_to` may be what a text that this one resembles is stored as.
+    /// Stores a text. `similar_to` may be the stored form of a similar text.
     pub fn text(
         sink: &(impl ObjectSink + ?Sized),
         text: String,
@@ -38,7 +38,7 @@ impl Piece {
         Ok(Self(Part::Text(sink.write(ObjectKind::Blob, text.as_bytes(), similar)?)))
     }
 
-    /// An array of parts. `similar_to` may be what an array that this one resembles is stored as.
+    /// Stores an array of parts. `similar_to` may be the stored form of a similar array.
     pub fn array(
         sink: &(impl ObjectSink + ?Sized),
         pieces: impl IntoIterator<Item = Self>,
@@ -52,7 +52,7 @@ impl Piece {
         Ok(Self(Writer { sink, left: MAX_BYTES }.joined(Shape::Array, members, similar)?))
     }
 
-    /// The members of an array.
+    /// The elements of an array.
     pub fn elements(&self, source: &(impl ObjectSource + ?Sized)) -> Result<Vec<Self>, JsonError> {
         let mut reader = Reader::new(source);
         let node = reader.open(self.0.clone())?;
@@ -66,7 +66,7 @@ impl Piece {
         Ok(found)
     }
 
-    /// The text it is, if it is one.
+    /// The text, if the part is one.
     pub fn read_text(
         &self,
         source: &(impl ObjectSource + ?Sized),
@@ -83,7 +83,7 @@ impl Piece {
         }
     }
 
-    /// The value it is, if it is neither a long text nor a large container.
+    /// The value, if it is neither a long text nor a large container.
     pub fn scalar(&self) -> Option<&Value> {
         match &self.0 {
             Part::Scalar(value) => Some(value),
@@ -92,7 +92,7 @@ impl Piece {
     }
 }
 
-/// Stores an object of parts that are stored already, and returns the hash of its root.
+/// Stores an object of parts that are already stored, and returns the hash of its root.
 pub fn assemble(
     sink: &(impl ObjectSink + ?Sized),
     fields: impl IntoIterator<Item = (String, Piece)>,
@@ -102,7 +102,7 @@ pub fn assemble(
     Writer { sink, left: MAX_BYTES }.object(fields, similar_to)
 }
 
-/// The fields of the object stored under `hash`, without reading what is in them; none if it is no object.
+/// The fields of the object stored under `hash`, without reading their values; empty if it is not an object.
 pub fn fields(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Vec<(String, Piece)>, JsonError> {
     let mut reader = Reader::new(source);
     let node: Node = reader.node(hash)?;

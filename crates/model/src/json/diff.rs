@@ -12,15 +12,15 @@ use super::read::Reader;
 use super::{JsonError, MAX_DEPTH};
 use crate::object::ObjectSource;
 
-/// One part of a value that another value has something else for.
+/// One part in which two values differ.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Difference {
-    /// Where, as a JSON pointer (RFC 6901): in the first value if the part is gone from the second, otherwise in the
+    /// A JSON pointer (RFC 6901) to the part: in the first value if the part is missing from the second, otherwise in the
     /// second. For changed parts both are the same.
     pub pointer: String,
-    /// What was there; `None` if nothing was.
+    /// The part in the first value; `None` if it is missing there.
     pub before: Option<Value>,
-    /// What is there now; `None` if nothing is.
+    /// The part in the second value; `None` if it is missing there.
     pub after: Option<Value>,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! | bytes | meaning |
 //! |---|---|
-//! | `[0, part]` | a value that is no container; only ever a root |
+//! | `[0, part]` | a value that is not a container; only ever a root |
 //! | `[1, [part, …]]` | an array, or one group of a split one |
 //! | `[2, level, hashes, counts]` | groups of an array: 32 bytes of hash and a number of elements for each |
 //! | `[3, {key: part, …}]` | an object, or one group of a split one; keys sorted by bytes |
@@ -59,7 +59,7 @@ pub(super) struct Member {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Group {
     pub(super) hash: Hash,
-    /// Members in it.
+    /// Number of members in it.
     pub(super) count: u64,
     /// The first key in it; empty for an array.
     pub(super) key: String,
@@ -240,7 +240,7 @@ impl Node {
         }
     }
 
-    /// What a group of this node's members would say about it.
+    /// The number of members that a group entry for this node states.
     pub(super) fn count(&self) -> u64 {
         match self {
             Node::Scalar(_) => 0,
@@ -258,12 +258,12 @@ impl Node {
         }
     }
 
-    /// How many levels of groups are in it.
+    /// The number of levels of groups below it.
     pub(super) fn level(&self) -> u8 {
         if let Node::Inner(_, level, _) = self { *level } else { 0 }
     }
 
-    /// What it is, unless it is a scalar.
+    /// Array or object; `None` for a scalar.
     pub(super) fn shape(&self) -> Option<Shape> {
         match self {
             Node::Scalar(_) => None,

@@ -1,9 +1,9 @@
-//! Small values that are kept together: what is known of the steps of a session, which come by the hundred.
+//! Pages: small values that are stored together, such as the details of a session's steps, which come by the hundred.
 //!
-//! An object of its own for each of them would cost more than the value: a lookup, a row, and bytes that resemble those of its
-//! neighbours but are compressed alone. So values that are written together stand on a page, which is stored as the array of
-//! them, and each is found by its place in it. On a page a value is whole, with no part in an object of its own; one that is
-//! large has its own objects, as any value has.
+//! A separate object for each would cost more than the value: a lookup, a row, and bytes that resemble those of its
+//! neighbours but are compressed alone. So values that are written together share a page, which is stored as the array of
+//! them, and each is found by its index. On a page a value is whole, with no part in a separate object; a large value has
+//! its own objects, like any other value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,29 +17,29 @@ use super::{JsonError, MAX_DEPTH};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSink};
 
-/// A value whose encoding is longer does not go on a page.
+/// A value whose encoding has more bytes than this does not go on a page.
 const SMALL: usize = 4 << 10;
-/// A page with so many bytes takes no more values.
+/// A page with this many bytes takes no more values.
 const FULL: usize = 24 << 10;
 
-/// Where a value is: in a node of its own, or among the values of a page.
+/// The location of a value: a node of its own, or an entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Root {
     /// The value's first node, or the page.
     pub node: Hash,
-    /// Its place on the page, from 0.
+    /// Its index on the page, from 0; `None` if it has a node of its own.
     pub part: Option<u32>,
 }
 
 impl Root {
-    /// The bytes that stand for it in a row: those of the hash, and the place in four bytes, the highest first.
+    /// Its bytes in a database row: those of the hash, then the index in four bytes, big-endian.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.node.as_bytes().to_vec();
         bytes.extend(self.part.iter().flat_map(|part| part.to_be_bytes()));
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote.
+    /// Parses what [`Self::to_bytes`] wrote.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         let (node, part) = bytes.split_at_checked(32)?;
         let part = match part {
@@ -56,7 +56,7 @@ impl From<Hash> for Root {
     }
 }
 
-/// The hash in hexadecimal digits; for a value on a page, a slash and its place.
+/// The hash in hexadecimal digits; for a value on a page, a slash and its index.
 impl fmt::Display for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
@@ -66,7 +66,7 @@ impl fmt::Display for Root {
     }
 }
 
-/// That a text does not say where a value is.
+/// The error for a text that is not the location of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not a hash, nor a hash and a place such as HASH/7")]
 pub struct NoRoot;
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Root {
     }
 }
 
-/// Values on their way into one object.
+/// Values to be stored together in one object.
 #[derive(Debug, Default)]
 pub struct Page {
     bytes: Vec<u8>,
@@ -104,7 +104,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Adds an object with these fields and returns its place; `None` if it is too large or nests too deep for a page.
+    /// Adds an object with these fields and returns its index; `None` if it is too large or nests too deep for a page.
     pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
         let start = self.bytes.len();
         let mut adding = Adding { bytes: &mut self.bytes, most: start + SMALL };
@@ -117,17 +117,17 @@ impl Page {
         Some(self.count - 1)
     }
 
-    /// Whether nothing is on it.
+    /// Whether the page has no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether it has as much as it should.
+    /// Whether the page should take no more values.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= FULL
     }
 
-    /// Stores it.
+    /// Stores the page and returns its hash.
     pub fn store(self, sink: &(impl ObjectSink + ?Sized)) -> Result<Hash, JsonError> {
         let mut bytes = Vec::with_capacity(self.bytes.len() + 8);
         let mut encoder = Encoder::new(&mut bytes);
@@ -141,7 +141,7 @@ impl Page {
 /// Writes one value in the form that [`Part`] has inside its parent.
 struct Adding<'a> {
     bytes: &'a mut Vec<u8>,
-    /// How long the bytes may become.
+    /// Maximum length of the bytes.
     most: usize,
 }
 
@@ -190,7 +190,7 @@ impl Adding<'_> {
     }
 }
 
-/// The value at a place of the page with these bytes, without looking at the others.
+/// The value at an index of the page with these bytes, without decoding the others.
 pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, ObjectError> {
     let found = (|| {
         let mut d = Decoder::new(bytes);

@@ -1,4 +1,4 @@
-//! Loading JSON values, whole or the part that a pointer names.
+//! Loads JSON values, whole or the part that a pointer names.
 
 use serde_json::{Map, Value};
 
@@ -88,7 +88,8 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
         Ok(Node::decode(&bytes).map_err(|reason| ObjectError::corrupt(ObjectKind::Json, hash, reason))?)
     }
 
-    /// Reads the node of a group that is listed in a node of this shape and level, and checks that it is what that says.
+    /// Reads the node of a group that is listed in a node of this shape and level, and checks that it matches the group's
+    /// entry.
     pub(super) fn group(&mut self, group: &Group, shape: Shape, level: u8) -> Result<Node, JsonError> {
         let node = self.node(group.hash)?;
         let agrees = node.shape() == Some(shape)

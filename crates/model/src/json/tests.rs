@@ -65,7 +65,7 @@ fn values_on_a_page_are_found_by_their_place() {
         assert_eq!(diff(&memory, *root, roots[0]).unwrap(), diff(&memory, plain, other).unwrap());
     }
     assert_eq!(get(&memory, roots[0], "/input/b/1").unwrap(), Some(json!(-2)));
-    // It is a value like any other for whoever looks at all of it, which is how a collector finds what it needs.
+    // The page as a whole is an ordinary value, which is how a collector finds what it refers to.
     assert_eq!(load(&memory, roots[0].node).unwrap(), json!(values));
     let beyond = Root { part: Some(3), ..roots[0] };
     assert!(matches!(load(&memory, beyond), Err(JsonError::Object(ObjectError::Corrupt { .. }))));

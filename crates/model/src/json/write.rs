@@ -43,7 +43,7 @@ pub fn store(
     }
 }
 
-/// Like [`store`], for an object whose fields are somebody else's.
+/// Like [`store`], for an object given as borrowed fields.
 pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]) -> Result<Hash, JsonError> {
     let mut writer = Writer { sink, left: MAX_BYTES };
     let members = writer.fields(fields.iter().copied(), 1)?;
@@ -66,7 +66,8 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         self.write(ObjectKind::Json, &node.encode(), similar_to)
     }
 
-    /// Stores what is too large to stand in a parent and returns what does. `depth` counts the containers around it.
+    /// Stores what is too large to be kept in a parent, and returns the part for the parent. `depth` counts the containers
+    /// around it.
     pub(super) fn part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
         match value {
             Value::String(text) if text.len() > TEXT_BYTES => {
@@ -86,7 +87,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         }
     }
 
-    /// A container inside another: there if it fits, else a node of its own.
+    /// A container inside another: inline if it fits, else a node of its own.
     fn inside(
         &mut self,
         shape: Shape,
@@ -101,7 +102,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         Ok(Part::Node(self.container(shape, members, similar_to)?))
     }
 
-    /// A container inside another, of parts that are stored already.
+    /// A container inside another, built from parts that are already stored.
     pub(super) fn joined(
         &mut self,
         shape: Shape,
@@ -112,7 +113,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         self.inside(shape, members, similar_to)
     }
 
-    /// An object that is a root, of parts that are stored already.
+    /// A root object, built from parts that are already stored.
     pub(super) fn object(
         &mut self,
         fields: impl Iterator<Item = (String, Part)>,
@@ -184,7 +185,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
             let lengths = group_lengths(groups.iter().map(|group| {
                 let hash = match shape {
                     Shape::Array => group.hash,
-                    // The level keeps one key from deciding about every level.
+                    // The level is hashed too, so that one key does not decide the boundaries of every level.
                     Shape::Object => Hash::of(ObjectKind::Json, &[&[level], group.key.as_bytes()].concat()),
                 };
                 (ends_in_zero_bits(hash, BOUNDARY_BITS), group.key.len() + 36)
@@ -216,7 +217,7 @@ pub(super) fn is_exact(number: &serde_json::Number) -> bool {
 }
 
 fn fits_inline(part: &Part) -> bool {
-    // Every member takes at least a byte: no need to encode thousands of them to find out.
+    // Every member takes at least a byte, so a long list need not be encoded to see that it does not fit.
     !matches!(part, Part::Inline(_, members) if members.len() > INLINE_BYTES)
         && part.encode().len() <= INLINE_BYTES
 }

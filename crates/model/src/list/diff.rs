@@ -1,8 +1,8 @@
 //! The difference of two lists, found by skipping what they share.
 //!
-//! First the equal beginning and the equal end are taken off, opening only nodes that differ. What is left in the middle
-//! is matched level by level from the top: nodes that occur once on either side and in the same order are equal parts,
-//! and only what lies between them is opened. The work is proportional to what differs.
+//! First the equal beginning and the equal end are removed, opening only nodes that differ. The rest is matched level by
+//! level from the top: nodes that occur once on either side and in the same order are equal parts, and only what lies
+//! between them is opened. The work is proportional to the size of the difference.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -11,25 +11,25 @@ use super::node::{Entry, Node};
 use crate::hash::Hash;
 use crate::object::{ObjectError, ObjectSource};
 
-/// A part of one list that another list has something else for. One of the ranges may be empty, never both.
+/// A range in which two lists differ. One of the two ranges may be empty, never both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiffRange {
-    /// Items of the first list.
+    /// The items of the first list.
     pub a: Range<u64>,
-    /// Items of the second list in their place.
+    /// The items of the second list in their place.
     pub b: Range<u64>,
 }
 
 /// How two lists differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListDiff {
-    /// Items in the first list.
+    /// Number of items in the first list.
     pub len_a: u64,
-    /// Items in the second list.
+    /// Number of items in the second list.
     pub len_b: u64,
-    /// Items that are equal at the start; never fewer than there are.
+    /// Number of equal items at the start; the largest possible.
     pub prefix: u64,
-    /// Items that are equal at the end, after the prefix; never fewer than there are.
+    /// Number of equal items at the end, after the prefix; the largest possible.
     pub suffix: u64,
     /// What differs in between, in order. Outside of these ranges the lists are equal. Ranges are as small as cheap
     /// matching makes them: an item that both sides of a range repeat may be in it.
@@ -69,7 +69,7 @@ fn parts(node: &Node) -> impl DoubleEndedIterator<Item = Part> + '_ {
     node.entries.iter().map(|entry| Part { rank: node.level, entry: *entry })
 }
 
-/// Reads the node a part stands for. Its children have a rank one lower.
+/// Reads the node of a part. Its children have a rank one lower.
 fn open(source: &(impl ObjectSource + ?Sized), part: Part) -> Result<Node, ObjectError> {
     Node::load_child(source, part.entry, part.rank)
 }
@@ -112,7 +112,7 @@ impl End {
     }
 }
 
-/// Takes equal items off one end of both lists and returns how many.
+/// Removes equal items from one end of both lists and returns how many.
 fn trim(
     source: &(impl ObjectSource + ?Sized),
     a: &mut VecDeque<Part>,
@@ -140,7 +140,7 @@ fn trim(
     Ok(equal)
 }
 
-/// Two stretches in the same place that may still share something.
+/// Two stretches in the same place that may still share items.
 struct Gap {
     a: Vec<Part>,
     b: Vec<Part>,

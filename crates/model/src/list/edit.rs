@@ -20,11 +20,11 @@ pub enum SpliceError {
     /// The range is not inside the list.
     #[error("items {start}..{end} are not in a list of {len}")]
     OutOfRange {
-        /// First item of the range asked for.
+        /// First item of the requested range.
         start: u64,
-        /// End of the range asked for.
+        /// End of the requested range, exclusive.
         end: u64,
-        /// Number of items there are.
+        /// Number of items in the list.
         len: u64,
     },
     /// An object could not be read or written.
@@ -32,7 +32,7 @@ pub enum SpliceError {
     Object(#[from] ObjectError),
 }
 
-/// Stores a list of `items` and returns its root. No items is a list, too.
+/// Stores a list of `items` and returns its root. The list may be empty.
 pub fn build(
     sink: &(impl ObjectSink + ?Sized),
     items: impl IntoIterator<Item = Item>,
@@ -134,7 +134,7 @@ struct Nodes<'a, K: ?Sized> {
     sink: &'a K,
     node: Node,
     done: Vec<Entry>,
-    /// The old node near the one being made: reused if it is the same, named as similar otherwise.
+    /// The old node near the one being built: reused if it is the same, otherwise passed as `similar_to`.
     nearby: Option<(Hash, Rc<Node>)>,
 }
 

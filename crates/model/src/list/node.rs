@@ -31,9 +31,9 @@ pub(super) fn closes_node(hash: Hash, n: usize) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) hash: Hash,
-    /// Items in it.
+    /// Number of items in it.
     pub(super) count: u64,
-    /// Sum of their weights. Saturates, in any grouping to the same value.
+    /// Sum of their weights. Saturates to the same value in any grouping.
     pub(super) weight: u64,
 }
 
@@ -138,7 +138,7 @@ impl Node {
         Self::decode(&bytes).map_err(|reason| ObjectError::corrupt(ObjectKind::List, hash, reason))
     }
 
-    /// Reads the child that `entry` of a node at `parent_level` stands for, and checks that it is what the parent says.
+    /// Reads the child of `entry` in a node at `parent_level`, and checks that it matches the entry.
     pub(super) fn load_child(
         source: &(impl ObjectSource + ?Sized),
         entry: Entry,

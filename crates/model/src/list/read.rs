@@ -24,14 +24,14 @@ pub fn get(
     Ok(descend(source, root, index, |count, _| count)?.map(|located| located.item))
 }
 
-/// An item and where it is.
+/// An item and its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Located {
     /// The item.
     pub item: Item,
     /// Its index in the list.
     pub index: u64,
-    /// The weight of everything before it: the offset at which a chunk begins.
+    /// Sum of the weights before it: for a chunk, its offset in the file.
     pub start: u64,
 }
 
@@ -75,7 +75,7 @@ fn descend(
     }
 }
 
-/// All items in order. Nodes are read when their first item is asked for.
+/// All items in order. Nodes are read lazily.
 pub fn iter<S: ObjectSource>(source: S, root: Hash) -> Iter<S> {
     iter_from(source, root, 0)
 }
@@ -88,7 +88,7 @@ pub fn iter_from<S: ObjectSource>(source: S, root: Hash, index: u64) -> Iter<S> 
 /// Iterates over the items of a list; ends after the first error.
 pub struct Iter<S> {
     source: S,
-    /// The root and how many items to skip, until the first item is asked for.
+    /// The root and how many items to skip, until the first item is requested.
     start: Option<(Hash, u64)>,
     /// The nodes from the root down to the current leaf, each with the entry to visit next.
     path: Vec<(Node, usize)>,

@@ -1,4 +1,4 @@
-//! What is wrong with the text of a point, shown where it is wrong.
+//! Errors in the text of a point, which show the position of the error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::path::display_bytes;
 use crate::time_expr::{EXAMPLES, Moment, WhenError, WhenErrorKind};
 
-/// A text that is not a point, or a point that names nothing.
+/// The error for a text that is not a point, or a point that names nothing.
 ///
 /// Shown as
 ///
@@ -21,35 +21,36 @@ use crate::time_expr::{EXAMPLES, Moment, WhenError, WhenErrorKind};
 pub struct PointError {
     /// The text as given; the beginning of it, if it was too long.
     pub text: String,
-    /// The offending bytes of the text. May be empty: the place where something is missing.
+    /// The offending bytes of the text. Empty at a position where something is missing.
     pub span: Range<usize>,
     /// What is wrong, as part of a sentence.
     pub what: String,
-    /// Points that would be right, best first.
+    /// Valid points to suggest, best first.
     pub suggestions: Vec<String>,
 }
 
 impl PointError {
-    /// An error about the bytes `span` of `text`. For resolvers, too: a point can be well-formed and name nothing.
+    /// Creates an error about the bytes `span` of `text`. Resolvers use it too: a point can be well-formed and name
+    /// nothing.
     pub fn new(text: impl Into<String>, span: Range<usize>, what: impl Into<String>) -> Self {
         Self { text: text.into(), span, what: what.into(), suggestions: Vec::new() }
     }
 
-    /// The same error with suggestions.
+    /// Adds suggestions.
     #[must_use]
     pub fn suggest<T: Into<String>>(mut self, suggestions: impl IntoIterator<Item = T>) -> Self {
         self.suggestions.extend(suggestions.into_iter().map(Into::into));
         self
     }
 
-    /// A time in the point `text` that starts at byte `offset` and is not a moment in the past.
+    /// Creates an error about a time in the point `text` that starts at byte `offset` and is not a moment in the past.
     pub fn from_time(text: &str, offset: usize, error: WhenError) -> Self {
         let span = error.span.start + offset..error.span.end + offset;
         Self { text: text.to_owned(), span, what: error.what, suggestions: error.suggestions }
     }
 
-    /// A bare text that is no label, id or branch that exists: `what` says so. If the text was probably meant as a time
-    /// (`2 huors ago`), the error is about the misspelt word instead.
+    /// Creates an error about a bare text that is not an existing label, id or branch: `what` says so. If the text was
+    /// probably meant as a time (`2 huors ago`), the error is about the misspelt word instead.
     pub fn unknown_text(text: &str, what: impl Into<String>) -> Self {
         match Moment::parse(text) {
             Err(error) if is_nearly_a_time(text, &error) => Self::from_time(text, 0, error),
@@ -58,14 +59,15 @@ impl PointError {
     }
 }
 
-/// Whether a text that is no moment was meant as one: it ends in `ago`, has a day or time that does not exist, or there is
-/// a moment that it nearly is.
+/// Whether a text that does not parse as a moment was meant as one: it ends in `ago`, has a day or time that does not
+/// exist, or is similar to a moment.
 fn is_nearly_a_time(text: &str, error: &WhenError) -> bool {
     let own_suggestion = error.suggestions.first().is_some_and(|first| !EXAMPLES.contains(&first.as_str()));
     own_suggestion || error.kind == WhenErrorKind::OutOfRange || text.trim_end().ends_with(" ago")
 }
 
-/// A suggestion, with characters escaped that would reorder text on a terminal. Backslashes stay: they are to be typed.
+/// A suggestion, with characters escaped that would reorder text on a terminal. Backslashes stay: the user has to type
+/// them.
 fn shown_suggestion(suggestion: &str) -> Cow<'_, str> {
     let escaped = display_bytes(suggestion.as_bytes());
     if escaped.contains("\\u{") { escaped } else { Cow::Borrowed(suggestion) }

@@ -1,4 +1,4 @@
-//! From text to a [`PointExpr`].
+//! Parses text to a [`PointExpr`].
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const KINDS: [(&str, &str); 8] = [
     ("time", "time:yesterday 14:00"),
 ];
 
-/// Points to learn from.
+/// Examples shown in error messages.
 const EXAMPLES: [&str; 5] = ["@", "@-1", "#42", "error:last", "2 hours ago"];
 
 /// Longest id or session id, in characters.
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Result<PointExpr, PointError> {
     input.point()
 }
 
-/// The part of the text that is still to be read.
+/// The part of the text that is still to be parsed.
 #[derive(Clone, Copy)]
 struct Input<'a> {
     text: &'a str,
@@ -92,7 +92,7 @@ impl<'a> Input<'a> {
                     .rest_error("a step number is missing after \"#\"")
                     .suggest([format!("{session}#1")]));
             }
-            // `ab12##42` would be the same twice.
+            // A second `#`, as in `ab12##42`, is not allowed.
             let point = if number.rest().starts_with('#') { None } else { number.selector(Some(session))? };
             return match point {
                 Some(point) => Ok(point),
@@ -102,7 +102,7 @@ impl<'a> Input<'a> {
         self.bare()
     }
 
-    /// What is not bare text: `@`, `#n` and `kind:…`. In a session, only what is looked for in one.
+    /// Parses everything but bare text: `@`, `#n` and `kind:…`. With a session, only anchors that are searched within one.
     fn selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
         match self.rest().as_bytes().first() {
             Some(b'@') => {
@@ -221,7 +221,7 @@ impl<'a> Input<'a> {
                     "branch" => Anchor::Branch(name),
                     _ => {
                         if let Err(error) = Moment::parse(&name) {
-                            // Escapes move what follows them; then the whole text is named.
+                            // Escapes shift the positions after them; then the error marks the whole text.
                             let literal = self.text[start..].starts_with(&name);
                             let mut error = error;
                             if !literal {
@@ -238,7 +238,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A name that everything left belongs to, in quotes or not, and where it starts.
+    /// A name that takes all the remaining text, quoted or not, and where it starts.
     fn whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
         let input = self.skip(self.rest().len() - self.rest().trim_start().len());
         let (name, rest) = if input.rest().starts_with('"') {
@@ -334,7 +334,7 @@ impl<'a> Input<'a> {
         Err(self.error(self.at..self.at + 1, "the quote is not closed"))
     }
 
-    /// Bare text: anything that is not nearly something else.
+    /// Bare text: anything that does not look like a mistyped other form.
     fn bare(self) -> Result<PointExpr, PointError> {
         let text = self.rest();
         if is_number(text) {
@@ -373,7 +373,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Whether this can be the id of a session or the beginning of one.
+/// Whether this can be the id of a session or a prefix of one.
 fn is_session(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_ID

@@ -1,4 +1,4 @@
-//! Operations: what stepback itself did, with what is needed to undo it.
+//! Operations: what stepback itself did, with the data needed to undo it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,24 @@ use crate::hash::Hash;
 use crate::ids::{OpId, SessionId, StepId, WorkspaceId};
 use crate::time::Timestamp;
 
-/// The two states a file-changing operation went between.
+/// The states before and after an operation that changed files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StateTransition {
-    /// The step that holds what was there before.
+    /// The step that holds the state before.
     pub before: StepId,
-    /// The step that holds what was there after.
+    /// The step that holds the state after.
     pub after: StepId,
-    /// The step that `after` grows from: the target of a rewind, or `before` when only some changes were undone.
+    /// The step that `after` is based on: the target of a rewind, or `before` when only some changes were undone.
     pub onto: StepId,
-    /// Whether git directories were part of it.
+    /// Whether git directories were changed too.
     pub git: bool,
-    /// What it took back of which session, if not everything: a [`crate::json`] value, the detail of `after`.
+    /// Which changes of which session were undone, if not all: a [`crate::json`] value, the detail of `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Hash>,
-    /// The branch that was left and the one that was entered.
+    /// The branch that was left and the one that was entered; `None` if the branch stayed the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<(String, String)>,
-    /// The session that asked for it, if an agent did so by itself.
+    /// The session that asked for it, if an agent did so on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<SessionId>,
     /// The step whose conversation, memory and task list `after` has; `None` if they stayed as they were.
@@ -32,37 +32,37 @@ pub struct StateTransition {
     pub conversation_from: Option<StepId>,
 }
 
-/// What an operation did, with what is needed to take it back.
+/// What an operation did, with the data needed to undo it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Action {
     /// A checkpoint was created.
     CheckpointCreate {
-        /// It.
+        /// The new checkpoint.
         step: StepId,
     },
     /// Label, note or tags changed.
     CheckpointAnnotate {
-        /// Of this checkpoint.
+        /// The checkpoint.
         step: StepId,
-        /// From these.
+        /// The annotation before the change.
         before: Annotation,
-        /// To these.
+        /// The annotation after the change.
         after: Annotation,
     },
-    /// Checkpoints were hidden because a person deleted them.
+    /// Checkpoints were hidden because the user deleted them.
     CheckpointDelete {
-        /// These.
+        /// The checkpoints that were hidden.
         steps: Vec<StepId>,
     },
     /// Checkpoints were hidden by a retention rule.
     Prune {
-        /// These.
+        /// The checkpoints that were hidden.
         steps: Vec<StepId>,
     },
     /// A branch was made.
     BranchCreate {
-        /// Its name.
+        /// Name of the branch.
         name: String,
         /// The step it begins at.
         step: StepId,
@@ -70,52 +70,52 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         upto: Option<u64>,
     },
-    /// A branch was forgotten.
+    /// A branch was deleted.
     BranchDelete {
-        /// Its name.
+        /// Name of the branch.
         name: String,
         /// Its newest step.
         step: StepId,
     },
-    /// A branch got another name.
+    /// A branch was renamed.
     BranchRename {
-        /// The name it had.
+        /// The old name.
         from: String,
-        /// The name it has.
+        /// The new name.
         to: String,
         /// Its newest step.
         step: StepId,
     },
-    /// The list of changes began anew.
+    /// The list of changes was cleared.
     ChangesClear {
-        /// Changes up to this step were not listed before.
+        /// Number of the step up to which changes were hidden from the list before; `None` if all were listed.
         before: Option<u64>,
-        /// Changes up to this step are not listed now.
+        /// Number of the step up to which changes are hidden from the list now.
         after: u64,
     },
-    /// The workspace was taken to another state.
+    /// The workspace was rewound to another state.
     Rewind {
-        /// Between these states.
+        /// The states before and after.
         moved: StateTransition,
     },
-    /// Another operation was taken back.
+    /// Another operation was undone.
     Undo {
-        /// That one.
+        /// The operation that was undone.
         op: OpId,
-        /// The states it went between, when files changed.
+        /// The states before and after, if files changed.
         moved: Option<StateTransition>,
     },
-    /// An undo was taken back.
+    /// An undo was itself undone.
     Redo {
-        /// The operation that is in force again.
+        /// The operation that is in effect again.
         op: OpId,
-        /// The states it went between, when files changed.
+        /// The states before and after, if files changed.
         moved: Option<StateTransition>,
     },
 }
 
 impl Action {
-    /// The stable name of the kind.
+    /// The stable name of the kind, as stored and shown.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::CheckpointCreate { .. } => "checkpoint-create",
@@ -132,7 +132,7 @@ impl Action {
         }
     }
 
-    /// The move of a file-changing operation.
+    /// The states before and after; `None` if the operation changed no files.
     pub fn moved(&self) -> Option<&StateTransition> {
         match self {
             Self::Rewind { moved } => Some(moved),
@@ -142,15 +142,15 @@ impl Action {
     }
 }
 
-/// How far an operation got.
+/// Status of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpStatus {
-    /// Files are being written; if no process holds the workspace, it crashed and must be recovered.
+    /// Files are being written. If no process holds the workspace, the operation crashed and must be recovered.
     Applying,
     /// It took effect.
     Done,
-    /// It failed, and what it had done was reverted.
+    /// It failed, and its changes were reverted.
     Reverted,
 }
 
@@ -170,25 +170,25 @@ impl OpStatus {
     }
 }
 
-/// Something stepback itself did.
+/// One action of stepback itself, as recorded in the operation log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its id.
+    /// Id of the operation.
     pub id: OpId,
-    /// Where.
+    /// The workspace it ran in.
     pub workspace: WorkspaceId,
     /// Counts up within the workspace. Zero until the store has assigned it.
     pub number: u64,
-    /// When.
+    /// The time at which it began.
     pub at: Timestamp,
-    /// One line for people.
+    /// One line for display.
     pub summary: String,
     /// What it did.
     pub action: Action,
-    /// How far it got.
+    /// Whether it is still applying, done or reverted.
     pub status: OpStatus,
-    /// Whether an undo has taken it back.
+    /// Whether an undo has reverted it.
     pub undone: bool,
-    /// While applying: the stored plan to finish or revert it by.
+    /// While applying: the stored plan by which it can be finished or reverted.
     pub journal: Option<Hash>,
 }

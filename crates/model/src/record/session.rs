@@ -1,4 +1,4 @@
-//! Sessions, what is known about one while it runs, and its open calls.
+//! Sessions, what is recorded about one while it runs, and its open calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,70 +7,70 @@ use crate::hash::{Hash, ObjectKind};
 use crate::ids::{SessionId, StepId, WorkspaceId};
 use crate::time::Timestamp;
 
-/// One recorded run of one agent, or of the person at the command line, in one workspace.
+/// One recorded run of one agent, or of the user at the command line, in one workspace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// Its id.
+    /// Id of the session; see [`Session::id_of`].
     pub id: SessionId,
-    /// Where it runs.
+    /// The workspace it runs in.
     pub workspace: WorkspaceId,
-    /// Who runs: an agent's name, or [`Session::PERSON`].
+    /// The agent's stable name, or [`Session::PERSON`] for the user.
     pub agent: String,
     /// When it began.
     pub started_at: Timestamp,
-    /// What is known about it by now.
+    /// What is known about it so far.
     pub info: SessionInfo,
 }
 
-/// What is known about a session; it grows while the session runs. It is written with every step, so that what is not known is
-/// not written.
+/// What is known about a session; it changes while the session runs. It is written with every step, so fields with their
+/// default value are not written.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionInfo {
-    /// The agent's own id of it.
+    /// The agent's own id of the session.
     #[serde(skip_serializing_if = "is_default")]
     pub external: Option<String>,
-    /// Where the agent runs, if not at the root of the workspace.
+    /// The directory the agent runs in, if not the root of the workspace.
     #[serde(skip_serializing_if = "is_default")]
     pub directory: Option<String>,
-    /// The file the agent writes the conversation to.
+    /// The file to which the agent writes the conversation.
     #[serde(skip_serializing_if = "is_default")]
     pub transcript: Option<String>,
-    /// How the agent was started, if we did it: what a rerun starts again.
+    /// How the agent was started, if stepback started it; a rerun starts it the same way.
     #[serde(skip_serializing_if = "is_default")]
     pub started: Option<LaunchCommand>,
-    /// The model, as last seen.
+    /// The model, as last reported.
     #[serde(skip_serializing_if = "is_default")]
     pub model: Option<String>,
     /// The first prompt, shortened.
     #[serde(skip_serializing_if = "is_default")]
     pub title: Option<String>,
-    /// When it last did something.
+    /// The time of its latest activity.
     #[serde(skip_serializing_if = "is_default")]
     pub seen_at: Option<Timestamp>,
-    /// When it ended, if it said so.
+    /// When it ended; `None` if no end was reported.
     #[serde(skip_serializing_if = "is_default")]
     pub ended_at: Option<Timestamp>,
     /// The session and step it was forked from.
     #[serde(skip_serializing_if = "is_default")]
     pub forked_from: Option<(SessionId, StepId)>,
-    /// Whether it was taken from the agent's own record instead of being watched.
+    /// Whether it was imported from the agent's own record instead of being recorded live.
     #[serde(skip_serializing_if = "is_default")]
     pub imported: bool,
-    /// Model turns so far.
+    /// The number of model turns so far.
     #[serde(skip_serializing_if = "is_default")]
     pub iteration: u64,
-    /// The turn at which files were last looked at.
+    /// The turn at which files were last scanned.
     #[serde(skip_serializing_if = "is_default")]
     pub looked: u64,
-    /// The agent's id of the present turn, if it has one.
+    /// The agent's id of the current turn, if it has one.
     #[serde(skip_serializing_if = "is_default")]
     pub turn: Option<String>,
     /// Calls that began and have not ended, and those that ended since the last scan.
     #[serde(skip_serializing_if = "is_default")]
     pub open: Vec<OpenCall>,
-    /// Start steps of calls that were closed without a reported end, the newest last. A checkpoint that was made while such a
-    /// call was still taken for running names it as an author; what it says is not certain.
+    /// Start steps of calls that were closed without a reported end, the newest last. A checkpoint that was made while such
+    /// a call was still considered running names it as an author; that attribution is not certain.
     #[serde(skip_serializing_if = "is_default")]
     pub abandoned: Vec<StepId>,
     /// Start steps of calls whose end was reported after they had been closed without one, the newest last.
@@ -79,43 +79,43 @@ pub struct SessionInfo {
     /// The last message of the conversation so far.
     #[serde(skip_serializing_if = "is_default")]
     pub tip: Option<Hash>,
-    /// How far the transcript was read, in the words of whoever reads it.
+    /// How far the transcript was read, in the format of its reader.
     #[serde(skip_serializing_if = "is_default")]
     pub cursor: Option<serde_json::Value>,
-    /// The task list, the memory and the environment as last seen.
+    /// The task list, the memory, the environment and the reasoning, as last seen.
     #[serde(skip_serializing_if = "is_default")]
     pub slots: StateRefs,
-    /// Changes up to this step are no longer listed.
+    /// Number of the step up to which changes are no longer listed.
     #[serde(skip_serializing_if = "is_default")]
     pub cleared: Option<u64>,
-    /// The prompt that is being worked on.
+    /// The prompt that the agent is working on.
     #[serde(skip_serializing_if = "is_default")]
     pub prompt: Option<StepId>,
-    /// What it costs so far, in millionths of a dollar.
+    /// Cost so far, in millionths of a dollar.
     #[serde(skip_serializing_if = "is_default")]
     pub cost: u64,
 }
 
-/// Whether a field need not be written: one that is missing has its default.
+/// Whether a field can be left out: a missing field reads as its default.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// How an agent was started.
+/// The command that started an agent, with its surroundings.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LaunchCommand {
-    /// The command.
+    /// The command and its arguments.
     pub argv: Vec<String>,
-    /// Where it was given.
+    /// The directory in which it was started.
     pub directory: String,
-    /// The home directory.
+    /// The home directory at that time.
     pub home: String,
-    /// Where temporary files are.
+    /// The directory for temporary files at that time.
     pub temp: String,
 }
 
-/// Slots of a state that do not come from the workspace.
+/// The parts of a state that do not come from the workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StateRefs {
@@ -136,14 +136,14 @@ pub struct OpenCall {
     pub call: String,
     /// The step at which it began.
     pub step: StepId,
-    /// The tool.
+    /// Name of the tool, if known.
     pub tool: Option<String>,
-    /// When.
+    /// When the call began.
     pub at: Timestamp,
-    /// The sub-agent that called.
+    /// The sub-agent that made the call; `None` for the main agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Whether it can change something.
+    /// Whether it can change anything.
     pub changes: bool,
     /// Paths it names, relative to the workspace.
     pub paths: Vec<String>,
@@ -156,7 +156,7 @@ pub struct OpenCall {
     /// Whether its input was changed at a breakpoint, so that its end may come with another id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
-    /// Whether it is over, and the workspace was not scanned since.
+    /// Whether it has ended, and the workspace was not scanned since.
     #[serde(default)]
     pub ended: bool,
     /// Whether it was closed without a reported end: it may have been refused, interrupted or killed.
@@ -168,13 +168,13 @@ pub struct OpenCall {
 }
 
 impl Session {
-    /// The agent name of the session that a person's own commands belong to.
+    /// The agent name of the session that holds the user's own commands.
     pub const PERSON: &'static str = "person";
-    /// What the session is called that holds the gaps of an agent: events of which not even the session is known.
+    /// The external id of the session that holds an agent's gaps: events for which not even the session is known.
     pub const GAPS: &'static str = "gaps";
 
-    /// The id of the session that `agent` calls `external`: the same one whoever asks, so that several processes can record
-    /// one session without asking each other.
+    /// The id of the session that `agent` calls `external`. It is derived from its arguments, so that several processes can
+    /// record one session without coordination.
     pub fn id_of(workspace: WorkspaceId, agent: &str, external: &str) -> SessionId {
         let name = format!("session {workspace} {agent} {external}");
         SessionId::from_bytes(first_half(Hash::of(ObjectKind::Blob, name.as_bytes())))

@@ -1,4 +1,4 @@
-//! Steps and checkpoints.
+//! Steps and checkpoints: the entries of a session's log.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,51 +8,51 @@ use crate::ids::{OpId, SessionId, StepId};
 use crate::json::Root;
 use crate::time::Timestamp;
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepKind {
-    /// A task came up.
+    /// A task was created.
     TaskCreated,
-    /// A task was given to somebody.
+    /// A task was assigned.
     TaskAssigned,
     /// Work on a task began.
     TaskStarted,
     /// A task is done.
     TaskCompleted,
-    /// A task was given up.
+    /// A task failed or was abandoned.
     TaskFailed,
-    /// A tool is about to run: the moment before its effect.
+    /// A tool is about to run. The step's state is the one before the tool's effect.
     ToolStart,
     /// A tool has run.
     ToolEnd,
-    /// A model is about to be asked.
+    /// A request to a model is about to be sent.
     ModelStart,
     /// A model has answered.
     ModelEnd,
     /// Anything else an agent did: a session began or ended, a message was shown, a sub-agent stopped.
     AgentStep,
-    /// Something was decided: a permission given, a call denied.
+    /// A decision was made: a permission was granted, a call was denied.
     Decision,
     /// Something other than files changed: the conversation was compacted, the model switched.
     StateChange,
-    /// A person said something.
+    /// The user entered something.
     UserInput,
-    /// Something went wrong.
+    /// Something failed.
     Error,
-    /// A state was kept.
+    /// A state was saved.
     Checkpoint,
     /// The workspace was taken to another state (by a rewind, an undo or a redo).
     Rewind,
     /// A branch was made.
     BranchCreated,
-    /// Another branch is the present one.
+    /// The current branch was changed.
     BranchSwitched,
     /// An agent was stopped at a breakpoint.
     BreakpointHit,
     /// Something could not be recorded.
     Gap,
-    /// What an agent thinks changed: a hypothesis, evidence, a belief, a gap in its knowledge, a check, a note.
+    /// The agent's reasoning changed: a hypothesis, evidence, a belief, a gap in its knowledge, a check, a note.
     Reasoning,
 }
 
@@ -82,7 +82,7 @@ impl StepKind {
         Self::Reasoning,
     ];
 
-    /// The stable name.
+    /// The stable name, as stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TaskCreated => "task-created",
@@ -114,7 +114,7 @@ impl StepKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Whether such steps are made by stepback itself, and never reported by anybody.
+    /// Whether only stepback itself makes such steps, so that no agent reports them.
     pub fn is_own(self) -> bool {
         matches!(
             self,
@@ -123,10 +123,10 @@ impl StepKind {
     }
 }
 
-/// One fact in a session's log.
+/// One entry in a session's log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// Its id.
+    /// Id of the step; see [`Step::id_of`] for those that record an event.
     pub id: StepId,
     /// The session it belongs to.
     pub session: SessionId,
@@ -134,22 +134,22 @@ pub struct Step {
     pub number: u64,
     /// The step whose state this one grew from. After a rewind this is not the step before it.
     pub parent: Option<StepId>,
-    /// What it is.
+    /// The kind of the step.
     pub kind: StepKind,
-    /// When.
+    /// The time at which it happened.
     pub at: Timestamp,
     /// The state after it.
     pub state: Hash,
-    /// One line for people.
+    /// One line for display.
     pub summary: String,
-    /// What else is known of it.
+    /// Further data, mostly of steps that agents report.
     #[serde(flatten)]
     pub facts: StepMeta,
 }
 
 impl Step {
-    /// The id of the step that records an event of this kind which the agent calls `key`: the same one however often the
-    /// event is delivered. Ids of one session have the same last four bytes, so that a store can keep them together.
+    /// The id of the step that records an event of this kind which the agent calls `key`. It is the same for every delivery
+    /// of the event. Ids of one session have the same last four bytes, so that a store can keep them together.
     pub fn id_of(session: SessionId, kind: StepKind, key: &str) -> StepId {
         let name = format!("step {session} {} {key}", kind.as_str());
         let mut id = first_half(Hash::of(ObjectKind::Blob, name.as_bytes()));
@@ -158,18 +158,18 @@ impl Step {
     }
 }
 
-/// What is known of a step besides its place in history; most of it only of what agents do.
+/// Data of a step besides its place in history; most of it is set only for steps that agents report.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StepMeta {
-    /// The model turn it belongs to, counted from 1; 0 for what happened before the first.
+    /// The model turn it belongs to, counted from 1; 0 before the first turn.
     pub iteration: u64,
-    /// The sub-agent that did it.
+    /// The sub-agent that did it; `None` for the main agent.
     pub worker: Option<String>,
-    /// The agent's id of the call it starts or ends.
+    /// The agent's id of the call that the step starts or ends.
     pub call: Option<String>,
-    /// The tool or model.
+    /// Name of the tool or model.
     pub tool: Option<String>,
-    /// Whether it went wrong.
+    /// Whether it failed.
     pub failed: bool,
     /// How long it took, in microseconds.
     pub duration: Option<u64>,
@@ -181,16 +181,16 @@ pub struct StepMeta {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
-    /// A person asked for it.
+    /// The user asked for it.
     Manual,
-    /// stepback made it by itself, before changing something.
+    /// stepback made it on its own, before changing something.
     Automatic,
     /// A timer made it.
     Scheduled,
 }
 
 impl Trigger {
-    /// The stable name.
+    /// The stable name, as stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -205,10 +205,10 @@ impl Trigger {
     }
 }
 
-/// What a person may say about a checkpoint, now or later.
+/// What the user can say about a checkpoint, when it is made or later.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Annotation {
-    /// A short name that points can use.
+    /// A short name that point expressions can refer to.
     pub label: Option<String>,
     /// Free text.
     pub note: Option<String>,
@@ -216,15 +216,15 @@ pub struct Annotation {
     pub tags: Vec<String>,
 }
 
-/// A step, and what is said about it. With a trigger it is a checkpoint: its state has files of its own.
+/// A step with its annotations. A step with a trigger is a checkpoint: its state has files of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     /// The step.
     pub step: Step,
     /// Label, note and tags.
     pub annotation: Annotation,
-    /// What made it a checkpoint; a step without files of its own has none.
+    /// What made it a checkpoint; `None` for a step without files of its own.
     pub trigger: Option<Trigger>,
-    /// The operation that deleted or pruned it, if one did; such a checkpoint is hidden, and its bytes may be freed.
+    /// The operation that deleted or pruned it, if any. Such a checkpoint is hidden, and its objects may be freed.
     pub hidden_by: Option<OpId>,
 }

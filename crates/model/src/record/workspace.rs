@@ -1,4 +1,4 @@
-//! Workspaces, and what the form of a root says about one.
+//! Workspaces, and what the form of a workspace's root tells about it.
 
 use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
@@ -6,7 +6,7 @@ use crate::time::Timestamp;
 /// A directory tree that agents work in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workspace {
-    /// Its id.
+    /// Id of the workspace.
     pub id: WorkspaceId,
     /// Absolute path of the root, raw bytes.
     pub root: Vec<u8>,
@@ -15,22 +15,22 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// How the root of a workspace begins that is no directory of any machine that stepback runs on: agents elsewhere report
-    /// to it. The root of every other one is an absolute path.
+    /// Prefix of the root of a remote workspace: agents on other machines report to it, and no directory of a machine that
+    /// runs stepback belongs to it. The root of every other workspace is an absolute path.
     pub const REMOTE: &'static [u8] = b"remote:";
 
-    /// How the name of the directory begins in which a rerun takes place.
+    /// Prefix of the name of the directory in which a rerun takes place.
     pub const RERUN_PREFIX: &'static str = "stepback-rerun-";
 
-    /// Whether it is the scratch directory of a rerun: `…/stepback-rerun-XYZ/XYZ`. It is not a project of the
-    /// user: lists of workspaces, totals and default choices leave it out.
+    /// Whether this is the scratch directory of a rerun: `…/stepback-rerun-XYZ/XYZ`. It is not a project of the user: lists
+    /// of workspaces, totals and default choices leave it out.
     pub fn is_rerun(&self) -> bool {
         let mut parts = self.root.rsplit(|byte| *byte == b'/');
         let (Some(name), Some(parent)) = (parts.next(), parts.next()) else { return false };
         !name.is_empty() && parent.strip_prefix(Self::RERUN_PREFIX.as_bytes()) == Some(name)
     }
 
-    /// The name of a workspace that is no directory here.
+    /// The name of a remote workspace; `None` for a local directory.
     pub fn remote_name(&self) -> Option<&[u8]> {
         self.root.strip_prefix(Self::REMOTE)
     }

@@ -1,29 +1,29 @@
-//! What can be wrong with what somebody looks for.
+//! Errors in the text of a search.
 
 use super::parse::{LONGEST, MOST};
 
-/// Why a search cannot be understood.
+/// Why a search cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing is looked for.
+    /// The search is empty.
     #[error("there is nothing to look for")]
     Empty,
-    /// Only words that must not be there.
+    /// The search has only excluded words.
     #[error("there are only words to leave out; name at least one to look for")]
     OnlyWithout,
-    /// A quotation mark without its partner.
+    /// A quotation mark is not closed.
     #[error("a quotation mark is not closed")]
     Unclosed,
-    /// A term of signs.
+    /// A term consists of punctuation only.
     #[error("\"{term}\" has no letters or digits to look for")]
     NoWord {
-        /// It, as far as it fits a message.
+        /// The term, shortened to fit a message.
         term: String,
     },
-    /// Too long to be meant.
+    /// The text has more than `LONGEST` bytes.
     #[error("this is longer than {LONGEST} bytes")]
     TooLong,
-    /// Too many terms to be meant.
+    /// The text has more than `MOST` words.
     #[error("these are more than {MOST} words")]
     TooMany,
 }

@@ -1,4 +1,4 @@
-//! Where in a text a pattern is found, and the part of it that is shown.
+//! Finds a pattern in a text, and selects the excerpt to show.
 
 use serde::Serialize;
 
@@ -7,23 +7,23 @@ use super::{Field, Pattern, Phrase, Texts, Word, words};
 /// Bytes shown before the first mark, and after it.
 const BEFORE: usize = 60;
 const AFTER: usize = 140;
-/// Marks of one snippet.
+/// Maximum number of marks in one snippet.
 const MOST_MARKS: usize = 32;
 
-/// A part of a text, with what was found in it.
+/// An excerpt of a text, with the matches in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Snippet {
-    /// Where it comes from.
+    /// The field that the text comes from.
     pub field: Field,
-    /// The part.
+    /// The excerpt.
     pub text: String,
-    /// What was found: the first byte of each, and the byte after the last, in `text`. In order, and apart from each other.
+    /// The matches as byte ranges of `text`, the end exclusive. In order, without overlap.
     pub marks: Vec<(usize, usize)>,
-    /// Whether the text begins before the part, and goes on after it.
+    /// Whether text was left out before the excerpt, and after it.
     pub cut: (bool, bool),
 }
 
-/// A text in which case does not matter any more; every character becomes one character.
+/// Folds case; every character becomes one character.
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -31,7 +31,7 @@ pub fn fold(text: &str) -> String {
     text.chars().map(fold_char).collect()
 }
 
-/// A character in lower case. Those that would become several keep only the first, so that places can be counted.
+/// A character in lower case. A character that would become several keeps only the first, so that positions can be counted.
 pub(super) fn fold_char(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
@@ -47,14 +47,14 @@ impl Phrase {
             })
     }
 
-    /// How often it is in these words.
+    /// How often the phrase occurs in these words.
     pub fn count(&self, words: &[Word<'_>]) -> usize {
         (0..words.len()).filter(|at| self.begins(&words[*at..])).count()
     }
 }
 
 impl Pattern {
-    /// Whether a step with these texts is one that is looked for.
+    /// Whether a step with these texts matches.
     pub fn matches(&self, texts: &Texts) -> bool {
         match self {
             Self::Substring(wanted) => texts.values().any(|text| fold(text).contains(wanted.as_str())),
@@ -66,7 +66,7 @@ impl Pattern {
         }
     }
 
-    /// The places in a text that are looked for, in order and apart from each other.
+    /// The matches in a text, in order and without overlap.
     pub fn places(&self, text: &str) -> Vec<(usize, usize)> {
         let mut places: Vec<(usize, usize)> = match self {
             Self::Substring(wanted) => substring_places(text, wanted),
@@ -90,7 +90,7 @@ impl Pattern {
         places
     }
 
-    /// What to show of a step that was found: of every field that has something of it, the part around the first place.
+    /// The excerpts to show of a matching step: for every field with a match, the part around the first one.
     pub fn snippets(&self, texts: &Texts) -> Vec<Snippet> {
         let snippet = |(field, text): (&Field, &String)| {
             let places = self.places(text);
@@ -114,7 +114,7 @@ fn substring_places(text: &str, wanted: &str) -> Vec<(usize, usize)> {
     if text.is_ascii() {
         return folded.match_indices(wanted).map(|(at, found)| (at, at + found.len())).collect();
     }
-    // Folding keeps the number of characters, not that of bytes.
+    // Folding keeps the number of characters, but not that of bytes.
     let length = wanted.chars().count();
     let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let (mut counted, mut chars) = (0, 0);

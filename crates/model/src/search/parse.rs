@@ -1,15 +1,15 @@
-//! From what a person writes to what is looked for: `word`, `"a phrase"`, `begin*`, `-not`.
+//! Parses the text of a search into a pattern: `word`, `"a phrase"`, `begin*`, `-not`.
 
 use super::{Pattern, PatternError, Phrase, find, words};
 
-/// Bytes of the longest search.
+/// Maximum length of a search, in bytes.
 pub const LONGEST: usize = 4096;
-/// Words of the longest search.
+/// Maximum number of words in a search.
 pub const MOST: usize = 64;
 
 impl Pattern {
-    /// Reads `word "a phrase" begin* -not`. All that is named must be there, in any order, and nothing that has a minus before
-    /// it. What a term has between its words (`src/main.rs`) only says that they follow each other.
+    /// Parses `word "a phrase" begin* -not`. All named terms must occur, in any order, and none that has a minus before it.
+    /// Punctuation between the words of a term (`src/main.rs`) only means that the words are consecutive.
     pub fn words(text: &str) -> Result<Self, PatternError> {
         if text.len() > LONGEST {
             return Err(PatternError::TooLong);
@@ -54,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// Looks for these very characters; only the case of letters does not matter.
+    /// Searches for exactly these characters; only the case of letters is ignored.
     pub fn substring(text: &str) -> Result<Self, PatternError> {
         match text.len() {
             0 => Err(PatternError::Empty),

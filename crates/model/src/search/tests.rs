@@ -1,4 +1,4 @@
-//! What is found and what is not, and that nothing typed breaks anything.
+//! Tests of [`crate::search`]: what matches and what does not, and that no input breaks the parser.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! From words to a [`Moment`].
+//! Parses words to a [`Moment`].
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use jiff::civil::{Date, DateTime, Time};
 use super::words::{Unit, Word, is_date, nearest, number_word, unit, weekday, words};
 use super::{Day, Expression, Moment, WhenError, WhenErrorKind};
 
-/// A text longer than this is no moment.
+/// Maximum length of a moment's text, in bytes.
 const MAX_BYTES: usize = 200;
 
-/// Complete texts to learn from.
+/// Examples shown in error messages.
 pub(crate) const EXAMPLES: [&str; 3] = ["2 hours ago", "yesterday 14:00", "2026-01-23T12:00"];
 
 impl Moment {
-    /// Reads the words of `text`. The same text is always, or never, a moment, whatever time it is.
+    /// Parses the words of `text`. Whether a text is a moment does not depend on the current time.
     pub fn parse(text: &str) -> Result<Self, WhenError> {
         let parser = Parser { text, words: words(text) };
         let (Some(first), Some(last)) = (parser.words.first(), parser.words.last()) else {
@@ -30,7 +30,7 @@ impl Moment {
     }
 }
 
-/// `1h30m` has two.
+/// Amounts with their units; `1h30m` has two.
 type Amounts = Vec<(i64, Unit)>;
 
 struct Parser<'a> {
@@ -65,7 +65,7 @@ impl Parser<'_> {
             return self.end_of_day(day, next);
         }
         if let Some((time, next)) = self.clock(0)? {
-            // `14:00 yesterday` reads as well as `yesterday 14:00`.
+            // `14:00 yesterday` is accepted like `yesterday 14:00`.
             let rest = Parser { text: self.text, words: self.words[next..].to_vec() };
             return match rest.words.first() {
                 None => Ok(Expression::Clock(time)),
@@ -79,7 +79,7 @@ impl Parser<'_> {
             return self.date_time();
         }
         if self.amount(0)?.is_some() {
-            // Better to say what is wrong inside the distance, if anything is; otherwise only `ago` is missing.
+            // Prefer an error inside the distance, if there is one; otherwise only `ago` is missing.
             let distance = Parser { text: self.text, words: self.words.clone() };
             distance.distance(self.words.len())?;
             let mut error = self.error(self.text.len()..self.text.len(), "\"ago\" is missing");
@@ -98,7 +98,7 @@ impl Parser<'_> {
         Ok(Expression::Ago(self.distance(self.words.len() - 1)?))
     }
 
-    /// Amounts and units in the words before `end`.
+    /// Parses amounts and units in the words before `end`.
     fn distance(&self, end: usize) -> Result<Span, WhenError> {
         let mut span = Span::new();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! From a [`Moment`] to a time.
+//! Converts a [`Moment`] to a time.
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
@@ -8,7 +8,7 @@ use super::{Day, Expression, Moment, WhenError, WhenErrorKind};
 use crate::time::Timestamp;
 
 impl Moment {
-    /// The time this means at `now` in the time zone `tz`; an error if that is still to come.
+    /// The time this means at `now` in the time zone `tz`; fails if that is in the future.
     pub fn resolve(&self, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, WhenError> {
         let zoned = now.to_jiff().to_zoned(tz.clone());
         let moment = self.moment(&zoned).map_err(|_| WhenError {
@@ -50,12 +50,12 @@ impl Moment {
     }
 }
 
-/// This time on that day. `jiff` settles gaps and folds.
+/// This time on that day. `jiff` resolves gaps and folds.
 fn on(day: &Zoned, time: Time) -> Result<jiff::Timestamp, jiff::Error> {
     Ok(day.date().to_datetime(time).to_zoned(day.time_zone().clone())?.timestamp())
 }
 
-/// This time on that day, or a period of days earlier if it has not come yet.
+/// This time on that day, or a period of days earlier if it is in the future.
 fn last(now: &Zoned, day: Zoned, period: i64, time: Time) -> Result<jiff::Timestamp, jiff::Error> {
     let moment = on(&day, time)?;
     if moment <= now.timestamp() { Ok(moment) } else { on(&day.checked_sub(period.days())?, time) }

@@ -1,4 +1,4 @@
-//! Tests of [`crate::when`].
+//! Tests of [`crate::time_expr`].
 
 use jiff::tz::{Offset, TimeZone};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The vocabulary of moments, and how far a word is from one that is in it.
+//! The vocabulary of moments, and the edit distance to it.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ pub(super) fn is_date(word: &str) -> bool {
             .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
-/// How many letters must be added, removed, replaced or swapped with their neighbour to make `a` into `b`.
+/// The number of letters that must be added, removed, replaced or swapped with their neighbour to turn `a` into `b`.
 pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(40).collect(), b.chars().take(40).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];

@@ -1,12 +1,12 @@
-//! OpenTelemetry's own conventions for generative AI, in the revisions that are about.
+//! OpenTelemetry's own conventions for generative AI, in the revisions in use.
 //!
 //! | what | since 1.37 | 1.28 to 1.36 | before |
 //! |---|---|---|---|
-//! | who provides the model | `gen_ai.provider.name` | `gen_ai.system` | `gen_ai.system` |
-//! | messages | `gen_ai.input.messages`, `gen_ai.output.messages` | log records `gen_ai.user.message`, … | span events `gen_ai.content.prompt`, … |
+//! | provider of the model | `gen_ai.provider.name` | `gen_ai.system` | `gen_ai.system` |
+//! | messages | `gen_ai.{input,output}.messages` | records `gen_ai.user.message`, … | span events `gen_ai.content.prompt`, … |
 //! | tokens | `gen_ai.usage.input_tokens` | the same | `gen_ai.usage.prompt_tokens` |
 //!
-//! Messages in log records are gathered where records are turned into events.
+//! Messages in log records are collected where records are turned into events.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::attributes::Attributes;
 use crate::messages::{self, Message};
 use crate::telemetry::{Moment, Span};
 
-/// Reads a span that speaks this convention.
+/// Reads a span of this convention.
 pub fn read(span: &mut Span) -> Option<Reading> {
     let attributes = &mut span.attributes;
     let operation = attributes.text(&["gen_ai.operation.name", "llm.request.type"]);
@@ -32,7 +32,7 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     attributes.take(&["gen_ai.system"]);
     reading.agent = attributes.take_text(&["gen_ai.agent.name"]);
     reading.model = attributes.take_text(&["gen_ai.response.model"]);
-    // What was asked for stays among the parameters: it may be another name than the one that answered.
+    // The requested model stays among the parameters: it may differ from the one that answered.
     let asked_for = attributes.text(&["gen_ai.request.model"]);
     reading.model = reading.model.or(asked_for);
     reading.error = attributes.take_text(&["error.type"]).filter(|kind| !kind.is_empty());
@@ -74,7 +74,7 @@ fn role(operation: &str, attributes: &Attributes) -> Role {
     }
 }
 
-/// What was taken apart by its other names.
+/// Removes attributes that were already read under other names.
 fn attributes_done(attributes: &mut Attributes) {
     attributes.take(&["gen_ai.operation.name"]);
     attributes.take(&["llm.request.type"]);
@@ -125,7 +125,7 @@ fn tool(attributes: &mut Attributes, reading: &mut Reading, operation: Option<&s
         attributes.take_document(&["gen_ai.tool.call.result", "gen_ai.retrieval.documents", "tool_response"]);
 }
 
-/// The instructions and messages that a model or an agent was given.
+/// Returns the instructions and messages that a model or an agent was given.
 pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
     let instructions = attributes.take_document(&["gen_ai.system_instructions"]);
     let mut asked = Vec::new();
@@ -147,7 +147,7 @@ pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
     asked
 }
 
-/// The messages that came back.
+/// Returns the messages of the answer.
 pub(crate) fn said(attributes: &mut Attributes) -> Vec<Message> {
     let messages = attributes.take(&["gen_ai.output.messages"]);
     let mut said: Vec<_> =
@@ -159,7 +159,7 @@ pub(crate) fn said(attributes: &mut Attributes) -> Vec<Message> {
     said
 }
 
-/// A message that came as an event of the span, in the form of before 1.37; anything else is given back.
+/// Reads a message that came as an event of the span, in the form before 1.37; any other event is returned.
 fn message(mut moment: Moment, reading: &mut Reading) -> Option<Moment> {
     match moment.name.as_str() {
         "gen_ai.content.prompt" => {
@@ -183,7 +183,7 @@ fn message(mut moment: Moment, reading: &mut Reading) -> Option<Moment> {
     None
 }
 
-/// Who speaks in an event or a record of this name.
+/// Returns the role of the author for an event or a record of this name.
 pub(crate) fn role_of(name: &str) -> Option<&str> {
     match name.strip_prefix("gen_ai.")? {
         "choice" => Some("choice"),
@@ -191,7 +191,7 @@ pub(crate) fn role_of(name: &str) -> Option<&str> {
     }
 }
 
-/// A message from the body of an event, to where it belongs.
+/// Adds a message from the body of an event to the list it belongs to.
 pub(crate) fn into(role: &str, body: Value, asked: &mut Vec<Message>, said: &mut Vec<Message>) {
     let (to, role, body) = match (role, body) {
         ("choice", Value::Object(mut fields)) => {

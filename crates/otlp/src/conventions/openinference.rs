@@ -1,5 +1,5 @@
-//! OpenInference (Arize, Phoenix): `openinference.span.kind` says what a span is, messages are flattened into attributes
-//! with numbers in their names.
+//! OpenInference (Arize, Phoenix): `openinference.span.kind` says what a span is, and messages are flattened into
+//! attributes with numbers in their names.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::langchain;
 use crate::messages::{self, Message};
 use crate::telemetry::Span;
 
-/// Reads a span that speaks this convention.
+/// Reads a span of this convention.
 pub fn read(span: &mut Span) -> Option<Reading> {
     let attributes = &mut span.attributes;
     let kind = attributes.take_text(&["openinference.span.kind"])?;
@@ -29,7 +29,7 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     match role {
         Role::Model => {
             model(attributes, &mut reading);
-            // The body of the request says the same again, unless there are no messages at all.
+            // The body of the request repeats the messages, so it is used only if there are none.
             if reading.asked.is_empty() {
                 reading.input = input;
             }
@@ -87,7 +87,7 @@ fn model(attributes: &mut Attributes, reading: &mut Reading) {
     attributes.take(&["llm.token_count.total"]);
 }
 
-/// `[{"tool": {"json_schema": "{…}"}}]` as the schemas themselves.
+/// Turns `[{"tool": {"json_schema": "{…}"}}]` into the schemas themselves.
 fn tools(value: Value) -> Value {
     let Value::Array(items) = value else { return value };
     let schema = |item: Value| match item.pointer("/tool/json_schema") {

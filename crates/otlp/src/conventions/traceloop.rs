@@ -1,10 +1,11 @@
-//! OpenLLMetry (Traceloop): `traceloop.span.kind` for what is around model calls, GenAI attributes for these themselves.
+//! OpenLLMetry (Traceloop): `traceloop.span.kind` for everything around model calls, GenAI attributes for the calls
+//! themselves.
 
 use super::{Reading, Role};
 use crate::langchain;
 use crate::telemetry::Span;
 
-/// Reads a span, or adds to what the GenAI attributes of it said.
+/// Reads a span, or adds to the reading of its GenAI attributes.
 pub fn read(span: &mut Span, known: Option<Reading>) -> Option<Reading> {
     let attributes = &mut span.attributes;
     let kind = attributes.take_text(&["traceloop.span.kind"]);
@@ -16,7 +17,7 @@ pub fn read(span: &mut Span, known: Option<Reading>) -> Option<Reading> {
     let mut reading = match (known, role) {
         (Some(known), _) => known,
         (None, Some(role)) => Reading::new(role, "traceloop"),
-        // Not a span of this convention, or one of another.
+        // Neither a span of this convention nor one that another convention read.
         (None, None) => return None,
     };
     let name = attributes.take_text(&["traceloop.entity.name"]);

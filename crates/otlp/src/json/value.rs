@@ -1,4 +1,4 @@
-//! Attributes and their values in JSON: each value is an object that says which kind it is.
+//! Attributes and their values in JSON: each value is an object that names its type.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::attributes::Attributes;
 use crate::protobuf::float;
 
-/// Attributes, put into their place one by one: there may be a million, of which few are kept.
+/// Collects attributes one by one: there may be a million, of which few are kept.
 pub struct AttributeBuilder(pub Attributes);
 
 impl<'de> Deserialize<'de> for AttributeBuilder {
@@ -45,7 +45,7 @@ struct Pair {
     value: AnyValue,
 }
 
-/// `AnyValue`: an object with one field that says which kind of value it is.
+/// `AnyValue`: an object with one field that names the type of the value.
 #[derive(Default)]
 pub struct AnyValue(pub Value);
 
@@ -109,7 +109,7 @@ fn whole(value: Value) -> Value {
     }
 }
 
-/// `NaN` and the infinities are written as text, and stay that; so do they from protobuf. 1 is 1.0 here.
+/// `NaN` and the infinities are written as text and stay text, as with protobuf. 1 becomes 1.0.
 fn fraction(value: Value) -> Value {
     match &value {
         Value::Number(number) => number.as_f64().map_or(value, float),

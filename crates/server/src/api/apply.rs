@@ -1,4 +1,4 @@
-//! Agreeing to plans, and what comes of it.
+//! Applies plans, and reports what was done.
 
 use axum::extract::State;
 use serde_json::json;
@@ -19,7 +19,7 @@ use crate::plans::Kind;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// A plan to go back, as it was shown.
+/// Returns a rewind plan as it was shown.
 #[utoipa::path(get, path = "/rewind-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn rewind_plan(
@@ -29,7 +29,7 @@ pub async fn rewind_plan(
     look(work, Kind::Rewind, id).await
 }
 
-/// Goes back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+/// Applies a rewind plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/rewind-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn rewind(
@@ -39,7 +39,7 @@ pub async fn rewind(
     agree(work, Kind::Rewind, id).await
 }
 
-/// A plan to take something back, as it was shown.
+/// Returns an undo plan as it was shown.
 #[utoipa::path(get, path = "/undo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn undo_plan(
@@ -49,7 +49,7 @@ pub async fn undo_plan(
     look(work, Kind::Undo, id).await
 }
 
-/// Takes something back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+/// Applies an undo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/undo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn undo(
@@ -59,7 +59,7 @@ pub async fn undo(
     agree(work, Kind::Undo, id).await
 }
 
-/// A plan to bring something back, as it was shown.
+/// Returns a redo plan as it was shown.
 #[utoipa::path(get, path = "/redo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn redo_plan(
@@ -69,7 +69,7 @@ pub async fn redo_plan(
     look(work, Kind::Redo, id).await
 }
 
-/// Brings something back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+/// Applies a redo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/redo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn redo(
@@ -79,7 +79,7 @@ pub async fn redo(
     agree(work, Kind::Redo, id).await
 }
 
-/// A plan to stand on another branch, as it was shown.
+/// Returns a switch plan as it was shown.
 #[utoipa::path(get, path = "/switch-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn switch_plan(
@@ -89,7 +89,7 @@ pub async fn switch_plan(
     look(work, Kind::Switch, id).await
 }
 
-/// Stands on another branch, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+/// Applies a switch plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/switch-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn switch(
@@ -99,7 +99,7 @@ pub async fn switch(
     agree(work, Kind::Switch, id).await
 }
 
-/// What stepback itself did in a workspace, newest first.
+/// Lists the operations of stepback itself in a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/operations", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), Paging),
     responses((status = 200, body = Page<OperationDocument>), (status = "default", body = Problem)))]
@@ -122,7 +122,7 @@ pub async fn operations(
     .await
 }
 
-/// What was done to files.
+/// The document of an operation that changed files.
 pub(super) fn applied(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
@@ -157,7 +157,7 @@ pub(super) fn applied(
     })
 }
 
-/// What was done to the log alone: `operation` was taken back or brought back.
+/// The document of an undo or redo that changed only the log.
 pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<AppliedDocument, Problem> {
     let about = |other: &&Operation| matches!(&other.action, Action::Undo { op, .. } | Action::Redo { op, .. } if *op == operation);
     let operations = workspace.operations()?;
@@ -175,7 +175,7 @@ pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<App
     })
 }
 
-/// How to take an operation back: an undo is taken back by a redo, everything else by an undo.
+/// How to undo an operation: an undo is undone by a redo, everything else by an undo.
 fn way_back(workspace: &Workspace<'_>, operation: &Operation) -> UndoDocument {
     let (plans, body) = match &operation.action {
         Action::Undo { .. } => ("redo-plans", json!({})),

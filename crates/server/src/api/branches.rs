@@ -1,4 +1,4 @@
-//! Named lines of steps, and two runs side by side.
+//! Branches, and the comparison of two runs.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -21,28 +21,28 @@ use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// The beginning of a session's id must have so many characters, so that `12` stays a step.
+/// The shortest prefix of a session id that is accepted, so that `12` is still a step.
 const ENOUGH: usize = 4;
 
-/// A branch to be made.
+/// A branch to create.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBranch {
-    /// Its name: letters, digits, and `-_./+`.
+    /// The name: letters, digits, and `-_./+`.
     pub name: String,
-    /// The point it begins at; where the workspace stands if none is given.
+    /// The point it begins at; the current step of the workspace if none is given.
     pub from: Option<String>,
 }
 
-/// Another name.
+/// The new name of a branch.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
-    /// It.
+    /// The new name: letters, digits, and `-_./+`.
     pub name: String,
 }
 
-/// All branches of a workspace by name, then reruns that have not come to one yet.
+/// Lists all branches of a workspace by name, then reruns that have no branch yet.
 #[utoipa::path(get, path = "/workspaces/{workspace}/branches", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BranchDocument>), (status = "default", body = Problem)))]
@@ -64,20 +64,20 @@ fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
     let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
     let of = |branch| BranchDocument::of(branch, line(&branch.name), rerun(&branch.name));
     let mut items: Vec<_> = branches.iter().map(of).collect();
-    // One whose branch is gone although it came to its end was forgotten.
+    // A finished rerun without a branch is one whose branch was deleted, and is not listed.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
     let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
     items.extend(coming.map(BranchDocument::coming));
     Ok(items)
 }
 
-/// The branch with this name.
+/// Finds the branch with this name.
 pub(super) fn known(workspace: &Workspace<'_>, name: &str) -> Result<BranchDocument, Problem> {
     let found = all(workspace)?.into_iter().find(|branch| branch.name == name);
     found.ok_or_else(|| Problem::unknown("branch", name))
 }
 
-/// Refuses a name that is taken.
+/// Fails if a name is taken.
 fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
     match workspace.branch_tip(name)? {
         Some(_) => {
@@ -87,7 +87,7 @@ fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
     }
 }
 
-/// Makes a branch, without standing on it.
+/// Creates a branch, without switching to it.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBranch,
     responses((status = 201, body = BranchDocument), (status = "default", body = Problem)))]
@@ -109,7 +109,7 @@ pub async fn create(
     .await
 }
 
-/// One branch.
+/// Returns a branch.
 #[utoipa::path(get, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name; `/` is written as `%2F`")),
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
@@ -120,7 +120,7 @@ pub async fn get(
     work.run(move |engine| Ok(Json(known(&state::workspace(engine, &id)?, &name)?))).await
 }
 
-/// Gives a branch another name. The present branch keeps its name.
+/// Renames a branch. The current branch cannot be renamed.
 #[utoipa::path(patch, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
     request_body = Rename,
@@ -140,7 +140,7 @@ pub async fn rename(
     .await
 }
 
-/// Forgets a branch. Its steps stay.
+/// Deletes a branch. Its steps stay.
 #[utoipa::path(delete, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
@@ -157,19 +157,19 @@ pub async fn delete(
     .await
 }
 
-/// What is compared: branches, sessions (`session:ID`) or points.
+/// The two sides of a comparison: branches, sessions (`session:ID`) or points.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Sides {
-    /// One side.
+    /// The first side.
     pub a: String,
-    /// The other side.
+    /// The second side.
     pub b: String,
-    /// The workspace whose branches and points are meant. Sessions are found without it.
+    /// The workspace of the branches and points. Sessions are found without it.
     pub workspace: Option<String>,
 }
 
-/// Two runs side by side: where they part, what each did, and how they end. The document is that of `stepback compare --json`.
+/// Compares two runs: where they diverge, what each did, and how they end. The document is that of `stepback compare --json`.
 #[utoipa::path(get, path = "/compare", tag = "branches", params(Sides),
     responses((status = 200, body = Object), (status = "default", body = Problem)))]
 pub async fn compared(
@@ -182,7 +182,7 @@ pub async fn compared(
         let b = side(engine, workspace.as_ref(), &sides.b)?;
         let found = compare::compare(engine.store, &a, &b)?;
         let mut document = json!(found);
-        // Changes look as everywhere else.
+        // Changes have the same form as everywhere else in the API.
         if let Some(changes) = &found.ends.files {
             document["files"] = json!(changes.iter().map(ChangeDocument::of).collect::<Vec<_>>());
         }

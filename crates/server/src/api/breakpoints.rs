@@ -1,4 +1,4 @@
-//! When live agents stop.
+//! Breakpoints: conditions that stop live agents.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,12 +13,12 @@ use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Most breakpoints of a workspace: every call of an agent is held against all of them.
+/// Most breakpoints of a workspace: every call of an agent is checked against all of them.
 const MOST: usize = 1000;
-/// Longest text in one, in bytes.
+/// Longest text in a breakpoint, in bytes.
 const LONGEST: usize = 10_000;
 
-/// What a breakpoint can wait for.
+/// The condition of a breakpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
@@ -28,18 +28,18 @@ pub enum Wait {
     Iteration,
     /// An input that matches the regular expression `pattern`.
     Pattern,
-    /// Something went wrong.
+    /// A step that failed.
     Error,
     /// A call that names a path which `glob` matches.
     Path,
-    /// The session has cost so much, in `usd`.
+    /// A session whose cost reached `usd`.
     Cost,
 }
 
-/// A breakpoint to be added. Which of `name`, `number`, `pattern`, `glob` and `usd` it has depends on what it waits for.
+/// A breakpoint to add. Which of `name`, `number`, `pattern`, `glob` and `usd` must be given depends on `on`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 pub struct NewBreakpoint {
-    /// What it waits for.
+    /// The condition.
     pub on: Wait,
     /// The name of a tool, `*` for any; letter case does not matter.
     pub name: Option<String>,
@@ -47,21 +47,21 @@ pub struct NewBreakpoint {
     pub number: Option<u64>,
     /// A regular expression.
     pub pattern: Option<String>,
-    /// Which paths.
+    /// A glob that paths must match.
     pub glob: Option<String>,
-    /// Dollars.
+    /// A cost in dollars.
     pub usd: Option<f64>,
-    /// The input must match this regular expression as well.
+    /// A regular expression that the input must match as well.
     pub condition: Option<String>,
     /// Stop from this hit on; earlier ones are only counted.
     pub from_hit: Option<u64>,
-    /// Only record it, and stop nobody.
+    /// Only record hits, and do not stop the agent.
     #[serde(default)]
     pub log: bool,
 }
 
 impl NewBreakpoint {
-    /// What it waits for, if that is said in full and nothing else is.
+    /// Returns the condition. Fails if a field is missing, or one is given that does not belong to it.
     fn on(&mut self) -> Result<Condition, Problem> {
         let missing = |field: &str| Problem::usage(format!("a breakpoint like this needs \"{field}\""));
         let on = match self.on {
@@ -90,18 +90,18 @@ impl NewBreakpoint {
     }
 }
 
-/// Whether a breakpoint is in force from now on.
+/// Enables or disables a breakpoint.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
-    /// Whether it is.
+    /// Whether it is enabled from now on.
     pub enabled: bool,
 }
 
-/// How many are gone.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct RemovedDocument {
-    /// So many.
+    /// Number of breakpoints that were removed.
     pub removed: u64,
 }
 
@@ -113,7 +113,7 @@ fn unknown(id: u64) -> Problem {
     Problem::unknown("breakpoint", &id.to_string())
 }
 
-/// The breakpoints of a workspace, newest first.
+/// Lists the breakpoints of a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/breakpoints", tag = "control",
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BreakpointDocument>), (status = "default", body = Problem)))]
@@ -165,7 +165,7 @@ pub async fn add(
     .await
 }
 
-/// Removes all breakpoints.
+/// Removes all breakpoints of a workspace.
 #[utoipa::path(delete, path = "/workspaces/{workspace}/breakpoints", tag = "control",
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
@@ -180,7 +180,7 @@ pub async fn clear(
     .await
 }
 
-/// Puts a breakpoint in force, or out of it.
+/// Enables or disables a breakpoint.
 #[utoipa::path(patch, path = "/workspaces/{workspace}/breakpoints/{breakpoint}", tag = "control",
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
     request_body = Switch,

@@ -1,4 +1,4 @@
-//! The numbered list of changes, with who made each.
+//! The numbered list of changes, with the author of each.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Which changes.
+/// Filters for changes.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ChangesQuery {
@@ -25,21 +25,21 @@ pub struct ChangesQuery {
     pub session: Option<String>,
     /// Only those of this path and what is below it; a glob.
     pub path: Option<String>,
-    /// Those as well that were taken back, or that a new list has left out.
+    /// Also those that were taken back, or that a new list leaves out.
     #[serde(default)]
     pub all: bool,
 }
 
-/// A call that made a change, or may have.
+/// A call that made a change, or may have made it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AuthorDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// The step at which the call began.
+    /// The id of the step at which the call began.
     pub call_step: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Option<String>,
-    /// The step of the prompt that was being worked on.
+    /// The id of the step of the prompt that the agent was working on.
     pub prompt_step: Option<String>,
 }
 
@@ -57,21 +57,21 @@ impl AuthorDocument {
 /// A change with its number.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct NumberedDocument {
-    /// The number that a rewind takes.
+    /// The number to pass to a rewind.
     pub number: u64,
-    /// What changed.
+    /// The change.
     #[serde(flatten)]
     pub change: ChangeDocument,
-    /// When it was first seen.
+    /// When a scan first found it.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// The step that first saw it; none if none has yet.
+    /// The id of the step that first found it; none if no step has yet.
     pub step: Option<String>,
     /// The number of that step.
     pub step_number: Option<u64>,
     /// Whether a rewind took it back.
     pub taken_back: bool,
-    /// Who made it: the user if it is empty, one of several if there are several.
+    /// The author: the user if it is empty, one of these calls if there are several.
     pub authors: Vec<AuthorDocument>,
 }
 
@@ -94,7 +94,7 @@ impl NumberedDocument {
     }
 }
 
-/// What changed on the present line of a workspace, newest first.
+/// Lists the changes on the current branch of a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/changes", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), ChangesQuery, Paging),
     responses((status = 200, body = Page<NumberedDocument>), (status = "default", body = Problem)))]
@@ -120,7 +120,7 @@ pub async fn list(
             .transpose()?;
         let since = since.map(|stored| workspace.nearest_checkpoint(&stored)).transpose()?;
         let cleared = workspace.session.info.cleared.unwrap_or(0);
-        // Keeps a prune from freeing what is being read.
+        // Keeps a concurrent prune from freeing what is being read.
         let _lock = workspace.lock_shared()?;
         let mut listed = workspace.numbered_changes(since.as_ref())?;
         listed.retain(|numbered| {

@@ -1,4 +1,4 @@
-//! States that were kept, and what is said about them.
+//! Checkpoints: lists, creates, annotates and deletes them.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -21,19 +21,19 @@ use crate::state::{self, AppState};
 /// Most tags of a checkpoint.
 const MOST_TAGS: usize = 100;
 
-/// Which checkpoints.
+/// Filters for checkpoints.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CheckpointsQuery {
     /// Only those with this tag.
     pub tag: Option<String>,
-    /// Only those whose label, note or summary holds this text.
+    /// Only those whose label, note or summary contains this text, ignoring case.
     pub find: Option<String>,
-    /// Only those that somebody asked for (`manual`), or that stepback made by itself (`automatic`).
+    /// Only those that the user requested (`manual`), that stepback made by itself (`automatic`), or that were `scheduled`.
     pub trigger: Option<String>,
 }
 
-/// What is said about a new checkpoint.
+/// The annotation of a new checkpoint.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCheckpoint {
@@ -41,12 +41,12 @@ pub struct NewCheckpoint {
     pub label: Option<String>,
     /// Free text.
     pub note: Option<String>,
-    /// Tags.
+    /// The tags, at most 100.
     #[serde(default)]
     pub tags: Vec<String>,
 }
 
-/// What is said about a checkpoint from now on. What is not given stays; `null` takes it away.
+/// Changes to the annotation of a checkpoint. A missing field stays as it is; `null` removes it.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Annotate {
@@ -58,11 +58,11 @@ pub struct Annotate {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     pub note: Option<Option<String>>,
-    /// All tags.
+    /// All tags; replaces the earlier ones.
     pub tags: Option<Vec<String>>,
 }
 
-/// Tells `null` apart from nothing.
+/// Tells `null` (`Some(None)`) from a missing field (`None`).
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -70,22 +70,22 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Str
 /// A new checkpoint.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CreatedDocument {
-    /// It.
+    /// The checkpoint.
     #[serde(flatten)]
     pub checkpoint: StepDocument,
     /// Files that were read because they are new or changed.
     pub files_read: u64,
-    /// Paths that could not be covered.
+    /// Paths that could not be saved, and why.
     pub not_covered: Vec<LeftAloneDocument>,
 }
 
-/// A checkpoint, and what was done to it.
+/// A checkpoint after its annotation was changed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AnnotatedDocument {
     /// The checkpoint as it is now.
     #[serde(flatten)]
     pub checkpoint: StepDocument,
-    /// What was done, for taking it back.
+    /// The operation, which undo takes.
     pub operation: OperationDocument,
 }
 
@@ -135,7 +135,7 @@ pub async fn list(
     .await
 }
 
-/// Keeps the workspace as it is now.
+/// Creates a checkpoint of the workspace as it is now.
 #[utoipa::path(post, path = "/workspaces/{workspace}/checkpoints", tag = "checkpoints",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewCheckpoint,
     responses((status = 201, body = CreatedDocument), (status = "default", body = Problem)))]
@@ -159,7 +159,7 @@ pub async fn create(
     .await
 }
 
-/// One checkpoint, or any other step, by its id.
+/// Returns a checkpoint, or any other step, by its id.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
@@ -170,7 +170,7 @@ pub async fn get(
     work.run(move |engine| Ok(Json(StepDocument::of(&found(engine, &id)?.1)))).await
 }
 
-/// Changes what is said about a checkpoint.
+/// Changes the annotation of a checkpoint.
 #[utoipa::path(patch, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id")), request_body = Annotate,
     responses((status = 200, body = AnnotatedDocument), (status = "default", body = Problem)))]
@@ -195,7 +195,7 @@ pub async fn annotate(
     .await
 }
 
-/// Hides a checkpoint. Its bytes stay until a prune, and so long it can come back.
+/// Hides a checkpoint. Its bytes stay until a prune, and until then it can be restored.
 #[utoipa::path(delete, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
@@ -211,7 +211,7 @@ pub async fn delete(
     .await
 }
 
-/// A step that is not hidden, and its workspace.
+/// Finds a step that is not hidden, and its workspace.
 pub(super) fn found<'e>(
     engine: &'e Engine<'_>,
     id: &str,

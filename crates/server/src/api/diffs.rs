@@ -1,4 +1,4 @@
-//! What differs between two checkpoints, or between one and now.
+//! Differences between two checkpoints, or between a checkpoint and now.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -20,18 +20,18 @@ use crate::state::AppState;
 /// Most bytes of changed lines in one answer.
 const MOST_TEXT: usize = 16 << 20;
 
-/// What is wanted of a difference.
+/// What a diff includes.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DiffQuery {
-    /// The changed lines of text files as well.
+    /// Include the changed lines of text files.
     #[serde(default)]
     pub text: bool,
     /// Only this path and what is below it; a glob.
     pub path: Option<String>,
 }
 
-/// What changed between a checkpoint and now.
+/// The changes between a checkpoint and now.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
@@ -50,7 +50,7 @@ pub async fn with_now(
     .await
 }
 
-/// What differs between two checkpoints.
+/// The differences between two checkpoints.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff/{other}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "The id of one"), ("other" = String, Path, description = "The id of the other"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
@@ -84,7 +84,7 @@ fn document(
     let paths: Vec<String> = wanted.path.iter().cloned().collect();
     paths.iter().try_for_each(|path| relative(path.as_bytes()).map(drop))?;
     let filter = PathFilter::new(&paths)?;
-    // Keeps a prune from freeing what is being read.
+    // Keeps a concurrent prune from freeing what is being read.
     let _lock = workspace.lock_shared()?;
     let mut changes = diff::visible(workspace.store(), before, after)?;
     changes.retain(|change| {

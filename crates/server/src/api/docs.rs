@@ -1,9 +1,9 @@
-//! The description as a page for people: plain HTML, made once, without scripts and without anything from elsewhere.
+//! The API description as a page for people: plain HTML, generated once, without scripts or external resources.
 
 use axum::http::{HeaderName, header};
 use serde_json::Value;
 
-/// How the page is sent. It needs its own style and nothing else.
+/// The headers of the page, which needs its own style and nothing else.
 pub const HEADERS: [(HeaderName, &str); 2] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (
@@ -23,7 +23,7 @@ table { border-collapse: collapse; }
 td, th { text-align: left; vertical-align: top; padding: .15rem .8rem .15rem 0; }
 ";
 
-/// The page of a description.
+/// Renders the page of a description.
 pub fn page(description: &Value) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>stepback: HTTP API</title>\
@@ -93,7 +93,7 @@ fn operation_of(page: &mut String, path: &str, method: &str, operation: &Value) 
     page.push_str("</div></details>\n");
 }
 
-/// The fields of an object, or of all that it is made of or may be.
+/// Renders the fields of an object, including those of its parts (`allOf`) and alternatives (`oneOf`, `anyOf`).
 fn members(page: &mut String, schema: &Value) {
     page.push_str("<table>");
     for (name, field) in fields(&schema["properties"]) {
@@ -113,7 +113,7 @@ fn members(page: &mut String, schema: &Value) {
     }
 }
 
-/// What a schema describes, with a link where it has a name.
+/// The type of a schema, with a link if it has a name.
 fn kind(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = escaped(reference.rsplit('/').next().unwrap_or_default());

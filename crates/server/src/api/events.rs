@@ -1,4 +1,4 @@
-//! What happens, as it happens: server-sent events whose ids are places in the log.
+//! Live updates as server-sent events whose ids are positions in the log.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// What to hear of.
+/// Which events to receive.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Following {
@@ -31,12 +31,12 @@ pub struct Following {
     pub session: Option<String>,
     /// Only steps of these kinds, separated by commas.
     pub kinds: Option<String>,
-    /// Begin behind this position: the `id` of the last event that was seen. Without it, what happens from now on is told.
+    /// Begin after this position: the `id` of the last event that was seen. Without it, only new events are sent.
     pub after: Option<u64>,
 }
 
 impl Following {
-    /// Begins to follow. `last` is what a client says that it saw last, if it comes back.
+    /// Begins to follow. `last` is the last event id that a reconnecting client sends; it overrides `after`.
     pub async fn begin(self, work: &AppState, last: Option<u64>) -> Result<Follower, Problem> {
         let mut kinds = Vec::new();
         for kind in self.kinds.iter().flat_map(|kinds| kinds.split(',')).filter(|kind| !kind.is_empty()) {
@@ -63,20 +63,20 @@ impl Following {
 /// One event, as it is sent.
 #[derive(Clone, Debug, ToSchema)]
 pub struct EventDocument {
-    /// What happened: `step`, `stops` or `changed`.
+    /// The type of the event: `step`, `stops` or `changed`.
     pub event: Option<String>,
-    /// The position in the log up to which everything was told.
+    /// The position in the log up to which all steps were sent.
     pub id: Option<String>,
     /// For a `step`, a `StepEventDocument` as JSON; for `stops`, a page of `StopDocument`.
     pub data: Option<String>,
 }
 
-/// A step, and where it is in the log.
+/// A step, and its position in the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepEventDocument {
-    /// Its place in the log; the `id` of the event.
+    /// The position in the log; the `id` of the event.
     pub position: u64,
-    /// Its workspace.
+    /// The id of the workspace.
     pub workspace: String,
     /// The step.
     #[serde(flatten)]
@@ -84,7 +84,7 @@ pub struct StepEventDocument {
 }
 
 impl StepEventDocument {
-    /// Of a step.
+    /// The document of a step.
     pub fn of(placed: &StepAt) -> Self {
         Self {
             position: placed.position,
@@ -94,9 +94,9 @@ impl StepEventDocument {
     }
 }
 
-/// Tells what happens: `step` with the step as data and its position in the log as id; `stops` with all agents that wait,
-/// when that changes; `changed` when something else may have changed (sessions, annotations, operations), as a hint to ask
-/// again. Whoever comes back with `Last-Event-ID` misses no step.
+/// Streams what happens: `step` with the step as data and its position in the log as id; `stops` with all agents that wait,
+/// when that changes; `changed` when something else may have changed (sessions, annotations, operations), as a hint to fetch
+/// it again. A client that reconnects with `Last-Event-ID` misses no step.
 #[utoipa::path(get, path = "/events", tag = "live",
     params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event that was seen")),
     responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
@@ -113,7 +113,7 @@ pub async fn follow(
         }
     };
     let follower = following.begin(&work, last).await?;
-    // Who is cut off before the first step comes knows where to go on all the same.
+    // A client that is cut off before the first step still needs a position to resume from.
     let first = format!("retry: 1000\nid: {}\n\n", follower.position());
     let pieces = stream::unfold((Some(first), follower), |(first, mut follower)| async move {
         let piece = match first {
@@ -128,7 +128,7 @@ pub async fn follow(
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // Proxies in between must not collect events.
+        // Proxies in between must not buffer events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(pieces)).into_response())
@@ -149,7 +149,7 @@ fn written(news: &News, position: u64) -> String {
             let page = Page::<StopDocument> { items: stops.clone(), next_cursor: None };
             let _ = write!(text, "event: stops\ndata: {}\n\n", json(&page));
         }
-        // An id without data is no event, but what a client comes back with.
+        // An id without data is not an event, but updates the position that a client reconnects with.
         News::Quiet => {
             let _ = write!(text, ": nothing happened\nid: {position}\n\n");
         }

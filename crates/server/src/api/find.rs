@@ -1,4 +1,4 @@
-//! Steps of one workspace or of all, found by what is known of them or by their words: `stepback query` and `stepback search`.
+//! Finds steps of one workspace or of all, by their fields or by full text: `stepback query` and `stepback search`.
 
 use axum::extract::State;
 use jiff::tz::TimeZone;
@@ -19,11 +19,11 @@ use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// SearchScope which steps.
+/// Selects the steps to search.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SearchScope {
-    /// Only those of this workspace; otherwise of all.
+    /// Only those of this workspace; all workspaces if none is given.
     pub workspace: Option<String>,
     /// Only those of this session.
     pub session: Option<String>,
@@ -31,11 +31,11 @@ pub struct SearchScope {
     pub agent: Option<String>,
     /// Only of these kinds, separated by commas.
     pub kind: Option<String>,
-    /// Only those made since then: `2 hours ago`, `2026-01-23`.
+    /// Only those made since this time: `2 hours ago`, `2026-01-23`.
     pub since: Option<String>,
-    /// Only those made until then.
+    /// Only those made until this time.
     pub until: Option<String>,
-    /// Only those that went wrong, or did not.
+    /// Only those that failed (`true`), or that did not (`false`).
     pub failed: Option<bool>,
     /// Also checkpoints that were deleted or pruned.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct SearchScope {
 }
 
 impl SearchScope {
-    /// The workspace and the steps that are asked for; what waits to be recorded there is recorded first.
+    /// Resolves the workspace and the query; records first what hooks left there.
     fn resolve(&self, engine: &Engine<'_>) -> Result<(Option<WorkspaceId>, Steps), Problem> {
         let mut workspace = match &self.workspace {
             Some(id) => Some(state::workspace(engine, id)?.record.id),
@@ -52,7 +52,7 @@ impl SearchScope {
         let session = match &self.session {
             Some(id) => {
                 let (home, session) = state::session(engine, id)?;
-                // Of a session that is elsewhere, nothing is found.
+                // If both are given and the session is in another workspace, nothing is found.
                 workspace = workspace.or(Some(home.record.id));
                 Some(session.id)
             }
@@ -82,7 +82,7 @@ pub(super) fn moment(name: &str, text: Option<&str>, now: Timestamp) -> Result<O
     text.map(parse).transpose()
 }
 
-/// What else is known of a step.
+/// Further filters for steps.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct StepFilter {
@@ -96,15 +96,15 @@ pub struct StepFilter {
     pub iteration: Option<u64>,
     /// Only those with this state: a hash.
     pub state: Option<String>,
-    /// Only checkpoints, or only steps that are none.
+    /// Only checkpoints (`true`), or only other steps (`false`).
     pub checkpoint: Option<bool>,
     /// Only those with this label.
     pub label: Option<String>,
     /// Only those with this tag.
     pub tag: Option<String>,
-    /// Only those that took so long or longer: `500ms`, `30s`, `2m`.
+    /// Only those that took at least this long: `500ms`, `30s`, `2m`.
     pub min_duration: Option<String>,
-    /// What comes first: `newest` or `oldest` (as recorded), `latest` or `earliest` (as it happened), `longest` or `shortest`.
+    /// The order: `newest` or `oldest` (as recorded), `latest` or `earliest` (as it happened), `longest` or `shortest` first.
     pub order: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl StepFilter {
     }
 }
 
-/// Steps, found by what is known of them.
+/// Finds steps by their fields.
 #[utoipa::path(get, path = "/steps", tag = "search", params(SearchScope, StepFilter, Paging),
     responses((status = 200, body = FoundStepsDocument), (status = "default", body = Problem)))]
 pub async fn steps(
@@ -174,21 +174,21 @@ pub async fn steps(
     .await
 }
 
-/// What is looked for.
+/// A full-text query.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SearchQuery {
-    /// What to look for: `word`, `"a phrase"`, `begin*`, `-not`.
+    /// The query: `word`, `"a phrase"`, `begin*`, `-not`.
     pub q: String,
-    /// Look for these very characters, signs included, wherever they are.
+    /// Search for exactly these characters, punctuation included, anywhere in a text.
     #[serde(default)]
     pub substring: bool,
-    /// The newest first instead of what fits best.
+    /// Sort by newest instead of best match.
     #[serde(default)]
     pub newest: bool,
 }
 
-/// Steps, found by their words.
+/// Finds steps by full text.
 #[utoipa::path(get, path = "/search", tag = "search", params(SearchQuery, SearchScope, Paging),
     responses((status = 200, body = HitsDocument), (status = "default", body = Problem)))]
 pub async fn search(
@@ -209,7 +209,7 @@ pub async fn search(
         let (workspace, among) = among.resolve(engine)?;
         let search = Search { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
         let (found, complete) = match again.is_indexing() {
-            // Somebody is at it; whoever searches need not help.
+            // A background task is indexing already, so this search need not.
             true => (engine.store.search(&search)?, false),
             false => engine.search_promptly(&search)?,
         };

@@ -1,7 +1,7 @@
-//! Conversations that go on from an earlier step, in the agent itself.
+//! Forks: continues a conversation from an earlier step in the agent itself.
 //!
-//! Only the machine that the agent ran on can do that: its conversations are files in somebody's home. What is written is a new
-//! conversation beside the old one; nothing that exists is changed, and the agent is not started.
+//! Only the machine that the agent ran on can do that: its conversations are files in the user's home directory. A fork
+//! writes a new conversation beside the old one; nothing that exists is changed, and the agent is not started.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -18,13 +18,13 @@ use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Where a conversation shall go on.
+/// Where to fork a conversation.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFork {
-    /// The point.
+    /// The point to continue from: a step of the session.
     pub point: String,
-    /// Only say how it would go on. So it is unless somebody says `false`.
+    /// Only return how it would continue. The default is `true`.
     #[serde(default = "yes")]
     #[schema(default = true)]
     pub dry_run: bool,
@@ -34,30 +34,30 @@ fn yes() -> bool {
     true
 }
 
-/// How a conversation goes on.
+/// A fork of a conversation, made or planned.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ForkedDocument {
-    /// The session it comes from.
+    /// The session it was forked from.
     pub session: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
-    /// The number of the step it goes on from.
+    /// The number of the step it continues from.
     pub from: u64,
     /// The agent's id of the new session.
     pub new_agent_session: String,
-    /// How many lines of the conversation it begins with.
+    /// How many lines of the conversation it starts with.
     pub messages: u64,
-    /// The command that goes on.
+    /// The command that continues the conversation.
     pub command: Vec<String>,
-    /// Where to run it.
+    /// The directory to run the command in.
     pub directory: String,
-    /// What the person should know.
+    /// A note for the user.
     pub note: Option<String>,
-    /// Whether it is ready; otherwise this is only what would be done.
+    /// Whether the fork was written; otherwise this is a preview.
     pub ready: bool,
 }
 
-/// Makes a session's conversation go on from an earlier step under a new id, or says how it would.
+/// Forks the conversation of a session at an earlier step under a new id, or returns a preview.
 #[utoipa::path(post, path = "/sessions/{session}/forks", tag = "plans",
     params(("session" = String, Path, description = "The session")), request_body = NewFork,
     responses((status = 200, description = "How it would go on", body = ForkedDocument),

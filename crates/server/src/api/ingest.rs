@@ -1,4 +1,4 @@
-//! What agents elsewhere report.
+//! The ingest endpoint: records steps that agents report over the network.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -17,49 +17,50 @@ use crate::ingest::{Answer, Ingest, Room, Target};
 use crate::problem::Problem;
 use crate::state::AppState;
 
-/// A body of so many bytes holds so little that it is recorded where it arrives, if nobody else is recording.
+/// A body of at most this many bytes is recorded on the thread of its request, if no commit is in progress.
 const LITTLE: usize = 8 << 10;
 
-/// What holds for all of a batch that is sent as lines.
+/// What applies to all events of a batch that is sent as lines.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Named {
-    /// Where: the id or the root of a workspace, or the name of one that is no directory here (`default`).
+    /// The workspace: the id or root of one in the store, or the name of one that is not a directory on this machine
+    /// (`default` if none is given).
     pub workspace: Option<String>,
-    /// The agent of what names none.
+    /// The agent of events that name none.
     pub agent: Option<String>,
 }
 
-/// What became of a batch. Everything that has a number is durable.
+/// The result of a batch. Everything that has a number is durable.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TakenDocument {
-    /// The workspace it belongs to; none if nothing was stored.
+    /// The id of the workspace; none if nothing was stored.
     pub workspace: Option<String>,
-    /// How many are stored, now or from an earlier delivery.
+    /// Events that are stored, now or by an earlier delivery.
     pub accepted: u64,
-    /// How many are not.
+    /// Events that were rejected.
     pub rejected: u64,
-    /// For each in its order, the number of its step; none if it was rejected.
+    /// The step number of each event, in order; none if it was rejected.
     pub steps: Vec<Option<u64>>,
-    /// Why some were rejected.
+    /// Why events were rejected, one entry for each.
     pub errors: Vec<RejectedDocument>,
-    /// How many bytes of long texts were left out.
+    /// Bytes cut from long texts.
     pub left_out_bytes: u64,
 }
 
-/// Why one thing was rejected.
+/// Why one event was rejected.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct RejectedDocument {
-    /// Its place in the batch, counted from 0.
+    /// The index of the event in the batch, counted from 0.
     pub index: u64,
-    /// What is wrong with it.
+    /// What is wrong with the event.
     pub detail: String,
 }
 
 /// Records steps that an agent reports, in batches: `{"workspace": …, "agent": …, "events": [ … ]}`, or one event on each
-/// line (`application/x-ndjson`); gzip is accepted. The answer comes when they are durable. What has an `id` is stored once,
-/// however often it is delivered; an `Idempotency-Key` stands in for missing ids. 429 means that nothing was taken, and
-/// `Retry-After` when to try again.
+/// line (`application/x-ndjson`); gzip is accepted. The answer is sent once they are durable. An event with an `id` is stored
+/// once, however often it is delivered; an `Idempotency-Key` stands in for missing ids. 429 means that nothing was stored;
+/// `Retry-After` says when to retry.
 #[utoipa::path(post, path = "/ingest", tag = "ingest", params(Named,
         ("idempotency-key" = Option<String>, Header, description = "Stands for the ids of events that have none, together with their place")),
     request_body(content((Batch = "application/json"), (String = "application/x-ndjson"))),
@@ -99,7 +100,7 @@ pub async fn take(
     Ok(Json(recorded(added).await?).into_response())
 }
 
-/// Reads and commits a batch on another thread, where that takes as long as it takes.
+/// Reads and commits a batch on a blocking thread.
 async fn added_beside(
     work: &AppState,
     read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem> + Send + 'static,
@@ -111,7 +112,7 @@ async fn added_beside(
             Ok((added, nobody_commits)) => (Ok(added), nobody_commits),
             Err(problem) => (Err(problem), false),
         };
-        // Whoever asked goes on from here, and does not wait until everything that comes meanwhile is recorded too.
+        // The request goes on from here, and does not wait until what arrives meanwhile is recorded too.
         let _ = told.send(added);
         if nobody_commits {
             own.ingest().commit(engine);
@@ -120,8 +121,8 @@ async fn added_beside(
     added.await.map_err(|_| ended_unexpectedly())?
 }
 
-/// Reads and commits a batch where the request is: to wake another thread and be woken by it takes as long as recording a
-/// few steps. What comes meanwhile is left to others.
+/// Reads and commits a batch on the thread of the request: waking another thread and being woken by it takes as long as
+/// recording a few steps. What arrives meanwhile is left to another thread.
 fn added_here(
     work: &AppState,
     read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem>,
@@ -138,7 +139,7 @@ fn added_here(
     })
 }
 
-/// Whether others go on while a request waits for the disk.
+/// Whether other requests go on while this one blocks on the disk.
 fn may_wait_here() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
@@ -147,7 +148,7 @@ fn ended_unexpectedly() -> Problem {
     Problem::internal("the recording ended unexpectedly")
 }
 
-/// A batch that was read.
+/// A batch that was parsed.
 struct Read {
     target: Target,
     taken: TakenDocument,
@@ -183,7 +184,7 @@ fn read(
         match reported::read(json, index, around) {
             Ok(one) => {
                 taken.left_out_bytes += one.left_out;
-                // Its number is not known yet; whatever has a place here gets one, or all of it fails.
+                // The number is not known yet; every event in `ready` gets one, or the whole batch fails.
                 taken.steps.push(Some(0));
                 ready.push(one);
             }
@@ -197,15 +198,15 @@ fn read(
     Ok(Read { target, taken, ready, room })
 }
 
-/// A batch that is on its way into the store.
+/// A batch that is in the queue.
 struct Added {
     taken: TakenDocument,
-    /// Where the answer comes; none if nothing of it can be stored.
+    /// The channel of the answer; `None` if the batch has nothing to store.
     answered: Option<oneshot::Receiver<Answer>>,
     room: Room,
 }
 
-/// Adds a batch to what waits for the commit, and says whether the caller must see to that.
+/// Adds a batch to the queue, and returns whether the caller must start the commit.
 fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
     let Read { target, taken, ready, room } = read;
     if ready.is_empty() {
@@ -215,7 +216,7 @@ fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
     (Added { taken, answered: Some(answered), room }, nobody_commits)
 }
 
-/// What became of it.
+/// Waits for the commit, and fills in the step numbers.
 async fn recorded(added: Added) -> Result<TakenDocument, Problem> {
     let Added { mut taken, answered, room } = added;
     let Some(answered) = answered else { return Ok(taken) };

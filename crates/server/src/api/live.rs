@@ -1,4 +1,4 @@
-//! The same events over a WebSocket, and telling live agents something on the same connection.
+//! The events of `/events` over a WebSocket, which also takes commands for live agents.
 
 use std::sync::LazyLock;
 
@@ -24,27 +24,27 @@ use crate::strict::BodySchema;
 /// Largest message of a client, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// What a client wants done, and by which id the answer is known.
+/// A command of a client, with the id that its reply carries.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 pub struct Request {
-    /// Comes back with the answer.
+    /// Copied into the reply.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub id: Value,
-    /// What.
+    /// The command.
     #[serde(flatten)]
     pub what: LiveCommand,
 }
 
-/// What can be done to live agents; each is the operation of the same name.
+/// The commands for live agents; each does the same as the HTTP operation of that name.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum LiveCommand {
     /// Answer an agent that waits: resume, step, deny, or edit its input.
     Answer {
-        /// Which stop.
+        /// The id of the stop.
         stop: String,
-        /// What it is told.
+        /// The answer.
         #[serde(flatten)]
         say: Say,
     },
@@ -52,55 +52,54 @@ pub enum LiveCommand {
     Stops,
     /// Stop a session at its next call.
     Pause {
-        /// Which session.
+        /// The id of the session.
         session: String,
     },
-    /// Let a session run again, and answer it if it waits.
+    /// Let a paused session go on, and answer it if it waits.
     Resume {
-        /// Which session.
+        /// The id of the session.
         session: String,
     },
-    /// Leave a message that a session hears with its next call.
+    /// Leave a message that a session receives with its next call.
     Inject {
-        /// Which session.
+        /// The id of the session.
         session: String,
-        /// What is said.
+        /// The text of the message.
         text: String,
     },
     /// List the breakpoints of a workspace.
     Breakpoints {
-        /// Which workspace.
+        /// The id of the workspace.
         workspace: String,
     },
     /// Add a breakpoint.
     AddBreakpoint {
-        /// In which workspace.
+        /// The id of the workspace.
         workspace: String,
-        /// What it waits for.
+        /// The condition of the breakpoint.
         #[serde(flatten)]
         breakpoint: NewBreakpoint,
     },
-    /// Put a breakpoint in force, or out of it.
+    /// Enable or disable a breakpoint.
     SwitchBreakpoint {
-        /// In which workspace.
+        /// The id of the workspace.
         workspace: String,
-        /// Its id.
+        /// The id of the breakpoint.
         breakpoint: u64,
-        /// Whether it is in force.
+        /// Whether it is enabled from now on.
         enabled: bool,
     },
     /// Remove a breakpoint.
     RemoveBreakpoint {
-        /// In which workspace.
+        /// The id of the workspace.
         workspace: String,
-        /// Its id.
+        /// The id of the breakpoint.
         breakpoint: u64,
     },
 }
 
-/// Tells what `/events` tells, as messages `{"event": "step", "data": …}`, and does what a client asks for
-/// (`{"id": 1, "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or
-/// `{"reply": 1, "problem": …}`.
+/// Sends the events of `/events` as messages `{"event": "step", "data": …}`, and runs the commands of a client (`{"id": 1,
+/// "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or `{"reply": 1, "problem": …}`.
 #[utoipa::path(get, path = "/live", tag = "live", params(Following),
     responses((status = 101, description = "Switched to a WebSocket", body = Request), (status = "default", body = Problem)))]
 pub async fn control(
@@ -117,7 +116,7 @@ pub async fn control(
     Ok(upgrade.on_upgrade(|socket| talk(work, follower, socket)))
 }
 
-/// Until the client leaves, stops reading, or the server ends.
+/// Serves a connection until the client leaves or stops reading, or the server stops.
 async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
     let hello = json!({ "event": "hello", "position": follower.position() });
     if socket.send(Message::text(hello.to_string())).await.is_err() {
@@ -163,7 +162,7 @@ fn messages(news: &News, position: u64) -> Vec<Message> {
             .collect(),
         News::Changed => vec![text(json!({ "event": "changed" }))],
         News::Stops(stops) => vec![text(json!({ "event": "stops", "data": { "items": stops } }))],
-        // Whoever is gone without a word is noticed by writing to it.
+        // Writing is how a client that vanished is noticed.
         News::Quiet => vec![text(json!({ "event": "quiet", "position": position })), Message::Ping(Vec::new().into())],
     }
 }
@@ -179,7 +178,7 @@ async fn answer(work: &AppState, text: &str) -> Value {
     let request = match request {
         Ok(request) => request,
         Err(problem) => {
-            // As far as it can be read, whoever asked must find the answer.
+            // The reply carries the id if it can be read, so that the client can match it.
             let id = whole.ok().and_then(|value| value.get("id").cloned());
             return json!({ "reply": id, "problem": problem });
         }

@@ -1,4 +1,4 @@
-//! What a store holds, and making it smaller.
+//! Statistics of a store, and pruning.
 
 use std::collections::BTreeMap;
 
@@ -14,47 +14,47 @@ use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// What a store holds, in numbers.
+/// The contents of a store in numbers.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct StatisticsDocument {
-    /// Objects in the store.
+    /// Number of objects in the store.
     pub objects: u64,
-    /// Their size before compression and sharing.
+    /// Their size in bytes before compression and deduplication.
     pub raw_bytes: u64,
-    /// Their size as stored.
+    /// Their size in bytes as stored.
     pub stored_bytes: u64,
     /// Bytes the store occupies in all.
     pub total_bytes: u64,
-    /// Bytes that it should stay within, if somebody set that.
+    /// Bytes that it should stay within; none if no budget is set.
     pub budget_bytes: Option<u64>,
-    /// Workspaces.
+    /// Number of workspaces.
     pub workspaces: u64,
     /// Checkpoints that are not hidden.
     pub checkpoints: u64,
-    /// What stepback itself did.
+    /// Operations of stepback itself, such as rewinds.
     pub operations: u64,
-    /// Sessions that did another one again. Nothing else here counts them, but for what they cost.
+    /// Sessions that are reruns of another one. No other number here includes them, except the cost.
     pub reruns: u64,
     /// Sessions, by agent.
     pub sessions: BTreeMap<String, u64>,
     /// Steps, by kind.
     pub steps: BTreeMap<String, u64>,
-    /// What each agent did; `person` is whoever gave commands.
+    /// Numbers by agent; `person` is the user.
     pub agents: BTreeMap<String, AgentStatisticsDocument>,
-    /// What the sessions cost, in dollars, as far as it is known.
+    /// The cost of all sessions in dollars, as far as it is known.
     pub cost_usd: f64,
 }
 
-/// What an agent did, in numbers.
+/// The steps of one agent in numbers.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct AgentStatisticsDocument {
     /// Its steps, by kind.
     pub steps: BTreeMap<String, u64>,
-    /// How many of them went wrong.
+    /// How many of them failed.
     pub failed: u64,
 }
 
-/// What the store holds.
+/// Returns statistics of the store.
 #[utoipa::path(get, path = "/statistics", tag = "upkeep",
     responses((status = 200, body = StatisticsDocument), (status = "default", body = Problem)))]
 pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsDocument>, Problem> {
@@ -72,7 +72,7 @@ pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsD
         let mut cost = 0_u64;
         for workspace in engine.store.workspaces()? {
             if workspace.is_rerun() {
-                // No model was asked for what came from the recording; what was asked beyond that did cost.
+                // Answers from the recording cost nothing, but model calls beyond it did.
                 for session in engine.store.sessions(workspace.id)? {
                     found.reruns += u64::from(session.agent != Session::PERSON);
                     cost = cost.saturating_add(session.info.cost);
@@ -108,21 +108,21 @@ pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsD
     .await
 }
 
-/// What to keep.
+/// The rules of a prune: what to keep.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewPrune {
-    /// The newest so many.
+    /// Keep the newest so many.
     pub keep_last: Option<usize>,
-    /// What is younger than so many days.
+    /// Keep those younger than so many days.
     pub keep_days: Option<u64>,
-    /// The newest manual ones, whatever else is said.
+    /// Keep the newest manual ones, whatever the other rules say.
     pub keep_manual: bool,
-    /// As much as fits into so many bytes.
+    /// Keep as much as fits into so many bytes.
     pub max_size: Option<u64>,
-    /// Free the bytes at once, so that this cannot be undone.
+    /// Free the bytes at once, so that the prune cannot be undone.
     pub now: bool,
-    /// Only say what would go. So it is unless somebody says `false`.
+    /// Only report what would be removed. The default is `true`.
     #[schema(default = true)]
     pub dry_run: bool,
 }
@@ -140,28 +140,28 @@ impl Default for NewPrune {
     }
 }
 
-/// What a prune does or did.
+/// The result or the preview of a prune.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct PrunedDocument {
-    /// Whether it was done.
+    /// Whether it was applied.
     pub applied: bool,
-    /// Checkpoints that are hidden by it, newest first.
+    /// Checkpoints that it hides, newest first.
     pub items: Vec<StepDocument>,
     /// Checkpoints that stay.
     pub kept: u64,
-    /// Checkpoints hidden earlier whose bytes go.
+    /// Checkpoints hidden earlier whose bytes are freed.
     pub freed_checkpoints: u64,
-    /// Reruns whose intermediate files were given up; their branches stay.
+    /// Reruns whose intermediate files were removed; their branches stay.
     pub reruns: u64,
-    /// Objects that are gone.
+    /// Objects that were freed.
     pub freed_objects: u64,
     /// Bytes by which the store shrank.
     pub freed_bytes: u64,
-    /// What was done, for taking it back.
+    /// The operation, which undo takes; none if nothing was applied.
     pub operation: Option<OperationDocument>,
 }
 
-/// Gives up checkpoints by rules, or says which.
+/// Removes checkpoints by rules, or reports which would be removed.
 #[utoipa::path(post, path = "/workspaces/{workspace}/prune", tag = "upkeep",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewPrune,
     responses((status = 200, body = PrunedDocument), (status = "default", body = Problem)))]

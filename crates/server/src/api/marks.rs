@@ -1,6 +1,6 @@
-//! All of a session at once, as small as it can be: what a timeline of a hundred thousand steps is drawn from.
+//! All steps of a session in one compact document, from which a timeline of a hundred thousand steps can be drawn.
 //!
-//! `timeline` tells everything of some steps; this tells of every step only where its mark is and what it looks like.
+//! `timeline` returns everything about some steps; this returns for every step only the position and the look of its mark.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// What a mark says besides its place, as bits.
+/// The bits of `MarksDocument::flags`.
 const FAILED: u8 = 1;
 const KEPT: u8 = 2;
 const ROLLED_BACK: u8 = 4;
 const ANNOTATED: u8 = 8;
 
-/// A session as columns of numbers, one entry for every step, oldest first: for drawing all of it.
+/// All steps of a session as columns of numbers, one entry for each step, oldest first: for drawing the whole session.
 #[utoipa::path(get, path = "/sessions/{session}/marks", tag = "steps",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = MarksDocument), (status = "default", body = Problem)))]
@@ -52,7 +52,7 @@ pub async fn get(
             let since = u64::try_from(cursor.since_start(stored).as_micros()).unwrap_or(u64::MAX);
             marks.number.push(step.number - number);
             number = step.number;
-            // Steps are in the order of their numbers; a clock that was set back must not make a time negative.
+            // Steps are ordered by number; a clock that was set back must not make a time negative.
             marks.at_us.push(since.saturating_sub(at));
             at = at.max(since);
             marks.kind.push(kinds.place(step.kind.as_str()));
@@ -77,7 +77,7 @@ pub async fn get(
     .await
 }
 
-/// Names by the place where they were first seen.
+/// Names, indexed in the order of their first use.
 #[derive(Default)]
 struct Names {
     all: Vec<String>,
@@ -96,8 +96,8 @@ impl Names {
     }
 }
 
-/// Where the line of kept steps goes on from elsewhere than from the one before, or on another branch. Rewinds and switches are steps of whoever
-/// asked for them, so what a step grew from is looked for beyond them, up to a step of the session.
+/// Returns the checkpoints that did not grow from the checkpoint before, or that are on another branch. Rewinds and switches
+/// are steps of the user's session, so the parent of a step is searched beyond them, up to a step of this session.
 fn forks(steps: &[StoredCheckpoint], lines: &Lines) -> Vec<ForkDocument> {
     let kept = steps.iter().filter(|stored| stored.checkpoint.trigger.is_some());
     let mut known: HashMap<StepId, usize> = HashMap::new();

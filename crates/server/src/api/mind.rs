@@ -1,4 +1,4 @@
-//! What an agent thought: its board at any moment, what changed on it, what rests on what, and how sure it was over time.
+//! The mind of an agent: its board at any moment, what changed on it, what rests on what, and its confidence over time.
 
 use std::collections::HashMap;
 
@@ -22,60 +22,60 @@ use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Most changes that are told with a board.
+/// Most changes returned with a board.
 const CHANGES: usize = 200;
-/// Most things to do next that are told with a board.
+/// Most next actions returned with a board.
 const NEXT: usize = 5;
-/// Most items of a graph.
+/// Most items in a graph.
 const NODES: u64 = 400;
-/// Moments that a history looks at, at most: more than a chart has points.
+/// Most moments in a history: more than a chart has points.
 const MOMENTS: usize = 600;
-/// Hypotheses that a history tells of, at most.
+/// Most hypotheses in a history.
 const LINES: usize = 50;
 
-/// Which moment of a board.
+/// Selects the moment of a board.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct BoardQuery {
-    /// The moment, as a point: `#12`, `10 minutes ago`, a branch. Now, if nothing is said.
+    /// The moment, as a point: `#12`, `10 minutes ago`, a branch. Now if none is given.
     pub at: Option<String>,
 }
 
-/// With which moment a board is compared, and how much of it is wanted.
+/// The moment a board is compared with, and how much of it to return.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Board {
-    /// The other moment, as a point. The one before the step, if nothing is said.
+    /// The other moment, as a point. The one before the step if none is given.
     pub against: Option<String>,
-    /// Only items that say this.
+    /// Only items whose text contains this, ignoring case, or whose id is this.
     pub find: Option<String>,
     /// Most items of each kind to return, at most 1000.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u64>,
 }
 
-/// Which items.
+/// Selects items.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ItemQuery {
-    /// Only items that refer to this one.
+    /// Only items that refer to this item.
     pub about: Option<String>,
-    /// Only items that say this.
+    /// Only items whose text contains this, ignoring case, or whose id is this.
     pub find: Option<String>,
 }
 
-/// Which part of a graph.
+/// Selects a part of a graph.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct GraphQuery {
-    /// What is around this item. The newest beliefs, if nothing is said.
+    /// The item at the centre of the graph. The newest beliefs if none is given.
     pub around: Option<String>,
     /// Most items to return, at most 400.
     #[param(minimum = 1, maximum = 400)]
     pub limit: Option<u64>,
 }
 
-/// The moment that a point names.
+/// Resolves a point to a moment; now if there is none.
 fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<Moment, Problem> {
     match point {
         None => Ok(Moment::Now),
@@ -89,7 +89,7 @@ fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<Moment, Prob
     }
 }
 
-/// The mind with which one of a moment is compared.
+/// The mind that the one of a moment is compared with.
 fn before(
     workspace: &Workspace<'_>,
     session: &Session,
@@ -115,7 +115,7 @@ fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
     diff.changes.iter().map(|change| (change.item, word(change))).collect()
 }
 
-/// What a session thought at a moment, what changed since another one, and what to do next.
+/// The mind of a session at a moment, what changed since another moment, and what to do next.
 #[utoipa::path(get, path = "/sessions/{session}/mind", tag = "mind",
     params(("session" = String, Path, description = "The session"), BoardQuery, Board),
     responses((status = 200, body = MindDocument), (status = "default", body = Problem)))]
@@ -181,14 +181,14 @@ struct List<'l> {
 }
 
 impl List<'_> {
-    /// What a cursor belongs to: another moment has another list.
+    /// The key that a cursor belongs to: another moment has another list.
     fn about(&self) -> (&'static str, String, String, String) {
         let step = self.seen.step.as_ref().map(|stored| stored.checkpoint.step.id.to_string());
         let which = format!("{:?} {:?}", self.which.about, self.which.find);
         (self.kind.plural(), self.session.id.to_string(), step.unwrap_or_default(), which)
     }
 
-    /// All of them, in order.
+    /// All items, in order, after filtering.
     fn items(&self, about: Option<Item>) -> Vec<Item> {
         let mind = &self.seen.mind;
         let mut all = mind.in_order(self.kind);
@@ -202,7 +202,7 @@ impl List<'_> {
         all
     }
 
-    /// So many items after a place.
+    /// Returns a page of at most `limit` items after a position.
     fn page(
         &self,
         describer: &mut Describer<'_>,
@@ -258,7 +258,7 @@ fn item(name: &str) -> Result<Item, Problem> {
     name.parse().map_err(|error: stepback_mind::MindError| Problem::usage(error.to_string()))
 }
 
-/// What rests on what at a moment: beliefs, the hypotheses they belong to, and what contradicts what.
+/// What rests on what at a moment: beliefs, the hypotheses they belong to, and contradictions.
 #[utoipa::path(get, path = "/sessions/{session}/mind/graph", tag = "mind",
     params(("session" = String, Path, description = "The session"), BoardQuery, GraphQuery),
     responses((status = 200, body = MindGraphDocument), (status = "default", body = Problem)))]
@@ -302,7 +302,7 @@ pub async fn graph(
     .await
 }
 
-/// How sure a session was of its hypotheses, from its first thought to its last. Of a long session, every few thoughts.
+/// The confidence of a session in its hypotheses, from its first thought to its last. A long session is sampled.
 #[utoipa::path(get, path = "/sessions/{session}/mind/confidence", tag = "mind",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ConfidenceDocument), (status = "default", body = Problem)))]
@@ -353,7 +353,7 @@ pub async fn confidence(
     .await
 }
 
-/// To as many digits as the bounds of confidence have.
+/// Rounds to as many digits as the bounds of confidence have.
 fn rounded(confidence: f64) -> f64 {
     (confidence * 1e4).round() / 1e4
 }

@@ -1,8 +1,8 @@
-//! OpenTelemetry's protocol: traces and logs of agents anywhere, over HTTP and gRPC on the port of everything else.
+//! OpenTelemetry (OTLP): traces and logs of agents anywhere, over HTTP and gRPC on the same port as the API.
 //!
-//! The addresses, encodings and answers are the protocol's own, so these operations are not part of our description. What is sent
-//! is only acknowledged once it is durable; what makes no sense is counted in the answer; and whoever cannot be served now is
-//! told to come back.
+//! The paths, encodings and answers are those of the protocol, so these operations are not part of the API description. Data
+//! is only acknowledged once it is durable; invalid items are counted in the answer; a client that cannot be served now is
+//! asked to retry.
 
 mod body;
 mod grpc;
@@ -30,17 +30,17 @@ use crate::state::AppState;
 
 pub use refusal::otlp_errors;
 
-/// Bytes that a request may have, as it comes and unpacked. The protocol recommends this much.
+/// Most bytes of a request, compressed or not. The protocol recommends this limit.
 const LARGEST: usize = 64 << 20;
 
-/// What was sent.
+/// The type of telemetry in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Signal {
     Traces,
     Logs,
 }
 
-/// What takes in telemetry: a memory of traces that are under way, and a bound on how much is worked on at a time.
+/// Receives telemetry: holds the traces that are incomplete, and limits how much is processed at a time.
 #[derive(Debug)]
 pub struct Receiver {
     assembler: Mutex<Assembler>,
@@ -53,7 +53,7 @@ impl Default for Receiver {
     }
 }
 
-/// The addresses that the protocol fixes.
+/// The routes that the protocol defines.
 pub fn router() -> Router<AppState> {
     Router::new()
         .route("/v1/traces", post(|work, request| http(work, request, Signal::Traces)))
@@ -67,7 +67,7 @@ fn no_metrics() -> Problem {
         .hint("set OTEL_METRICS_EXPORTER=none")
 }
 
-/// A request over HTTP.
+/// Handles a request over HTTP.
 async fn http(State(work): State<AppState>, request: Request, signal: Signal) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let encoding = encoding(&parts.headers)?;
@@ -83,7 +83,7 @@ async fn http(State(work): State<AppState>, request: Request, signal: Signal) ->
     Ok((kind, Body::from(reply::taken(encoding, &rejected, name))).into_response())
 }
 
-/// How a body says it is written.
+/// Returns the encoding that the Content-Type names.
 fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
     match refusal::encoding_of(headers) {
         Some(encoding) => Ok(encoding),
@@ -110,7 +110,7 @@ fn content_type(encoding: Encoding) -> &'static str {
 }
 
 impl AppState {
-    /// Reads what was sent and records it. What comes back is what could not be taken.
+    /// Parses and records the data of a request. Returns what was rejected.
     async fn take_in(
         &self,
         signal: Signal,

@@ -1,4 +1,4 @@
-//! Plans as resources: made, looked at, agreed to. Nothing changes a file that was not shown before.
+//! Plans as resources: create one, review it, apply it. No file changes without a plan that was shown before.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -22,23 +22,23 @@ use crate::plans::{Kind, Question, Shown};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// What to go back to. Either a point, or the changes to take back: some by number, the last so many, or all.
+/// What to rewind. Exactly one of `point`, `changes`, `last` and `all` must be given.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRewind {
-    /// The point.
+    /// The point to rewind to.
     pub point: Option<String>,
-    /// Changes by their number.
+    /// Changes to take back, by number.
     pub changes: Vec<usize>,
-    /// The last so many changes of agents, or of `session`; those of anyone with `everything`.
+    /// Take back the last so many changes of agents, or of `session`; those of any author with `everything`.
     pub last: Option<usize>,
-    /// All changes of agents, or of `session`; those of anyone with `everything`.
+    /// Take back all changes of agents, or of `session`; those of any author with `everything`.
     pub all: bool,
-    /// Only these paths (globs; a directory stands for what it holds).
+    /// Only these paths (globs; a directory includes its contents).
     pub paths: Vec<String>,
-    /// Git directories too.
+    /// Rewind git directories too.
     pub git: bool,
-    /// What the user and other sessions changed goes back, too.
+    /// Take back changes of the user and of other sessions too.
     pub everything: bool,
     /// Only what this session changed; errors, calls and iterations in `point` are counted in it.
     pub session: Option<String>,
@@ -48,7 +48,7 @@ pub struct NewRewind {
     pub force: bool,
 }
 
-/// What to take back.
+/// What to undo.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewUndo {
@@ -58,7 +58,7 @@ pub struct NewUndo {
     pub force: bool,
 }
 
-/// How a plan is made that needs no other words.
+/// Options of a plan that takes no other input.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanOptions {
@@ -66,7 +66,7 @@ pub struct PlanOptions {
     pub force: bool,
 }
 
-/// Plans to go back, and changes nothing.
+/// Plans a rewind. Changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/rewind-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewRewind,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
@@ -101,7 +101,7 @@ pub async fn rewind(
     .await
 }
 
-/// Plans to take back what stepback did, and changes nothing.
+/// Plans an undo of an operation. Changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/undo-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewUndo,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
@@ -117,7 +117,7 @@ pub async fn undo(
     .await
 }
 
-/// Plans to bring back what was undone last, and changes nothing.
+/// Plans a redo of what was undone last. Changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/redo-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace")), request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
@@ -129,7 +129,7 @@ pub async fn redo(
     create(work, id, options.force, |_| Ok(Question::Redo)).await
 }
 
-/// Plans to stand on another branch, and changes nothing.
+/// Plans a switch to another branch. Changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/switch-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
     request_body = Option<PlanOptions>,
@@ -146,7 +146,7 @@ pub async fn switch(
     .await
 }
 
-/// The operation that `text` names by its number or the beginning of its id.
+/// Finds the operation that `text` names by its number or the beginning of its id.
 fn operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Problem> {
     workspace.find_operation(text).map_err(|error| match error {
         EngineError::Point(_) => Problem::unknown("operation", text),
@@ -173,11 +173,11 @@ async fn create(
     .await
 }
 
-/// What will be done when somebody agrees.
+/// What applying a plan will do.
 enum Deed {
-    /// The workspace is taken somewhere.
+    /// Rewind the workspace or switch its branch.
     Move(Box<PreparedRewind>),
-    /// An operation is taken back or brought back.
+    /// Undo or redo an operation.
     Reverse(Box<Reversal>, Direction),
 }
 
@@ -193,7 +193,7 @@ impl Deed {
     }
 }
 
-/// The answer to a question, as things are now.
+/// Computes the plan for a request, as things are now.
 fn planned(
     workspace: &Workspace<'_>,
     question: &Question,
@@ -224,7 +224,7 @@ fn planned(
     let everything = prepared.map_or(&[][..], |prepared| &prepared.everything_changes);
     let kind = question.kind().name();
     let operation = operation.map(|operation| operation.id.to_string());
-    // Whoever agrees to an id agrees to this question with this answer.
+    // The id covers request and plan: a client that applies an id confirms exactly this.
     let mut content =
         format!("{} {kind} {question:?} {force} {summary} {warnings:?} {operation:?}\n", workspace.record.id);
     content.push_str(&Hash::of(ObjectKind::Plan, &plan.encode()).to_string());
@@ -255,7 +255,7 @@ fn kept(work: &AppState, kind: Kind, id: &str) -> Result<Shown, Problem> {
     })
 }
 
-/// Does what a plan says, if it is still what would happen.
+/// Applies a plan, if it is still what would happen.
 pub(super) async fn agree(work: AppState, kind: Kind, id: String) -> Result<Json<AppliedDocument>, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
@@ -307,7 +307,7 @@ fn carry_out(
     }
 }
 
-/// A plan as it was shown.
+/// Returns a plan as it was shown.
 pub(super) async fn look(work: AppState, kind: Kind, id: String) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(kept(&work, kind, &id)?.document))
 }

@@ -1,4 +1,4 @@
-//! Points: any way to name a moment, resolved to the step it names.
+//! Points: the ways to name a moment, resolved to a step.
 
 use axum::extract::State;
 use stepback_engine::Workspace;
@@ -11,10 +11,10 @@ use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Longest point that is looked at, in bytes.
+/// Longest point that is accepted, in bytes.
 pub const LONGEST: usize = 1000;
 
-/// The step that a point names: `#12`, `@-1`, `error`, `15 minutes ago`, a label, …
+/// Resolves a point to a step: `#12`, `@-1`, `error`, `15 minutes ago`, a label, …
 #[utoipa::path(get, path = "/workspaces/{workspace}/points/{point}", tag = "steps",
     params(
         ("workspace" = String, Path, description = "The workspace"),
@@ -32,7 +32,7 @@ pub async fn get(
     .await
 }
 
-/// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is named.
+/// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is given.
 pub fn resolved_within(
     workspace: &Workspace<'_>,
     point: &str,
@@ -44,7 +44,7 @@ pub fn resolved_within(
     }
 }
 
-/// The step that a point names, seen from now.
+/// Resolves a point to a step; relative times count from now.
 pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Problem> {
     if point.len() > LONGEST {
         return Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")));

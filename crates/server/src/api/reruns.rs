@@ -1,7 +1,7 @@
-//! What if: a session done again with one thing changed, while the one who asked looks on.
+//! Reruns: runs a session again with something changed.
 //!
-//! A rerun takes as long as its tools do. So the request that begins one is answered as soon as it runs; how far it got is
-//! told by its branch, what it does by the events of its session, and what came of it by a comparison.
+//! A rerun takes as long as its tools do. So the request that starts one is answered as soon as it runs. The state of its
+//! branch shows the progress, the events of its session show what it does, and a comparison shows the result.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -33,31 +33,31 @@ use crate::extract::{Json, Path, percent_encoded};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// So many run at once: each starts an agent.
+/// Most reruns at once: each starts an agent.
 const AT_ONCE: usize = 4;
 
-/// What a server knows of the machine it runs on, besides the store: what reruns need, and settings of the person.
+/// What a server knows of the machine it runs on, besides the store: what reruns need, and the user's settings.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Our own program.
+    /// The path of the stepback executable.
     pub program: PathBuf,
-    /// What the store is called on the command line.
+    /// The store, as given on the command line.
     pub store: PathBuf,
-    /// The person's home.
+    /// The user's home directory.
     pub home: PathBuf,
-    /// Where agents keep their conversations; nothing, if nobody has a home here.
+    /// Where agents keep their conversations; `None` if there is no home directory.
     pub agents: Option<Home>,
-    /// The person's environment.
+    /// The user's environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// What models cost.
+    /// Prices of the models.
     pub prices: Prices,
-    /// A file of certificates that are trusted beside those of the system.
+    /// A file of certificates that are trusted besides those of the system.
     pub certificates: Option<PathBuf>,
-    /// Bytes that the store should stay within.
+    /// Bytes that the store should stay within; `None` for no limit.
     pub budget: Option<u64>,
 }
 
-/// Reruns of this server that are not at their end, with what ends them.
+/// The running reruns of this server, each with the flag that interrupts it.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<HashMap<(WorkspaceId, String), Arc<AtomicBool>>>);
 
@@ -66,12 +66,12 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether none runs.
+    /// Whether no rerun is running.
     pub(crate) fn is_empty(&self) -> bool {
         self.all().is_empty()
     }
 
-    /// Ends all of them.
+    /// Interrupts all of them.
     pub(crate) fn interrupt(&self) {
         for interrupted in self.all().values() {
             interrupted.store(true, Ordering::Relaxed);
@@ -79,26 +79,26 @@ impl Running {
     }
 }
 
-/// How a session is to be done again.
+/// How a session is to be run again.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRerun {
-    /// The point it begins at; the beginning of the session if none is given.
+    /// The point to start from; the beginning of the session if none is given.
     pub from: Option<String>,
-    /// `PATH=VALUE` for each thing that is changed: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
+    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
     pub set: Vec<String>,
-    /// Ends after the first step of this kind.
+    /// End after the first step of this kind.
     pub until: Option<String>,
-    /// Ends after so many steps.
+    /// End after so many steps.
     pub max_steps: Option<u64>,
-    /// Ends after so many seconds.
+    /// End after so many seconds.
     pub timeout_s: Option<u32>,
-    /// What becomes of tool calls: `real` (the usual), `recorded`, `deny`.
+    /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
     #[schema(value_type = Option<String>)]
     pub tools: Option<Tools>,
-    /// What happens to a model call that was never recorded like this: `stop` (the usual) or `nearest`.
+    /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
     pub on_difference: Option<String>,
-    /// The name of the branch.
+    /// The name of the new branch; generated if none is given.
     pub branch: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl NewRerun {
         match self.on_difference.as_deref() {
             None | Some("stop") => Ok(OnDifference::Stop),
             Some("nearest") => Ok(OnDifference::Nearest),
-            // To ask a real model costs money; that is for the command line.
+            // Calling a real model costs money; only the command line can do that.
             Some(other) => Err(Problem::usage(format!("on_difference cannot be \"{other}\"")).hint(
                 "it is \"stop\" or \"nearest\"; \"stepback rerun --on-difference live\" asks the model",
             )),
@@ -115,7 +115,7 @@ impl NewRerun {
     }
 }
 
-/// Begins to do a session again, in a directory of its own and behind a fence. It is answered as soon as it runs.
+/// Starts a rerun of a session, in a directory of its own and inside a sandbox. Answered as soon as it runs.
 #[utoipa::path(post, path = "/sessions/{session}/reruns", tag = "branches",
     params(("session" = String, Path, description = "The session")), request_body = NewRerun,
     responses((status = 202, body = BranchDocument, headers(("location" = String, description = "Its branch"))),
@@ -139,7 +139,7 @@ pub async fn begin(
     std::thread::Builder::new()
         .name("stepback-rerun".into())
         .spawn(move || play(&playing, &stage, &id, &wanted, on_difference, until, told))?;
-    // It is dropped unanswered only if the thread ended unexpectedly.
+    // The sender is dropped unanswered only if the thread ended unexpectedly.
     let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun ended unexpectedly")));
     let (workspace, rerun) = begun?;
     let place =
@@ -162,7 +162,7 @@ fn play(
     let mut told = Some(told);
     let mut tell = |begun: Begun| {
         if let Some(told) = told.take() {
-            // Who asked may be gone; the rerun goes on.
+            // The client may have disconnected; the rerun goes on.
             let _ = told.send(begun);
         }
     };
@@ -211,13 +211,13 @@ fn play(
     if let Some(key) = known {
         work.running().all().remove(&key);
     }
-    // What goes wrong later is on record with the branch.
+    // Errors after the start are recorded with the branch.
     if let Err(problem) = done {
         tell(Err(problem));
     }
 }
 
-/// Ends a rerun that this server began and that still runs. What it did until then stays as its branch.
+/// Interrupts a rerun that this server started and that is still running. What it did so far stays as its branch.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/interrupt", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
     responses((status = 204, description = "It is told to end"), (status = "default", body = Problem)))]

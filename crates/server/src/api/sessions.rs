@@ -1,4 +1,4 @@
-//! Recorded runs of agents.
+//! Sessions: the recorded runs of agents.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Which sessions.
+/// Filters for sessions.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SessionsQuery {
@@ -26,18 +26,19 @@ pub struct SessionsQuery {
     pub workspace: Option<String>,
     /// Only those of this agent.
     pub agent: Option<String>,
-    /// Only those that are `active`, `idle` (nothing was heard for an hour), `stopped` (at a breakpoint), `ended` or `prepared` (a fork that was never started).
+    /// Only those with this status: `active`, `idle` (no activity for an hour), `stopped` (at a breakpoint), `ended` or
+    /// `prepared` (a fork that was never started).
     pub status: Option<String>,
-    /// Only those that did something since then: `2 hours ago`, `2026-01-23`.
+    /// Only those that were active since this time: `2 hours ago`, `2026-01-23`.
     pub since: Option<String>,
-    /// Only those that began before then.
+    /// Only those that began before this time.
     pub until: Option<String>,
-    /// How many steps each has, and how many of them went wrong, as well.
+    /// Include the number of steps of each session, and how many of them failed.
     #[serde(default)]
     pub counts: bool,
 }
 
-/// Sessions, the one that did something last first.
+/// Lists sessions, the most recently active first.
 #[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionsQuery, Paging), responses(
     (status = 200, body = Page<SessionDocument>), (status = "default", body = Problem)
 ))]
@@ -64,7 +65,7 @@ pub async fn list(
                 && since.is_none_or(|since| seen(session) >= since)
                 && until.is_none_or(|until| session.started_at <= until)
         });
-        // Two sessions of the same microsecond are told apart by nothing that a cursor could hold; it has not been seen.
+        // A cursor cannot tell two sessions of the same microsecond apart; that has not been observed.
         let place = |session: &Session| u64::try_from(seen(session).as_micros()).unwrap_or_default();
         sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
         sessions.retain(|session| before.is_none_or(|before| place(session) < before));
@@ -86,7 +87,7 @@ pub async fn list(
     .await
 }
 
-/// How many steps a session has, or how many that went wrong.
+/// Counts the steps of a session, or only those that failed.
 fn count(engine: &Engine<'_>, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
     let query = Steps {
         session: Some(session.id),
@@ -99,7 +100,7 @@ fn count(engine: &Engine<'_>, session: &Session, failed: Option<bool>) -> Result
     Ok(engine.store.find(Some(session.workspace), &query)?.total)
 }
 
-/// Sessions that wait at a breakpoint.
+/// Returns the sessions that wait at a breakpoint.
 fn stopped(engine: &Engine<'_>) -> Result<HashSet<SessionId>, Problem> {
     let mut stopped = HashSet::new();
     for workspace in engine.every_workspace()? {
@@ -108,7 +109,7 @@ fn stopped(engine: &Engine<'_>) -> Result<HashSet<SessionId>, Problem> {
     Ok(stopped)
 }
 
-/// One session, by its id, the agent's id of it, or the beginning of either.
+/// Returns a session by its id, the agent's id of it, or the beginning of either.
 #[utoipa::path(get, path = "/sessions/{session}", tag = "sessions",
     params(("session" = String, Path, description = "Its id, the agent's id of it, or the beginning of either")),
     responses((status = 200, body = SessionDocument), (status = "default", body = Problem)))]

@@ -1,4 +1,4 @@
-//! What was true at a step: files, conversation, memory, tasks, environment.
+//! The state at a step: files, conversation, memory, tasks, environment.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -26,10 +26,10 @@ use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Largest file that is sent in one piece.
+/// Largest file that is sent in one response, in bytes.
 const LARGEST: u64 = 256 << 20;
 
-/// Which files.
+/// Filters for files.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Below {
@@ -47,7 +47,7 @@ fn moment<'e>(
     Ok((workspace, session, stored))
 }
 
-/// The state of a step with the files of the step it grew from; without files if nobody had looked at them yet.
+/// Loads the state of a step with the files of the step it grew from; without files if none were scanned by then.
 fn known(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Moment, Problem> {
     match workspace.state_of(stored) {
         Ok(state) => Ok(state),
@@ -58,7 +58,7 @@ fn known(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Moment,
     }
 }
 
-/// What was true at a step: which parts are known, where git stood, and the files.
+/// The state at a step: which parts are known, the heads of git repositories, and the files.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Below, Paging),
     responses((status = 200, body = StateDocument), (status = "default", body = Problem)))]
@@ -73,7 +73,7 @@ pub async fn get(
         let (workspace, _, stored) = moment(engine, &id, number)?;
         let about = ("state", stored.checkpoint.step.id.to_string(), below.path.clone());
         let after = paging.position(&about)?.unwrap_or(0);
-        // Keeps a prune from freeing what is being read.
+        // Keeps a concurrent prune from freeing what is being read.
         let _lock = workspace.lock_shared()?;
         let state = known(&workspace, &stored)?;
         let git = state.git.map(|hash| GitState::load(engine.store, hash)).transpose()?.unwrap_or_default();
@@ -106,7 +106,7 @@ pub async fn get(
     .await
 }
 
-/// Goes through a tree until a page is full.
+/// Walks a tree until a page is full.
 struct Listing<'e> {
     engine: &'e Engine<'e>,
     after: u64,
@@ -128,7 +128,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Everything below a directory. Trees may be deeper than a stack is.
+    /// Adds everything below a directory. Iterative, because trees may be deeper than the stack allows.
     fn below(&mut self, path: RelPath, tree: Hash) -> Result<(), Problem> {
         let mut open = vec![(path, Tree::load(self.engine.store, tree)?.into_entries().into_iter())];
         while let Some((above, entries)) = open.last_mut() {
@@ -149,9 +149,9 @@ impl Listing<'_> {
     }
 }
 
-/// The content of a file as it was at a step, or where a link pointed.
+/// The content of a file as it was at a step, or the target of a symlink.
 ///
-/// The name is the `address` of a listing: bytes that are no letters, digits or `-_.~/` are written as `%XX`.
+/// The path is the `address` of a listing: bytes other than letters, digits and `-_.~/` are written as `%XX`.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/files/{*path}", tag = "state",
     params(
         ("session" = String, Path, description = "The session"),
@@ -165,7 +165,7 @@ impl Listing<'_> {
         (status = "default", body = Problem)
     ))]
 pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
-    // A name need not be UTF-8, so the address is taken apart here.
+    // A name need not be UTF-8, so the path is decoded here.
     let wrong = || Problem::unknown("page", "at this address");
     let (_, rest) = uri.path().split_once("/sessions/").ok_or_else(wrong)?;
     let (session, rest) = rest.split_once("/steps/").ok_or_else(wrong)?;
@@ -203,7 +203,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
         let fixed = [
             (header::ETAG, tag.clone()),
             (header::CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned()),
-            // What is in a file is somebody else's, and must never run as a page of ours.
+            // File contents are untrusted and must never run as a page of this server.
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
             (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
         ];
@@ -222,7 +222,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
     .await
 }
 
-/// What had been said by a step, oldest first.
+/// The conversation up to a step, oldest message first.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/conversation", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Paging),
     responses((status = 200, body = Page<MessageDocument>), (status = "default", body = Problem)))]
@@ -253,7 +253,7 @@ fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
         let (role, text) = (message.role, message.shown_text());
         let whole = serde_json::to_value(message).unwrap_or_default();
         let word = whole.get("role").and_then(Value::as_str).map(str::to_owned);
-        // What another program reported comes back as it was reported.
+        // What another program reported is returned as it was reported.
         let reported = lines.get(message.lines.start).filter(|_| !is_ours);
         let as_it_came =
             |line: &String| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.clone()));
@@ -263,7 +263,7 @@ fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
     (1..).zip(&transcript::messages_of(agent, lines)).map(document).collect()
 }
 
-/// What the agent remembered at a step.
+/// The agent's memory at a step.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/memory", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
@@ -287,7 +287,7 @@ pub async fn env(state: State<AppState>, path: Path<(String, u64)>) -> Result<Js
     slot(state, path, |state| state.env).await
 }
 
-/// A part of a state that is a JSON value; `null` if it was never seen.
+/// Returns a part of a state that is a JSON value; `null` if it was never recorded.
 async fn slot(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,

@@ -1,4 +1,4 @@
-//! What happened in a session, and moving through it.
+//! The steps of a session, and stepping through them.
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Which steps.
+/// Filters for steps.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SessionStepsQuery {
@@ -23,7 +23,7 @@ pub struct SessionStepsQuery {
     pub kind: Option<String>,
     /// Only those about this tool or model.
     pub tool: Option<String>,
-    /// Only those that went wrong, or did not.
+    /// Only those that failed (`true`), or that did not (`false`).
     pub failed: Option<bool>,
     /// Only those of this model turn.
     pub iteration: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
         .collect()
 }
 
-/// The steps of a session.
+/// Lists the steps of a session.
 #[utoipa::path(get, path = "/sessions/{session}/steps", tag = "steps",
     params(("session" = String, Path, description = "The session"), SessionStepsQuery, Paging),
     responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
@@ -83,7 +83,7 @@ pub async fn list(
     .await
 }
 
-/// One step with everything that is known of it.
+/// Returns a step with all its details.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}", tag = "steps",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
@@ -99,18 +99,18 @@ pub async fn get(
     .await
 }
 
-/// Where to go from a step.
+/// Which neighbour of a step to return.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Direction {
-    /// To the nearest of these kinds, separated by commas.
+    /// The nearest of these kinds, separated by commas.
     pub kind: Option<String>,
-    /// To the nearest that went wrong.
+    /// The nearest that failed.
     #[serde(default)]
     pub error: bool,
 }
 
-/// The step after this one: the very next, the next of a kind, or the next that went wrong.
+/// The next step: the very next, the next of a kind, or the next that failed.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/next", tag = "steps",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
@@ -122,7 +122,7 @@ pub async fn next(
     beside(work, id, number, direction, true).await
 }
 
-/// The step before this one: the very one before, the last of a kind, or the last that went wrong.
+/// The previous step: the one just before, the last of a kind, or the last that failed.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/previous", tag = "steps",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]

@@ -1,4 +1,4 @@
-//! Agents that wait, what they are told, and being told to wait.
+//! Controls live agents: pauses sessions, answers agents that wait, and leaves them messages.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -13,50 +13,50 @@ use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Longest text that an agent is told, in bytes.
+/// Longest text sent to an agent, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// What an agent that waits is told.
+/// The answer to an agent that waits.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Say {
-    /// Go on.
+    /// Go on with the call.
     Resume,
     /// Go on, and stop again at the next call.
     Step,
-    /// Do not run it.
+    /// Do not run the call.
     Deny {
-        /// What the model is told.
+        /// The reason that the model gets; a default text if there is none.
         reason: Option<String>,
     },
-    /// Run it with another input.
+    /// Run the call with another input.
     Edit {
-        /// The whole input, an object.
+        /// The whole new input, an object.
         #[schema(value_type = Object)]
         input: Value,
     },
 }
 
-/// A message.
+/// A message to an agent.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
-    /// What is said.
+    /// The text of the message.
     pub text: String,
 }
 
-/// What was done to a session.
+/// The state of a session after a command.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ControlledDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
     /// Whether it stops at its next call.
     pub paused: bool,
-    /// The stop that was answered.
+    /// The stop that was answered, if any.
     pub answered: Option<StopDocument>,
 }
 
-/// All agents that wait in the store, by workspace.
+/// All agents that wait in the store, the longest waiting first, each with its workspace id.
 pub(crate) fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>, Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>,
     Ok(found)
 }
 
-/// Agents that wait, in every workspace, the longest waiting first.
+/// Lists the agents that wait, in every workspace, the longest waiting first.
 #[utoipa::path(get, path = "/stops", tag = "control",
     responses((status = 200, body = Page<StopDocument>), (status = "default", body = Problem)))]
 pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument>>, Problem> {
@@ -121,7 +121,7 @@ fn sayable(text: String) -> Result<String, Problem> {
     }
 }
 
-/// Stops a session at its next call.
+/// Pauses a session at its next call.
 #[utoipa::path(post, path = "/sessions/{session}/pause", tag = "control",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
@@ -138,7 +138,7 @@ pub async fn pause(
     .await
 }
 
-/// Lets a session run again, and answers it if it waits.
+/// Lets a paused session go on, and answers it if it waits.
 #[utoipa::path(post, path = "/sessions/{session}/resume", tag = "control",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
@@ -168,7 +168,7 @@ pub async fn resume(
     .await
 }
 
-/// Leaves a message that a session hears with its next call.
+/// Leaves a message that a session receives with its next call.
 #[utoipa::path(post, path = "/sessions/{session}/inject", tag = "control",
     params(("session" = String, Path, description = "The session")), request_body = NewMessage,
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]

@@ -1,4 +1,4 @@
-//! A session at a glance, and step by step.
+//! The timeline of a session: a summary, and its steps in order.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// A session as something one can go through: what it is about, and its steps in order, each on its lane.
+/// The timeline of a session: a summary, and its steps in order, each on its lane.
 #[utoipa::path(get, path = "/sessions/{session}/timeline", tag = "steps",
     params(("session" = String, Path, description = "The session"), Paging),
     responses((status = 200, body = TimelineDocument), (status = "default", body = Problem)))]
@@ -72,11 +72,11 @@ pub async fn get(
     .await
 }
 
-/// The lanes of a session: branch by branch, on each the agent itself first, then sub-agents as they appear.
+/// The lanes of a session: branch by branch, on each the main agent first, then sub-agents as they appear.
 pub(super) struct Lanes<'l> {
     pub(super) documents: Vec<LaneDocument>,
     lines: &'l Lines,
-    /// For every branch, the lanes of those at work on it.
+    /// For every branch, the lanes of the agents that worked on it.
     places: Vec<HashMap<Option<String>, usize>>,
 }
 
@@ -88,7 +88,7 @@ impl<'l> Lanes<'l> {
         for stored in steps {
             let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
             let (lanes, places) = (&mut found[branch], &mut places[branch]);
-            // The agent itself comes first, even where a sub-agent was at work before it.
+            // The main agent comes first, even where a sub-agent worked before it.
             for worker in [&None, &step.facts.worker] {
                 if !places.contains_key(worker) {
                     places.insert(worker.clone(), lanes.len());
@@ -120,7 +120,7 @@ impl<'l> Lanes<'l> {
     }
 }
 
-/// On which branches a session was, and which of its steps rewinds have left behind.
+/// The branches that a session was on, and which of its steps were rolled back by rewinds.
 #[utoipa::path(get, path = "/sessions/{session}/lines", tag = "steps",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = LinesDocument), (status = "default", body = Problem)))]
@@ -134,7 +134,7 @@ pub async fn lines(
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let lines = workspace.lines_of(session.id)?;
         let all = |query: &Steps| engine.store.steps(workspace.record.id, query);
-        // Where there is one line and nothing was left, a hundred thousand steps need not be looked at to say so.
+        // With one branch and nothing rolled back, the answer does not require reading all steps.
         let steps = match lines.is_one() {
             true => {
                 let mut ends = all(&Steps { limit: Some(1), ..query.clone() })?;

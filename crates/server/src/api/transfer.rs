@@ -1,7 +1,7 @@
-//! Sessions as files: out of this store, and into it.
+//! Exports sessions as files, and imports them.
 //!
-//! Both go through a file that has no name any more. What somebody fetches slowly must not keep the store from freeing things
-//! for as long as that takes, and what somebody sends is looked at as a whole before any of it counts.
+//! Both go through an unlinked temporary file. A client that downloads slowly must not keep the store from freeing objects
+//! for as long as that takes, and an upload is checked as a whole before any of it is stored.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, Write};
@@ -23,23 +23,23 @@ use crate::extract::{Json, Path, Query};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// Largest file that is taken in.
+/// Largest file that can be imported, in bytes.
 const LARGEST: u64 = 2 << 30;
-/// Bytes that are read or written at a time.
+/// Bytes read or written at a time.
 const PIECE: usize = 256 << 10;
 
-/// In which form.
+/// The format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Everything, for another store.
+    /// Everything, for import into another store.
     #[default]
     Bundle,
     /// Lines of JSON, for other programs.
     Jsonl,
 }
 
-/// How to write a session.
+/// How to export a session.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ExportQuery {
@@ -49,7 +49,7 @@ pub struct ExportQuery {
     pub format: Format,
 }
 
-/// A session as one file.
+/// Exports a session as one file.
 #[utoipa::path(get, path = "/sessions/{session}/export", tag = "sessions",
     params(("session" = String, Path, description = "The session"), ExportQuery),
     responses(
@@ -98,7 +98,7 @@ pub async fn export(
         });
         match read.await {
             Ok(Ok((piece, _))) if piece.is_empty() => None,
-            // What cannot be read any more ends the answer before its length: whoever fetches it notices.
+            // A read error ends the answer before its Content-Length, which the client notices.
             Ok(Ok((piece, file))) => Some((Ok::<_, std::io::Error>(Bytes::from(piece)), file)),
             Ok(Err(_)) | Err(_) => None,
         }
@@ -106,7 +106,7 @@ pub async fn export(
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
-/// A file beside the store that is gone as soon as nobody has it open.
+/// Creates an unlinked file in the directory of the store; it is gone once it is closed.
 fn nameless(engine: &Engine<'_>) -> Result<File, Problem> {
     let dir = engine.store.local_dir();
     let dir = dir.ok_or_else(|| Problem::internal("this store has no directory for files"))?;
@@ -117,20 +117,20 @@ fn nameless(engine: &Engine<'_>) -> Result<File, Problem> {
     Ok(file)
 }
 
-/// What was taken in.
+/// The result of an import.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ImportDocument {
-    /// The sessions of the file, as they are here.
+    /// The sessions of the file, as they are in this store.
     pub sessions: Vec<SessionDocument>,
     /// Steps in the file.
     pub steps: u64,
-    /// Steps that the store did not have.
+    /// Steps that the store did not have yet.
     pub new_steps: u64,
-    /// Objects that the store did not have.
+    /// Objects that the store did not have yet.
     pub new_objects: u64,
 }
 
-/// Takes in a bundle or exported lines: everything that the store does not have, or nothing.
+/// Imports a bundle or exported lines: everything that the store does not have, or nothing.
 #[utoipa::path(post, path = "/imports", tag = "sessions",
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A bundle, or exported lines, which hold no files"),
     responses(

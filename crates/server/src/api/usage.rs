@@ -1,4 +1,4 @@
-//! What models were asked and what that cost, hour by hour.
+//! Token usage and cost of model calls, by hour and by model.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,34 @@ use crate::extract::{Json, Query};
 use crate::problem::Problem;
 use crate::state::AppState;
 
-/// Calls that are looked at, the newest first: what each used is in its own record.
+/// Most model calls that are read, the newest first: the usage of each is in its own record.
 const MOST: u64 = 20_000;
-/// From when on, unless somebody says it.
+/// Default of `since`.
 const USUAL: &str = "14 days ago";
 const HOUR: i64 = 3600 * 1_000_000;
 
-/// From when on.
+/// The period of a usage report.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Since {
-    /// From then on: `2 hours ago`, `2026-01-23`. Two weeks, if nothing is said.
+    /// Only calls since this time: `2 hours ago`, `2026-01-23`. The default is two weeks ago.
     pub since: Option<String>,
 }
 
-/// Tokens and money.
+/// Token counts and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct SpentDocument {
-    /// Calls of models.
+    /// Number of model calls.
     pub calls: u64,
-    /// Tokens read, at the full price.
+    /// Input tokens at the full price.
     pub input: u64,
-    /// Tokens written, thoughts included.
+    /// Output tokens, thinking included.
     pub output: u64,
-    /// Tokens read from a cache.
+    /// Input tokens read from a cache.
     pub cache_read: u64,
-    /// Tokens written to a cache.
+    /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// What it cost in dollars, as far as it is known.
+    /// The cost in dollars, as far as it is known.
     pub cost_usd: f64,
 }
 
@@ -60,32 +60,32 @@ impl SpentDocument {
     }
 }
 
-/// What was spent in an hour.
+/// The usage in one hour.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HourDocument {
     /// When the hour began.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// What was spent in it.
+    /// The usage in this hour.
     #[serde(flatten)]
     pub spent: SpentDocument,
 }
 
-/// What was spent on models.
+/// The usage of models.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UsageDocument {
-    /// Hours in which something was, in order.
+    /// The hours with at least one call, oldest first.
     pub hours: Vec<HourDocument>,
-    /// The same by model.
+    /// The usage by model.
     pub models: BTreeMap<String, SpentDocument>,
-    /// Everything together.
+    /// The total usage.
     pub total: SpentDocument,
-    /// Whether all calls since then were looked at; otherwise only the newest 20,000.
+    /// Whether all calls in the period are included; otherwise only the newest 20,000.
     pub complete: bool,
 }
 
 /// Tokens and cost of model calls, by hour and by model. Answers that a rerun took from its recording are not counted: no
-/// model was asked.
+/// model was called.
 #[utoipa::path(get, path = "/usage", tag = "upkeep", params(Since),
     responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
 pub async fn get(
@@ -110,7 +110,7 @@ fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
     for placed in found.iter().take(usize::try_from(MOST).unwrap_or(usize::MAX)) {
         let step = &placed.stored.checkpoint.step;
         let Some(detail) = step.facts.detail else { continue };
-        // Requests and answers can be large; what was spent is told apart from them.
+        // Requests and answers can be large, so only the metadata is loaded.
         let metadata = json::get(engine.store, detail, "/metadata")
             .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
         let spent = Spent::of(&serde_json::json!({ "metadata": metadata }));

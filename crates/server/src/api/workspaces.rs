@@ -1,4 +1,4 @@
-//! Directory trees that agents work in.
+//! Workspaces: the directory trees that agents work in.
 
 use axum::extract::State;
 
@@ -8,7 +8,7 @@ use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// All workspaces of the store but the scratch directories of reruns, oldest first.
+/// Lists all workspaces of the store except the scratch directories of reruns, oldest first.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces", responses(
     (status = 200, body = Page<WorkspaceDocument>), (status = "default", body = Problem)
 ))]
@@ -20,7 +20,7 @@ pub async fn list(State(work): State<AppState>) -> Result<Json<Page<WorkspaceDoc
     .await
 }
 
-/// One workspace, by its id or the beginning of it.
+/// Returns a workspace by its id or the beginning of it.
 #[utoipa::path(get, path = "/workspaces/{workspace}", tag = "workspaces",
     params(("workspace" = String, Path, description = "Its id, or the beginning of it")),
     responses((status = 200, body = WorkspaceDocument), (status = "default", body = Problem)))]

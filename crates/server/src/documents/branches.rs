@@ -1,4 +1,4 @@
-//! Named lines of steps.
+//! Documents of branches.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,31 +9,31 @@ use utoipa::ToSchema;
 use super::StepDocument;
 use super::timeline::{PartingDocument, TipDocument};
 
-/// A named line of steps, or a rerun that has not come to one yet.
+/// A branch, or a rerun that has no branch yet.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct BranchDocument {
-    /// Its name.
+    /// The name of the branch.
     pub name: String,
-    /// Its newest step; none while a rerun has not come to an end.
+    /// Its newest step; none while a rerun is not finished.
     pub tip: Option<StepDocument>,
-    /// Whether the workspace stands on it.
+    /// Whether it is the current branch of the workspace.
     pub present: bool,
-    /// `active`, or how far the rerun got that makes it: `pending`, `running`, `completed`,
-    /// `diverged` (something was changed, and it ended at the first difference from the recording), `failed`.
+    /// `active`, or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
+    /// changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
-    /// Where it left another branch; none for the first, and for a rerun that has not come to a branch.
+    /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.
     pub from: Option<PartingDocument>,
-    /// The number of the first kept step that is its own; none if it has none yet.
+    /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
-    /// How many kept steps are its own.
+    /// Number of its own checkpoints.
     pub own: u64,
-    /// What is known about that rerun.
+    /// The record of the rerun that created it, if one did.
     #[schema(value_type = Option<Object>)]
     pub rerun: Option<Value>,
 }
 
 impl BranchDocument {
-    /// Of a branch, the line it is, and the rerun that made it.
+    /// The document of a branch, with its line of steps and the rerun that created it.
     pub fn of(branch: &Branch, line: Option<TipDocument>, rerun: Option<&Rerun>) -> Self {
         Self {
             first: line.as_ref().and_then(|line| line.first),
@@ -47,7 +47,7 @@ impl BranchDocument {
         }
     }
 
-    /// Of a rerun without a branch.
+    /// The document of a rerun that has no branch yet.
     pub fn coming(rerun: &Rerun) -> Self {
         Self {
             name: rerun.branch.clone(),

@@ -1,4 +1,4 @@
-//! Stopping live agents.
+//! Documents of breakpoints and of agents that wait.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,28 +11,28 @@ use utoipa::ToSchema;
 /// A condition that stops a live agent.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct BreakpointDocument {
-    /// Counts from 1.
+    /// The number of the breakpoint, from 1.
     pub id: u64,
     /// `tool`, `iteration`, `pattern`, `error`, `path` or `cost`.
     pub on: String,
-    /// The tool, turn, expression, glob or sum; none for an error.
+    /// The tool, turn, expression, glob or cost; none for an error.
     pub value: Option<String>,
-    /// What it waits for, in words.
+    /// The condition in words.
     pub description: String,
-    /// The input must match this regular expression as well.
+    /// A regular expression that the input must match as well.
     pub condition: Option<String>,
-    /// Whether it is in force.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// How often its condition held.
+    /// Number of times its condition was met.
     pub hits: u64,
-    /// It stops from this hit on.
+    /// It stops from this hit on; none for the first.
     pub from_hit: Option<u64>,
-    /// Whether it only records and stops nobody.
+    /// Whether it only records hits and does not stop the agent.
     pub log: bool,
 }
 
 impl BreakpointDocument {
-    /// Of a breakpoint.
+    /// The document of a breakpoint.
     pub fn of(breakpoint: &Breakpoint) -> Self {
         let (on, value) = match &breakpoint.on {
             Condition::Tool { name } => ("tool", Some(name.clone())),
@@ -59,44 +59,44 @@ impl BreakpointDocument {
 /// An agent that waits for an answer.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub struct StopDocument {
-    /// Its id.
+    /// The id of the stop.
     pub id: String,
-    /// Where.
+    /// The id of the workspace.
     pub workspace: String,
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
-    /// The agent's id of the call.
+    /// The agent's own id of the call.
     pub call: Option<String>,
-    /// What it wants to run, or has run.
+    /// The tool that it is about to run, or has run.
     pub tool: String,
-    /// With this input.
+    /// The input of the call.
     #[schema(value_type = Object)]
     pub input: Value,
-    /// What came out, if it has run.
+    /// The output of the call, if it has run.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
-    /// Whether the call can run with another input. If not, `edit` refuses it and asks the model to call again.
+    /// Whether the call can run with another input. If not, `edit` denies it and asks the model to call again.
     pub can_edit_input: bool,
     /// Why it stopped.
     pub reason: String,
-    /// The breakpoint, unless it was paused.
+    /// The number of the breakpoint; none if the session was paused.
     pub breakpoint: Option<u64>,
-    /// Number of the step it stopped at.
+    /// The number of the step it stopped at.
     pub step: u64,
-    /// The model turn.
+    /// The number of the model turn.
     pub iteration: u64,
-    /// Since when.
+    /// When it stopped.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// When it will answer by itself, with a refusal.
+    /// When the wait times out, which denies the call.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
 }
 
 impl StopDocument {
-    /// Of a stop in a workspace.
+    /// The document of a stop in a workspace.
     pub fn of(workspace: &str, stop: &Stop) -> Self {
         Self {
             id: stop.id.clone(),
@@ -118,7 +118,7 @@ impl StopDocument {
     }
 }
 
-/// Whether a call that waits can run with another input: it has not run, and its agent takes one.
+/// Whether a waiting call can run with another input: it has not run, and its agent supports that.
 fn can_edit_input(stop: &Stop) -> bool {
     stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(Answer::can_change_input)
 }

@@ -1,4 +1,4 @@
-//! Files, what differs between them, and what is left alone.
+//! Documents of files, differences between them, and paths that are left alone.
 
 use serde::Serialize;
 use stepback_model::change::Change;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::documents::StepDocument;
 use crate::extract::percent_encoded;
 
-/// What is at a path.
+/// The file, directory or link at a path.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
 pub struct NodeDocument {
     /// `file`, `directory`, `symlink` or `excluded`.
@@ -20,22 +20,22 @@ pub struct NodeDocument {
     /// Permission bits of a file or directory, in octal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Equal files have equal hashes; git's own files have none.
+    /// The content hash: equal files have equal hashes; git's own files have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Where a link points.
+    /// The target of a symlink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Why something is not stored.
+    /// Why it is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl NodeDocument {
-    /// Of a node.
+    /// The document of a node.
     pub fn of(node: &Node) -> Self {
         let octal = |mode: u32| Some(format!("{mode:04o}"));
         let kind = |kind: &str| Self { kind: kind.to_owned(), ..Self::default() };
@@ -61,17 +61,17 @@ impl NodeDocument {
 /// A path in a state.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct FileDocument {
-    /// Where, for people.
+    /// The path, for display.
     pub path: String,
-    /// Where, as the end of an address: every byte of the name, however odd.
+    /// The path, percent-encoded for URLs: exact for every byte of the name.
     pub address: String,
-    /// What is there.
+    /// What is at the path.
     #[serde(flatten)]
     pub node: NodeDocument,
 }
 
 impl FileDocument {
-    /// Of a path.
+    /// The document of a path.
     pub fn of(path: &RelPath, node: &Node) -> Self {
         Self {
             path: path.display().into_owned(),
@@ -81,24 +81,24 @@ impl FileDocument {
     }
 }
 
-/// What happened to a path.
+/// A change of a path.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ChangeDocument {
-    /// Where.
+    /// The path, for display.
     pub path: String,
     /// `created`, `modified`, `deleted`, `renamed`, `mode-changed` or `type-changed`.
     pub kind: String,
-    /// Where it was before it was renamed.
+    /// The path before it was renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What was there.
+    /// What was there before; none if it was created.
     pub before: Option<NodeDocument>,
-    /// What is there.
+    /// What is there after it; none if it was deleted.
     pub after: Option<NodeDocument>,
 }
 
 impl ChangeDocument {
-    /// Of a change.
+    /// The document of a change.
     pub fn of(change: &Change) -> Self {
         Self {
             path: change.path.display().into_owned(),
@@ -116,17 +116,17 @@ pub struct ChangedFileDocument {
     /// The change.
     #[serde(flatten)]
     pub change: ChangeDocument,
-    /// The changed lines of a text file as a unified diff, if they were asked for and are not too many.
+    /// The changed lines of a text file as a unified diff, if requested and not too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// What differs between two moments.
+/// The difference between two moments.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DiffDocument {
-    /// The earlier side.
+    /// The step of the earlier side.
     pub from: StepDocument,
-    /// The later side; none if it is the workspace as it is now.
+    /// The step of the later side; none if it is the workspace as it is now.
     pub to: Option<StepDocument>,
     /// The changes, by path.
     pub items: Vec<ChangedFileDocument>,
@@ -134,19 +134,19 @@ pub struct DiffDocument {
     pub next_cursor: Option<String>,
 }
 
-/// A path that is left alone.
+/// A path that a plan leaves alone.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct LeftAloneDocument {
-    /// Where.
+    /// The path, for display.
     pub path: String,
-    /// Why, as a phrase.
+    /// The reason, as a phrase.
     pub reason: String,
-    /// Whether it is because of a later change, and not because the path is not covered.
+    /// Whether the reason is a later change, and not that the path is not covered.
     pub conflict: bool,
 }
 
 impl LeftAloneDocument {
-    /// Of what a plan leaves alone.
+    /// The document of a path that a plan leaves alone.
     pub fn of(item: &LeftAlone) -> Self {
         Self {
             path: item.path.display().into_owned(),
@@ -156,7 +156,7 @@ impl LeftAloneDocument {
     }
 }
 
-/// The parts of a state, each by its hash. What is the same has the same hash.
+/// The parts of a state, each by its hash; none if it is not known. Equal parts have equal hashes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SlotsDocument {
     /// The files.
@@ -165,9 +165,9 @@ pub struct SlotsDocument {
     pub git: Option<String>,
     /// The conversation.
     pub conversation: Option<String>,
-    /// What was thought.
+    /// The agent's reasoning.
     pub reasoning: Option<String>,
-    /// What the agent remembers.
+    /// The agent's memory.
     pub memory: Option<String>,
     /// The task list.
     pub task: Option<String>,
@@ -176,7 +176,7 @@ pub struct SlotsDocument {
 }
 
 impl SlotsDocument {
-    /// Of a state.
+    /// The document of a state.
     pub fn of(state: &State) -> Self {
         let text = |hash: Option<stepback_model::Hash>| hash.map(|hash| hash.to_string());
         Self {
@@ -191,23 +191,23 @@ impl SlotsDocument {
     }
 }
 
-/// Where a git repository stood.
+/// The head of a git repository.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct RepositoryDocument {
-    /// Its git directory.
+    /// The path of its git directory.
     pub path: String,
-    /// The branch; none when detached.
+    /// The branch; none if the head is detached.
     pub branch: Option<String>,
     /// The commit; none before the first.
     pub commit: Option<String>,
-    /// A merge, rebase or the like that was going on.
+    /// A merge, rebase or the like that was in progress.
     pub in_progress: Option<String>,
-    /// How many stashes there were.
+    /// Number of stashes.
     pub stashes: u32,
 }
 
 impl RepositoryDocument {
-    /// Of a repository.
+    /// The document of a repository.
     pub fn of(repository: &Repository) -> Self {
         let head = &repository.summary;
         Self {
@@ -220,16 +220,16 @@ impl RepositoryDocument {
     }
 }
 
-/// What was true at a step.
+/// The state at a step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StateDocument {
     /// The step.
     pub step: StepDocument,
-    /// Which parts are known.
+    /// The parts that are known.
     pub slots: SlotsDocument,
-    /// Where git repositories stood.
+    /// The heads of git repositories.
     pub git: Vec<RepositoryDocument>,
-    /// Files, directories before what they hold.
+    /// Files; a directory comes before its contents.
     pub items: Vec<FileDocument>,
     /// Where the next page of files begins; none after the last.
     pub next_cursor: Option<String>,

@@ -1,4 +1,4 @@
-//! Steps that were found, by what is known of them or by their words.
+//! Documents of search results.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 use super::StepDocument;
 use crate::problem::Problem;
 
-/// A step, and where it is.
+/// A step that was found.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct FoundStepDocument {
     /// The step.
     #[serde(flatten)]
     pub step: StepDocument,
-    /// The workspace it is in.
+    /// The id of its workspace.
     pub workspace: String,
     /// The agent of its session.
     pub agent: Option<String>,
@@ -26,29 +26,29 @@ pub struct FoundStepDocument {
     pub hidden: bool,
 }
 
-/// A page of steps.
+/// A page of steps that were found.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct FoundStepsDocument {
-    /// What is on it.
+    /// The steps of the page.
     pub items: Vec<FoundStepDocument>,
-    /// How many there are in all.
+    /// Total number of matches.
     pub total: u64,
-    /// Whether there are just so many; otherwise at least.
+    /// Whether `total` is exact; otherwise there are at least so many.
     pub total_is_exact: bool,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,
 }
 
-/// A part of a text, with what was found in it.
+/// An excerpt of a text, with the matches in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SnippetDocument {
-    /// Where it comes from: `error`, `annotation`, `input`, `output`, `message`, `path`, `summary`.
+    /// The field it comes from: `error`, `annotation`, `input`, `output`, `message`, `path`, `summary`.
     pub field: String,
-    /// The part.
+    /// The excerpt.
     pub text: String,
-    /// What was found: pairs of the first byte and the byte after the last, in the UTF-8 of `text`.
+    /// The matches: pairs of the first byte and the byte after the last, in the UTF-8 of `text`.
     pub marks: Vec<[usize; 2]>,
-    /// Whether the text begins before the part, and goes on after it.
+    /// Whether the text was cut before the excerpt, and after it.
     pub cut: [bool; 2],
 }
 
@@ -63,39 +63,39 @@ impl SnippetDocument {
     }
 }
 
-/// A step that was found by its words.
+/// A match of a full-text search.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HitDocument {
-    /// The step, and where it is.
+    /// The step.
     #[serde(flatten)]
     pub found: FoundStepDocument,
-    /// How well it fits; more is better, 0 where nothing was ranked.
+    /// The rank; higher is better, 0 if the results are not ranked.
     pub score: f64,
-    /// What was found in it.
+    /// Excerpts with the matches.
     pub snippets: Vec<SnippetDocument>,
 }
 
-/// A page of what was found.
+/// A page of matches.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HitsDocument {
-    /// What is on it.
+    /// The matches of the page.
     pub items: Vec<HitDocument>,
-    /// How many there are in all.
+    /// Total number of matches.
     pub total: u64,
-    /// Whether there are just so many; otherwise at least.
+    /// Whether `total` is exact; otherwise there are at least so many.
     pub total_is_exact: bool,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,
-    /// Whether every step was looked at; if not, the newest ones are still being read, and a later search finds more.
+    /// Whether every step was searched; if not, the newest are still being indexed, and a later search finds more.
     pub complete: bool,
 }
 
-/// Agents of sessions, each looked up once.
+/// A cache of the agents of sessions.
 #[derive(Default)]
 pub struct Agents(HashMap<SessionId, Option<String>>);
 
 impl Agents {
-    /// A step, and where it is.
+    /// The document of a step that was found.
     pub fn found(
         &mut self,
         engine: &Engine<'_>,
@@ -114,7 +114,7 @@ impl Agents {
         })
     }
 
-    /// A hit.
+    /// The document of a match.
     pub fn hit(&mut self, engine: &Engine<'_>, hit: &Hit) -> Result<HitDocument, Problem> {
         Ok(HitDocument {
             found: self.found(engine, hit.workspace, &hit.stored)?,

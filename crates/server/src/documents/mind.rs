@@ -1,4 +1,4 @@
-//! What an agent thought, as documents: the board of a moment, and what changed on it.
+//! Documents of an agent's mind: the board at a moment, and what changed on it.
 
 mod describe;
 
@@ -13,221 +13,221 @@ pub use self::describe::Describer;
 /// The step at which a thought was recorded.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ThoughtDocument {
-    /// Its number.
+    /// The number of the step.
     pub number: u64,
-    /// When.
+    /// When it was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// What was thought, in a sentence.
+    /// The thought in one sentence.
     pub summary: String,
 }
 
 impl ThoughtDocument {
-    /// Of a row.
+    /// The document of a step.
     pub fn of(stored: &StoredCheckpoint) -> Self {
         let step = &stored.checkpoint.step;
         Self { number: step.number, at: step.at, summary: step.summary.clone() }
     }
 }
 
-/// Where something on a board came from.
+/// The origin of an item on a board.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OriginDocument {
-    /// When.
+    /// When it was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// The number of the step that recorded it; none if that step is gone.
     pub step: Option<u64>,
-    /// The number of the step at which the call began that was going on.
+    /// The number of the step at which the enclosing call began; none if there was no call, or that step is gone.
     pub during: Option<u64>,
 }
 
-/// Where evidence comes from.
+/// The source of evidence.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SourceDocument {
     /// `tool`, `code`, `documentation`, `reasoning` or `verification`.
     pub kind: String,
-    /// Which tool, file and line, document, or verification.
+    /// The tool, file and line, document, or verification.
     pub text: String,
-    /// The number of the step of the call.
+    /// The number of the step of the call, if it is known.
     pub step: Option<u64>,
 }
 
-/// What an item has to do with another one.
+/// A link from an item to another one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindLinkDocument {
-    /// The other item.
+    /// The id of the other item.
     pub to: String,
-    /// How: `for`, `of`, `requires`, `derived-from`, `caused-by`, `supported-by`, `excludes`, `contradicts`, `blocks`, `after`,
-    /// `about`.
+    /// The type of link: `for`, `of`, `requires`, `derived-from`, `caused-by`, `supported-by`, `excludes`, `contradicts`,
+    /// `blocks`, `after`, `about`.
     pub how: String,
-    /// How much, from 0 to 1, if that is known.
+    /// The strength from 0 to 1, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// Why.
+    /// The reason for the link, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Something on a board.
+/// An item on a board.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindItemDocument {
-    /// Its name, such as `H2`.
+    /// The id, such as `H2`.
     pub id: String,
     /// `hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verification`, `run`, `note` or `experiment`.
     pub kind: String,
-    /// How it stands, in the word of its kind: `active`, `held`, `open`, `passed`, …
+    /// The status, in the terms of its kind: `active`, `held`, `open`, `passed`, …
     pub status: String,
-    /// What it says.
+    /// The text of the item.
     pub text: String,
-    /// What sort of its kind it is: `assumption`, `cause`, `test`, …
+    /// The subtype within its kind: `assumption`, `cause`, `test`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sort: Option<String>,
-    /// How much depends on it: the severity of a contradiction, the criticality of a gap.
+    /// The severity of a contradiction, or the criticality of a gap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
-    /// How likely a hypothesis is by its evidence, or how sure a belief is by what it rests on.
+    /// The confidence in a hypothesis given its evidence, or in a belief given what it rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// The same without evidence, or without what it rests on.
+    /// The confidence without evidence, or without what it rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alone: Option<f64>,
-    /// How strongly evidence speaks for (to 1) or against (to -1) its hypothesis.
+    /// How strongly evidence supports (up to 1) or refutes (down to -1) its hypothesis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// What else is to be said: why it was concluded, the answer, what could be done, what came of it.
+    /// Further text: why it was concluded, the answer, what could be done, or the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more: Option<String>,
-    /// Where evidence comes from.
+    /// The source of evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceDocument>,
-    /// What it has to do with others.
+    /// Links to other items.
     pub links: Vec<MindLinkDocument>,
-    /// Words to find it by.
+    /// Tags to find it by.
     pub tags: Vec<String>,
     /// Where it came from.
     pub origin: OriginDocument,
-    /// What last changed it.
+    /// The origin of its last change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<OriginDocument>,
-    /// What happened to it since the moment that is compared with: `added` or `changed`.
+    /// What happened to it since the moment compared with: `added` or `changed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// All of it, as it is stored.
+    /// The whole item, as it is stored.
     #[schema(value_type = Object)]
     pub whole: Value,
 }
 
-/// Something on a board that is not as it was.
+/// A change on a board.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindChangeDocument {
-    /// Its name.
+    /// The id of the item.
     pub item: String,
     /// `added`, `changed` or `removed`.
     pub change: String,
-    /// What happened to it.
+    /// The change in one sentence.
     pub sentence: String,
 }
 
-/// The items of one kind: the first of them.
+/// The first items of one kind.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindPartDocument {
     /// `hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`.
     pub name: String,
-    /// How many there are.
+    /// Number of items of this kind.
     pub total: u64,
-    /// The most important of them.
+    /// The most important items.
     pub items: Vec<MindItemDocument>,
-    /// Where `/mind/{part}` goes on; none if all are here.
+    /// The cursor with which `/mind/{part}` continues; none if all items are here.
     pub next_cursor: Option<String>,
 }
 
-/// What could be done next.
+/// A suggested next action.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct NextDocument {
-    /// What it is about.
+    /// The id of the item that it concerns.
     pub item: String,
     /// What to do.
     pub what: String,
-    /// Why.
+    /// Why to do it.
     pub why: String,
     /// A command that does it.
     pub command: String,
 }
 
-/// What a session thought at a moment.
+/// The mind of a session at a moment.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// The thought that made the board what it is; none if nothing had been thought yet.
+    /// The last thought before the moment; none if there was none yet.
     pub step: Option<ThoughtDocument>,
-    /// The thought that made it what it is compared with; none if nothing had been thought by then.
+    /// The last thought before the moment compared with; none if there was none yet.
     pub against: Option<ThoughtDocument>,
-    /// What changed since, in a sentence.
+    /// The changes between the two moments in one sentence.
     pub summary: String,
-    /// What changed since: the first 200.
+    /// The changes between the two moments: the first 200.
     pub changes: Vec<MindChangeDocument>,
-    /// How many changed.
+    /// Number of all changes.
     pub changed: u64,
-    /// What is on the board.
+    /// The items on the board, by kind.
     pub parts: Vec<MindPartDocument>,
-    /// What could be done next, the best first.
+    /// Suggested next actions, the best first.
     pub next: Vec<NextDocument>,
 }
 
-/// A line between two items.
+/// An edge between two items of a graph.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindEdgeDocument {
-    /// What rests on the other, belongs to it, or contradicts it.
+    /// The id of the item that rests on the other, belongs to it, or contradicts it.
     pub from: String,
-    /// How and to what.
+    /// The other item, and the type of link.
     #[serde(flatten)]
     pub link: MindLinkDocument,
 }
 
-/// What rests on what, for drawing.
+/// A graph of what rests on what.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MindGraphDocument {
     /// Beliefs and hypotheses.
     pub nodes: Vec<MindItemDocument>,
-    /// The lines between them.
+    /// The edges between them.
     pub edges: Vec<MindEdgeDocument>,
-    /// How many had no room.
+    /// Number of items left out because of the limit.
     pub left_out: u64,
 }
 
-/// What became of one hypothesis, in columns; an entry holds until the next.
+/// The history of one hypothesis, in columns; an entry is valid until the next.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ConfidenceLineDocument {
-    /// The hypothesis.
+    /// The id of the hypothesis.
     pub hypothesis: String,
-    /// What it says; the last that it said, if it was taken back.
+    /// The statement; the last one if the hypothesis was taken back.
     pub text: String,
-    /// At which moments something changed, as places among them.
+    /// The moments at which something changed, as indexes into those of the document.
     pub at: Vec<u64>,
-    /// How likely it was from there on; nothing once it was taken back.
+    /// The confidence from there on; null once it was taken back.
     pub confidence: Vec<Option<f64>>,
-    /// How far it had got.
+    /// The status from there on; null once it was taken back.
     pub status: Vec<Option<String>>,
 }
 
-/// How sure a session was of its hypotheses over time.
+/// The confidence of a session in its hypotheses over time.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ConfidenceDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// How many thoughts there were.
+    /// Number of thoughts.
     pub thoughts: u64,
-    /// Every how many of them there is a moment; 1 if none was left out.
+    /// The sampling interval: there is a moment for every so many thoughts; 1 if all are included.
     pub every: u64,
-    /// The numbers of the steps of the moments, oldest first.
+    /// The step numbers of the moments, oldest first.
     pub number: Vec<u64>,
-    /// When they were.
+    /// The times of the moments.
     #[schema(value_type = Vec<String>, format = DateTime)]
     pub at: Vec<Timestamp>,
-    /// Hypotheses, the most important first.
+    /// The hypotheses, the most important first.
     pub lines: Vec<ConfidenceLineDocument>,
-    /// How many hypotheses had no room.
+    /// Number of hypotheses left out because of the limit.
     pub left_out: u64,
 }

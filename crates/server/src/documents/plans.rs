@@ -1,4 +1,4 @@
-//! What will happen, and what has happened.
+//! Documents of plans, and of what applying them did.
 
 use serde::Serialize;
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
@@ -12,18 +12,18 @@ use super::files::{LeftAloneDocument, NodeDocument};
 /// A path that will change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct PlannedDocument {
-    /// Where.
+    /// The path, for display.
     pub path: String,
     /// `create`, `restore`, `delete`, `merge` or `set mode of`.
     pub action: String,
-    /// What is there now.
+    /// What is there now; none if nothing is.
     pub now: Option<NodeDocument>,
-    /// What will be there.
+    /// What will be there; none if it will be deleted.
     pub then: Option<NodeDocument>,
 }
 
 impl PlannedDocument {
-    /// Of a planned change.
+    /// The document of a planned change.
     pub fn of(change: &PlannedChange) -> Self {
         Self {
             path: change.path.display().into_owned(),
@@ -37,16 +37,16 @@ impl PlannedDocument {
 /// A session by its id and agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct SessionNameDocument {
-    /// Its id.
+    /// The session id.
     pub id: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
 }
 
-/// A change that is kept because the rewind is not about its author.
+/// A change that is kept because the rewind does not cover its author.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct KeptDocument {
-    /// The path.
+    /// The path, for display.
     pub path: String,
     /// `user`, `session`, or `uncertain` if it is not known which of several.
     pub author: String,
@@ -64,7 +64,7 @@ pub struct KeptDocument {
 }
 
 impl KeptDocument {
-    /// Of a kept change.
+    /// The document of a kept change.
     pub fn of(change: &KeptChange) -> Self {
         let session =
             |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
@@ -80,80 +80,80 @@ impl KeptDocument {
     }
 }
 
-/// Exactly what will happen when the plan is applied.
+/// Exactly what applying the plan will do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
 pub struct PlanDocument {
-    /// Its id: another one as soon as the question or what would happen is another.
+    /// The plan id; it changes whenever the request or the plan changes.
     pub id: String,
     /// `rewind`, `undo`, `redo` or `switch`.
     pub kind: String,
-    /// Where.
+    /// The id of the workspace.
     pub workspace: String,
-    /// What it is, in words.
+    /// The plan in words.
     pub summary: String,
-    /// Whether git directories take part.
+    /// Whether git directories are included.
     pub git: bool,
     /// Every path that will change.
     pub items: Vec<PlannedDocument>,
-    /// Paths that differ and stay as they are.
+    /// Paths that differ but stay as they are.
     pub left_alone: Vec<LeftAloneDocument>,
-    /// What stays because the user or another session changed it.
+    /// Changes that are kept because the user or another session made them.
     pub kept: Vec<KeptDocument>,
     /// Paths that the same plan with `everything` would change and this one does not, or only in part.
     pub everything_changes: Vec<String>,
     /// Why no path will change, if none will.
     pub unchanged_because: Option<String>,
-    /// What one should know before agreeing.
+    /// Warnings to read before applying it.
     pub warnings: Vec<String>,
-    /// The operation that is taken back or brought back.
+    /// The operation that is undone or redone.
     pub operation: Option<String>,
-    /// Where to agree, with POST.
+    /// The path to POST to in order to apply it.
     pub apply: String,
 }
 
-/// What became of a path.
+/// The result for one path.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OutcomeDocument {
-    /// Where.
+    /// The path, for display.
     pub path: String,
-    /// What was planned.
+    /// The planned action.
     pub action: String,
     /// Whether it was done.
     pub done: bool,
-    /// Why not.
+    /// Why it was not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How to take something back.
+/// The request that undoes an operation.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UndoDocument {
-    /// The method.
+    /// The HTTP method.
     pub method: String,
-    /// The address.
+    /// The path of the URL.
     pub href: String,
-    /// The body.
+    /// The JSON body.
     #[schema(value_type = Object)]
     pub body: serde_json::Value,
 }
 
-/// What was done.
+/// The result of applying a plan.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AppliedDocument {
-    /// The operation.
+    /// The operation that was recorded.
     pub operation: OperationDocument,
-    /// Number of the step that holds what was there before; none if no file was touched.
+    /// The number of the step with the files before it; none if no file was touched.
     pub before: Option<u64>,
-    /// Number of the step that holds what is there now; none if no file was touched.
+    /// The number of the step with the files after it; none if no file was touched.
     pub after: Option<u64>,
-    /// What became of every path.
+    /// The result for every path.
     pub items: Vec<OutcomeDocument>,
-    /// What was left alone, from the start or because another process changed it meanwhile.
+    /// Paths left alone, from the start or because another process changed them meanwhile.
     pub left_alone: Vec<LeftAloneDocument>,
-    /// What stayed because the user or another session changed it.
+    /// Changes that were kept because the user or another session made them.
     pub kept: Vec<KeptDocument>,
     /// Whether something was left alone because of a later change of another author.
     pub partial: bool,
-    /// How to take it back.
+    /// How to undo it.
     pub undo: UndoDocument,
 }

@@ -1,4 +1,4 @@
-//! A session at a glance, and step by step.
+//! Documents of timelines: a session in numbers, and step by step.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,37 @@ use utoipa::ToSchema;
 
 use crate::documents::StepDocument;
 
-/// What a session is about, at a glance.
+/// A session in numbers.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SummaryDocument {
-    /// How many steps there are.
+    /// Number of steps.
     pub steps: u64,
-    /// The number of the first one.
+    /// The number of the first step.
     pub first: Option<u64>,
-    /// The number of the last one.
+    /// The number of the last step.
     pub last: Option<u64>,
-    /// When the first one was made.
+    /// When the first step happened.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When the last one was made.
+    /// When the last step happened.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
-    /// The time between them, in microseconds.
+    /// The time between the two, in microseconds.
     pub duration_us: u64,
     /// The highest model turn.
     pub iterations: u64,
-    /// How many went wrong.
+    /// Number of steps that failed.
     pub errors: u64,
-    /// How many have files of their own.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// How many there are of each kind.
+    /// Number of steps by kind.
     pub kinds: BTreeMap<String, u64>,
-    /// How often each tool was called.
+    /// Number of calls by tool.
     pub tools: BTreeMap<String, u64>,
 }
 
 impl SummaryDocument {
-    /// Of a summary, and the number of checkpoints in it.
+    /// The document of a summary, with the number of checkpoints in it.
     pub fn of(summary: &Summary, checkpoints: u64) -> Self {
         Self {
             steps: summary.steps,
@@ -59,47 +59,47 @@ impl SummaryDocument {
     }
 }
 
-/// Steps that belong side by side: those of the agent itself, or of one of its sub-agents, on one branch.
+/// A lane of the timeline: the steps of the main agent, or of one of its sub-agents, on one branch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LaneDocument {
     /// The branch; none if the workspace has none yet.
     pub branch: Option<String>,
-    /// The sub-agent; none for the agent itself.
+    /// The sub-agent; none for the main agent.
     pub worker: Option<String>,
-    /// How many steps it has.
+    /// Number of steps on it.
     pub steps: u64,
-    /// How many of them went wrong.
+    /// Number of its steps that failed.
     pub errors: u64,
 }
 
-/// A branch: where it stands, and where it left another one.
+/// A branch: its newest step, and where it forked from another branch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TipDocument {
-    /// Its name.
+    /// The name of the branch.
     pub name: String,
     /// The number of its newest step.
     pub number: u64,
-    /// Whether the workspace stands on it.
+    /// Whether it is the current branch of the workspace.
     pub present: bool,
-    /// Where it left another branch; none for the first.
+    /// Where it forked from another branch; none for the first branch.
     pub from: Option<PartingDocument>,
-    /// The number of the first kept step that is its own; none if it has none yet.
+    /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
-    /// How many kept steps are its own.
+    /// Number of its own checkpoints.
     pub own: u64,
 }
 
-/// Where a branch left another one.
+/// The point where a branch forked from another one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct PartingDocument {
-    /// The other branch.
+    /// The name of the other branch.
     pub branch: String,
     /// The number of the newest step that both have.
     pub number: u64,
 }
 
 impl TipDocument {
-    /// All branches of a workspace.
+    /// The documents of all branches of a workspace.
     pub fn all(lines: &[Line]) -> Vec<Self> {
         let of = |line: &Line| Self {
             name: line.name.clone(),
@@ -116,52 +116,52 @@ impl TipDocument {
     }
 }
 
-/// Steps of a session in a row that are on one branch, all of them left behind or none.
+/// Consecutive steps of a session on one branch, either all rolled back or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct StretchDocument {
-    /// The number of the first.
+    /// The number of the first step.
     pub first: u64,
-    /// The number of the last.
+    /// The number of the last step.
     pub last: u64,
     /// The branch; none if the workspace has none yet.
     pub branch: Option<String>,
-    /// Whether a rewind has left them behind.
+    /// Whether a rewind has rolled them back.
     pub rolled_back: bool,
 }
 
-/// On which branches a session was, and what of it was left behind.
+/// The branches that a session was on, and which of its steps were rolled back.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LinesDocument {
-    /// The branches of the workspace: one that others left comes before them.
+    /// The branches of the workspace; a branch comes before those that forked from it.
     pub branches: Vec<TipDocument>,
-    /// The steps of the session, oldest first.
+    /// The steps of the session as stretches, oldest first.
     pub stretches: Vec<StretchDocument>,
 }
 
-/// A step with its place on the timeline.
+/// A step with its position on the timeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TimelineStepDocument {
     /// The step.
     #[serde(flatten)]
     pub step: StepDocument,
-    /// Which of the lanes it is on, counted from 0.
+    /// The index of its lane, from 0.
     pub lane: u64,
     /// Microseconds since the first step of the session.
     pub since_start_us: u64,
-    /// Whether a rewind has left it behind.
+    /// Whether a rewind has rolled it back.
     pub rolled_back: bool,
-    /// Branches whose newest step it is.
+    /// Names of branches whose newest step it is.
     pub branches: Vec<String>,
 }
 
-/// A session as something one can go through.
+/// A page of the timeline of a session.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TimelineDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// What all of it is about, whatever page this is.
+    /// The whole session in numbers, the same on every page.
     pub summary: SummaryDocument,
-    /// The lanes.
+    /// The lanes, in the order of their index.
     pub lanes: Vec<LaneDocument>,
     /// The branches of the workspace.
     pub branches: Vec<TipDocument>,
@@ -171,58 +171,58 @@ pub struct TimelineDocument {
     pub next_cursor: Option<String>,
 }
 
-/// A kept step that grew from elsewhere than from the kept step before it: after a rewind, or on another branch.
+/// A checkpoint that did not grow from the checkpoint before it: after a rewind, or on another branch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ForkDocument {
     /// The number of the step it grew from.
     pub from: u64,
-    /// Its own number.
+    /// The number of the checkpoint.
     pub to: u64,
 }
 
-/// All steps of a session as columns: the first entries of all belong to the first step, and so on.
+/// All steps of a session as columns: the first entries of all columns belong to the first step, and so on.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct MarksDocument {
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// What all of it is about.
+    /// The session in numbers.
     pub summary: SummaryDocument,
-    /// The lanes.
+    /// The lanes, in the order of their index.
     pub lanes: Vec<LaneDocument>,
     /// The branches of the workspace.
     pub branches: Vec<TipDocument>,
-    /// Where the line goes on from elsewhere.
+    /// Where a checkpoint did not grow from the one before it.
     pub forks: Vec<ForkDocument>,
-    /// The kinds that `kind` counts, from 0.
+    /// The kinds that `kind` refers to, counted from 0.
     pub kinds: Vec<String>,
-    /// The tools that `tool` counts, from 1.
+    /// The tools that `tool` refers to, counted from 1.
     pub tools: Vec<String>,
-    /// By how much the number is higher than that of the step before.
+    /// The difference to the number of the step before.
     pub number: Vec<u64>,
     /// Microseconds since the step before; for the first, since the session began.
     pub at_us: Vec<u64>,
-    /// Which of `kinds`.
+    /// The index in `kinds`.
     pub kind: Vec<u64>,
-    /// Which of `tools`; 0 is none.
+    /// The index in `tools`, from 1; 0 for none.
     pub tool: Vec<u64>,
-    /// Which of `lanes`.
+    /// The index in `lanes`, from 0.
     pub lane: Vec<u64>,
-    /// How long it took; 0 if nobody knows.
+    /// The duration in microseconds; 0 if it is not known.
     pub duration_us: Vec<u64>,
-    /// 1: it went wrong; 2: it has files of its own; 4: a rewind has left it behind; 8: it has a label, note or tag.
+    /// Bits: 1 failed; 2 is a checkpoint; 4 rolled back by a rewind; 8 has a label, note or tag.
     pub flags: Vec<u8>,
 }
 
-/// Something that was said.
+/// A message of a conversation.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct MessageDocument {
-    /// Counts from 1.
+    /// The number of the message, from 1.
     pub number: u64,
-    /// `user`, `assistant`, `tool` or `system`; none if the message does not say.
+    /// `user`, `assistant`, `tool` or `system`; none if the message has no role.
     pub role: Option<String>,
-    /// What was said, as text.
+    /// The text of the message.
     pub text: String,
-    /// All of it: parts, model, times; or the line as the agent wrote it.
+    /// The whole message: parts, model, times; or the line as the agent wrote it.
     #[schema(value_type = Object)]
     pub message: Value,
 }

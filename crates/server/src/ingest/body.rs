@@ -1,4 +1,4 @@
-//! The body of a batch: unpacked within limits, and taken apart.
+//! The body of a batch: decompressed within limits, and split into events.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -12,25 +12,25 @@ use utoipa::ToSchema;
 use super::reported::NewStep;
 use crate::problem::Problem;
 
-/// Most bytes of a batch, unpacked.
+/// Most bytes of a batch, decompressed.
 pub const LARGEST: usize = 16 << 20;
-/// Most things in a batch.
+/// Most events in a batch.
 pub const MOST: usize = 10_000;
 
-/// Things that agents did, in their order.
+/// A batch of events, in the order in which they happened.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes what is taken apart by hand, one thing after the other")]
 pub struct Batch {
-    /// Where: the id or the root of a workspace, or the name of one that is no directory here.
+    /// The workspace: the id or root of one in the store, or the name of one that is not a directory on this machine.
     pub workspace: Option<String>,
-    /// The agent of what names none.
+    /// The agent of events that name none.
     pub agent: Option<String>,
-    /// What they did.
+    /// The events.
     pub events: Vec<NewStep>,
 }
 
-/// The same, with everything in it still as text: what is wrong with one thing is not wrong with the others.
+/// A batch with its events still as text, so that an invalid event does not fail the others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'a> {
@@ -40,28 +40,28 @@ struct Envelope<'a> {
     events: Vec<&'a RawValue>,
 }
 
-/// A batch, taken apart.
+/// A batch, split into its events.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// The workspace it names.
+    /// The workspace it names, if any.
     pub workspace: Option<String>,
-    /// The agent it names.
+    /// The agent it names, if any.
     pub agent: Option<String>,
-    /// Things, as JSON.
+    /// The events, each as JSON.
     pub events: Vec<&'a str>,
 }
 
-/// How a batch is written.
+/// The format of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// One JSON document on each line, instead of one in all.
+    /// Whether it has one JSON document on each line, instead of a single one.
     pub lines: bool,
-    /// Compressed with gzip.
+    /// Whether it is compressed with gzip.
     pub packed: bool,
 }
 
 impl Form {
-    /// As the headers say.
+    /// Reads the format from the headers.
     pub fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let text = |name: header::HeaderName| {
             let value = headers.get(name).map(|value| value.to_str().unwrap_or("?"));
@@ -90,14 +90,14 @@ impl Form {
         Ok(Self { lines, packed })
     }
 
-    /// How many bytes of memory a body of so many bytes may take.
+    /// Returns the most bytes of memory that a body of so many bytes may take.
     pub fn weight(self, length: usize) -> usize {
-        /// gzip cannot do better.
+        /// The best compression ratio that gzip can reach.
         const BEST: usize = 1032;
         if self.packed { length.saturating_mul(BEST).min(LARGEST) } else { length }
     }
 
-    /// The body as it was before it was packed.
+    /// Returns the decompressed body.
     pub fn unpacked(self, body: &[u8]) -> Result<Cow<'_, [u8]>, Problem> {
         if !self.packed {
             return Ok(Cow::Borrowed(body));
@@ -113,7 +113,7 @@ impl Form {
         }
     }
 
-    /// Takes the body apart.
+    /// Splits the body into its events.
     pub fn parts(self, body: &[u8]) -> Result<Parts<'_>, Problem> {
         let text = std::str::from_utf8(body).map_err(|error| {
             Problem::usage(format!("the body is not UTF-8 after {} bytes", error.valid_up_to()))
@@ -140,7 +140,7 @@ impl Form {
     }
 }
 
-/// That a body is too large.
+/// The error for a body that is too large.
 pub fn too_large() -> Problem {
     let what = format!("the batch has more than {} MiB", LARGEST >> 20);
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", what).hint("send it in several parts")

@@ -1,4 +1,4 @@
-//! One thing that an agent elsewhere reports, and the event it is.
+//! Parses one event reported by an agent, and turns it into an [`Event`]: checked, redacted and cut to size.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,93 +15,93 @@ use utoipa::ToSchema;
 
 /// Longest name (of an agent, a session, a call, …), in bytes.
 const LONGEST_NAME: usize = 1000;
-/// Longest text in what goes in or comes out, in bytes; the rest is left out, visibly.
+/// Longest text in an input or output, in bytes; the rest is cut, with a note in its place.
 const LONGEST_TEXT: usize = 64 << 10;
-/// Most bytes of one thing that is reported, as JSON.
+/// Most bytes of one event, as JSON.
 const LARGEST: usize = 4 << 20;
 
-/// One thing that an agent did.
+/// One event that an agent reports.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewStep {
-    /// The agent's name; that of the batch if there is none.
+    /// The agent's name; that of the batch if none is given.
     pub agent: Option<String>,
     /// The agent's own id of the session.
     pub session: String,
     /// What happened: `tool-start`, `tool-end`, `model-start`, `model-end`, `user-input`, `error`, …
     #[schema(value_type = String)]
     pub kind: StepKind,
-    /// What tells two of the same kind in a session apart: the same one delivered again is stored once.
+    /// Identifies the event among those of its kind in the session: the same event delivered again is stored once.
     pub id: Option<String>,
-    /// When; the moment of arrival if nobody says.
+    /// When it happened; the time of arrival if none is given.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Timestamp>,
     /// The id by which the start and the end of a call are paired.
     pub call: Option<String>,
-    /// The tool or model.
+    /// The name of the tool or model.
     pub tool: Option<String>,
-    /// The sub-agent that did it, if it was not the main one.
+    /// The sub-agent that did it; none for the main agent.
     pub worker: Option<String>,
-    /// One line for people; made of the rest if there is none.
+    /// One line for people; generated from the other fields if there is none.
     pub summary: Option<String>,
-    /// What went in.
+    /// The input of the call.
     #[schema(value_type = Option<Object>)]
     pub input: Option<Value>,
-    /// What came out.
+    /// The output of the call.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
-    /// What went wrong: a text, or an object. An empty one says that nothing did.
+    /// The error: a text, an object or a flag. An empty one means no error.
     pub error: Option<NewTrouble>,
     /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
-    /// Tokens, trace ids, and whatever else is known by name.
+    /// Tokens, trace ids, and other named values.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
     /// The model that the session uses now.
     pub model: Option<String>,
-    /// What the session has cost more, in dollars.
+    /// The cost to add to the session, in dollars.
     pub cost_usd: Option<f64>,
-    /// The session is over.
+    /// Whether the session is over.
     #[serde(default)]
     pub ended: bool,
-    /// What was said since the last step: messages that the conversation grows by.
+    /// The messages that the conversation grew by since the last step.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     pub messages: Vec<Value>,
-    /// The agent's memory as it is now.
+    /// The agent's whole memory as it is now.
     #[schema(value_type = Option<Object>)]
     pub memory: Option<Value>,
-    /// The task list as it is now.
+    /// The whole task list as it is now.
     #[schema(value_type = Option<Object>)]
     pub tasks: Option<Value>,
-    /// Names of tools and variables that the session has.
+    /// The names of the tools and variables that the session has.
     #[schema(value_type = Option<Object>)]
     pub environment: Option<Value>,
 }
 
-/// What went wrong.
+/// An error, in one of the forms that agents report it.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum NewTrouble {
-    /// Whether something went wrong.
+    /// Whether there was an error.
     Flag(bool),
-    /// What it said.
+    /// The error message.
     Text(String),
-    /// What it said, and more.
+    /// The error message, with details.
     Whole {
-        /// What kind of error, if it has a name.
+        /// The type of the error, if it has a name.
         name: Option<String>,
-        /// What it said.
+        /// The error message.
         message: String,
-        /// The stack, if there is one.
+        /// The stack trace, if there is one.
         stack: Option<String>,
-        /// What caused it.
+        /// The cause of the error.
         cause: Option<String>,
     },
 }
 
 impl NewTrouble {
-    /// The error, if there was one.
+    /// Returns the error, or `None` if the report is empty.
     fn trouble(self) -> Option<ReportedError> {
         match self {
             Self::Flag(is_set) => ReportedError::reported(&is_set.into()),
@@ -117,18 +117,18 @@ impl NewTrouble {
     }
 }
 
-/// What holds for everything in a batch.
+/// What applies to all events of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct IngestContext<'a> {
-    /// The agent of what names none.
+    /// The agent of events that name none.
     pub agent: Option<&'a str>,
-    /// What stands for the ids of what has none, together with its place.
+    /// The `Idempotency-Key`: with the index of an event, it stands in for a missing id.
     pub key: Option<&'a str>,
-    /// When it arrived.
+    /// When the batch arrived.
     pub now: Timestamp,
 }
 
-/// What was said, as far as it was reported.
+/// The messages that were reported with an event.
 #[derive(Debug)]
 pub struct Said {
     lines: Vec<String>,
@@ -136,7 +136,7 @@ pub struct Said {
 
 impl Conversation for Said {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
-        // All that was said before still counts; there is nothing to read it from again.
+        // Earlier messages are kept: there is no transcript to read them from again.
         Some(NewMessages {
             keep: u64::MAX,
             lines: self.lines.clone(),
@@ -149,17 +149,17 @@ impl Conversation for Said {
     }
 }
 
-/// Something reported, ready to be recorded.
+/// A reported event, ready to be recorded.
 pub struct Ready {
-    /// The event, redacted and cut.
+    /// The event, redacted and cut to size.
     pub report: ReportedEvent<'static>,
-    /// What was said with it.
+    /// The messages reported with it, if any.
     pub said: Option<Said>,
-    /// How many bytes were left out of it.
+    /// Bytes cut from its long texts.
     pub left_out: u64,
 }
 
-/// Reads one thing. `at` is its place in the batch.
+/// Parses one event. `at` is its index in the batch.
 pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<Ready, String> {
     if json.len() > LARGEST {
         return Err(format!("it has {} bytes, and at most {LARGEST} are taken", json.len()));
@@ -251,7 +251,7 @@ fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// One line about an event that came without one.
+/// Returns one line that summarises an event, generated if it came without one.
 fn summed_up(event: &Event) -> String {
     if !event.summary.trim().is_empty() {
         return event.summary.clone();

@@ -1,4 +1,4 @@
-//! `stepback agent`
+//! The command `stepback agent`: runs the built-in agent.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -29,20 +29,20 @@ use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
 
-/// What a program that was interrupted exits with.
+/// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// The model that is asked at Anthropic's if nobody names one.
+/// The default model for Anthropic's API.
 const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
 
-/// Who answers, and what the person wants.
+/// The provider that answers, and the user's prompt.
 struct Wish<'a> {
     provider: &'a str,
     script: Option<PathBuf>,
     prompt: &'a str,
 }
 
-/// `agent`
+/// Runs `stepback agent`.
 pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
     if let Some(file) = &arguments.again {
         return again(context, file);
@@ -84,7 +84,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
     Ok(told(json, &outcome))
 }
 
-/// The part of a rerun that runs behind the fence: a recording answers at the address that the file names.
+/// Runs the agent inside the sandbox of a rerun. Recorded answers come from the address that `file` names.
 fn again(context: &Context, file: &Path) -> CommandResult {
     let beginning = Beginning::load(file)?;
     let stop = stop_on_signals()?;
@@ -102,7 +102,8 @@ fn again(context: &Context, file: &Path) -> CommandResult {
     Ok(told(context.json, &outcome))
 }
 
-/// Sorts out the words: `--provider scripted FILE` takes a file, and for any other provider the second word is the prompt.
+/// Interprets the positional arguments: `--provider scripted FILE` takes a file; for any other provider the second
+/// argument is the prompt.
 fn understood(arguments: &Agent) -> Result<Wish<'_>, Failure> {
     let usage = |what: &str| {
         Failure::new(Kind::Usage, what.to_string()).hint("\"stepback agent --help\" has examples")
@@ -132,7 +133,7 @@ fn understood(arguments: &Agent) -> Result<Wish<'_>, Failure> {
     Ok(Wish { provider, script, prompt })
 }
 
-/// Lets the first interruption end the agent in order, and the second one the process.
+/// Sets up signal handling: the first interrupt ends the agent in an orderly way, the second one ends the process.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -163,7 +164,7 @@ fn provider(
     }
 }
 
-/// A model behind an address.
+/// Returns the model behind an HTTP address.
 fn server(
     name: &str,
     arguments: &Agent,
@@ -193,7 +194,7 @@ fn server(
     Ok((Box::new(http), model))
 }
 
-/// The client that the proxy uses too: the same connections, the same trust.
+/// Sends requests with the client that the proxy uses too: same connections, same trusted certificates.
 struct Direct(Client);
 
 impl Post for Direct {
@@ -203,14 +204,14 @@ impl Post for Direct {
     }
 }
 
-/// A client that trusts what the person's other agents trust.
+/// Returns a client that trusts the certificates the user's other agents trust.
 fn transport() -> Result<Arc<dyn Post>, Failure> {
     let certificates = std::env::var_os("NODE_EXTRA_CA_CERTS").filter(|path| !path.is_empty());
     let client = Client::new(Limits::default(), certificates.as_ref().map(Path::new))?;
     Ok(Arc::new(Direct(client)))
 }
 
-/// What has to be said to have the same model answer again.
+/// Returns the arguments that make the same model answer again.
 fn origin(wish: &Wish<'_>, arguments: &Agent) -> Map<String, Value> {
     let mut words = vec!["--provider".to_string(), wish.provider.to_string()];
     if let Some(script) = &wish.script {
@@ -222,12 +223,12 @@ fn origin(wish: &Wish<'_>, arguments: &Agent) -> Map<String, Value> {
     [("arguments".to_string(), json!(words))].into_iter().collect()
 }
 
-/// What an agent that goes on begins with.
+/// The state from which an agent continues.
 #[derive(Default)]
 struct Begin {
     history: Vec<Value>,
     memory: Map<String, Value>,
-    /// The session that goes on, if it is not a new one.
+    /// The session to continue; `None` starts a new one.
     session: Option<String>,
 }
 
@@ -253,7 +254,7 @@ impl Begin {
     }
 }
 
-/// What the built-in agent knew at a point.
+/// Returns the state of the built-in agent at a point.
 fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, Failure> {
     let target = context.resolve(workspace, point)?;
     let session = workspace.store().session(target.checkpoint.step.session).map_err(EngineError::from)?;
@@ -264,8 +265,8 @@ fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result
     Begin::at(workspace, &target.checkpoint.step)
 }
 
-/// What a session of the built-in agent knows; if it was only prepared by a rewind or a branch, what was known where it comes
-/// from.
+/// Returns the state of a session of the built-in agent. A session that was only prepared by a rewind or a branch has the
+/// state of the point it comes from.
 fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure> {
     let session = workspace.find_session(session)?;
     if session.agent != NAME {
@@ -284,7 +285,7 @@ fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure
     Ok(Begin { session: session.info.external, ..begin })
 }
 
-/// Says what happens, as it happens. A reader that goes away does not end the agent.
+/// Prints events as they happen. A closed output does not end the agent.
 fn narrate(paint: Paint, happening: RunEvent<'_>) {
     let who = |worker: Option<&str>| match worker {
         Some(worker) => {
@@ -302,7 +303,7 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
         RunEvent::Calls { worker, summary } => {
             writeln!(out, "{}{} {}", who(worker), paint.dim("→"), paint.strong(summary))
         }
-        // Its last words were just shown; and that a file was written is what the call said.
+        // The sub-agent's last words were just shown, and the call already says that a file was written.
         RunEvent::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
         RunEvent::Called { result, .. } => {
             let lines = result.text.lines().count();
@@ -328,7 +329,7 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
     let _ = out.flush();
 }
 
-/// Says what came of it.
+/// Prints the outcome and returns the exit code.
 fn told(json: bool, outcome: &Outcome) -> ExitCode {
     let failed = match &outcome.ended {
         ExitReason::Failed(trouble) => Some(trouble),

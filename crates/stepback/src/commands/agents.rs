@@ -1,4 +1,4 @@
-//! `stepback init`, `stepback import` and `stepback settings`
+//! The commands `stepback init`, `stepback import` and `stepback settings`.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn agent_named(name: &str) -> Result<Agent, Failure> {
     })
 }
 
-/// Where settings are, as the agents' own variables say.
+/// Returns where the agents' settings are, according to the agents' own environment variables.
 pub fn place(workspace: &Path) -> Result<SettingsPaths, Failure> {
     let home = context::home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agents' settings cannot be found")
@@ -44,12 +44,12 @@ pub fn place(workspace: &Path) -> Result<SettingsPaths, Failure> {
     Ok(place)
 }
 
-/// Our own program.
+/// Returns the path of this program.
 pub fn binary() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe().and_then(|path| path.canonicalize())?)
 }
 
-/// `init`
+/// Runs `stepback init`.
 pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
     let root = context::natural_root(directory);
     let place = place(&root)?;
@@ -68,14 +68,14 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
     let binary = binary()?;
     let mut plans: Vec<(String, Plan)> = Vec::new();
     for agent in agents {
-        // All plans first: settings that cannot be read must not leave half of the agents set up.
+        // Plan everything first: unreadable settings must not leave half of the agents set up.
         let hooks =
             install::plan(agent, scope, &place, &binary, arguments.strict, direction).map_err(refused)?;
         let server = (arguments.mcp || arguments.uninstall)
             .then(|| install::plan_server(agent, scope, &place, &binary, direction, Some(&hooks)));
         let server = server.transpose().map_err(refused)?;
         plans.push((agent.name().to_owned(), hooks));
-        // Who takes everything out need not hear of a server that was never there.
+        // When everything is removed, a server that was never installed is not worth mentioning.
         let server = server.filter(|server| arguments.mcp || !server.is_nothing());
         plans.extend(server.map(|server| (format!("{}-mcp", agent.name()), server)));
     }
@@ -106,7 +106,7 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
     DONE
 }
 
-/// Settings that cannot be changed.
+/// Turns an error about settings that cannot be changed into a failure.
 pub fn refused(error: install::InstallError) -> Failure {
     Failure::new(Kind::Refused, error.to_string())
 }
@@ -127,7 +127,7 @@ fn report(plan: &Plan, place: &SettingsPaths, arguments: &Init) {
     }
 }
 
-/// `import`
+/// Runs `stepback import`.
 pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandResult {
     let path = context.directory.join(path);
     if !path.exists() {
@@ -195,7 +195,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
     DONE
 }
 
-/// `settings`
+/// Runs `stepback settings`.
 pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> CommandResult {
     let mut settings = Settings::load(context.place().local())?;
     let known = |key: &str| {
@@ -218,7 +218,7 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
         };
         settings.set(key, number)?;
         if key == crate::watcher::SETTING && number == Some(0) {
-            // One that runs goes too; if it cannot be reached, it ends when nothing is asked any more.
+            // A running watcher ends too; if it cannot be reached, it ends when it gets no more requests.
             let _ = super::watcher::stop_in(context.place().local());
         }
     }

@@ -1,4 +1,4 @@
-//! `stepback bisect`
+//! The command `stepback bisect`: searches for the first bad checkpoint by running a command at each probe.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// The exit code by which a command says that it cannot tell, as in git.
+/// The exit code with which a command says that it cannot judge this checkpoint, as in git.
 const CANNOT_TELL: i32 = 125;
-/// So many changed lines, or paths, are shown at once.
+/// The most changed lines, or paths, that are shown at once.
 const FEW: usize = 20;
 
-/// What one probe showed.
+/// The result of one probe.
 struct Probe {
     verdict: Verdict,
     code: i32,
@@ -29,7 +29,7 @@ struct Probe {
     ran: Duration,
 }
 
-/// `bisect`
+/// Runs `stepback bisect`.
 pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -89,7 +89,7 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
     conclude(context, &workspace, &line, &search.found(), &probes)
 }
 
-/// The checkpoints between the good and the bad one, oldest first.
+/// Returns the checkpoints between the good and the bad one, oldest first.
 fn candidates(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -135,7 +135,7 @@ fn probe(
         .stderr(Stdio::null())
         .status()?;
     let ran = begun.elapsed();
-    // A command that is killed, or cannot be found, says nothing about the files.
+    // A command that was killed or not found says nothing about the files.
     let code = status
         .code()
         .ok_or_else(|| Failure::new(Kind::System, format!("{command} was ended by a signal")))?;

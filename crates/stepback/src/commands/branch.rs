@@ -1,4 +1,4 @@
-//! `stepback branch`
+//! The command `stepback branch`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `branch …`
+/// Runs `stepback branch …`.
 pub fn run(context: &Context, command: &Branch) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -85,7 +85,7 @@ fn done(context: &Context, name: &str, line: &str) -> CommandResult {
     DONE
 }
 
-/// Makes a branch, goes to it, and lets the agent go on there: with the conversation and the files of the point.
+/// Creates a branch, switches to it, and continues the agent there with the conversation and the files of the point.
 fn create_and_go_on(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -94,7 +94,7 @@ fn create_and_go_on(
     prompt: &str,
     agree: &ConfirmArgs,
 ) -> CommandResult {
-    // Before anything is written: a conversation that cannot go on must not leave half of it done.
+    // Checked before anything is written: a conversation that cannot continue must not leave half of the work done.
     let planned = conversation::plan_at(context, workspace, from, None, Some(prompt))?;
     let prepared = workspace.prepare_switch_to_new(name, from)?;
     let Some(prepared) = rewind::agree(context, workspace, prepared, agree)? else { return DONE };
@@ -105,7 +105,7 @@ fn create_and_go_on(
     }
     let continued = conversation::carry_out(context, workspace, planned)?;
     let code = rewind::finish(context, workspace, report, "undo", Some(&continued))?;
-    // Where files could not be made what they were, the agent would work on something else than it believes.
+    // If some files could not be restored, the agent would work on files that differ from what it believes.
     let is_there = code == ExitCode::SUCCESS;
     let ran = conversation::go_on(context, &continued, is_there)?;
     Ok(if is_there { ran } else { code })
@@ -119,7 +119,7 @@ fn create(
     worktree: Option<&Path>,
     resume: Option<&str>,
 ) -> CommandResult {
-    // Before anything is written for it.
+    // Checked before anything is written for the branch.
     workspace.check_new_branch(name)?;
     let state = State::load(workspace.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
     if resume.is_some() && state.conversation.is_none() {
@@ -179,7 +179,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-    // One whose branch is gone although it came to its end was forgotten.
+    // A finished rerun without a branch was forgotten.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
     let unfinished = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
     if context.json {
@@ -228,7 +228,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
     DONE
 }
 
-/// What a branch is that a rerun made.
+/// Describes the branch that a rerun created.
 fn about(rerun: &Rerun) -> String {
     let mut about = format!("rerun of {}, {}", rerun.of.short(), rerun.status());
     if rerun.is_abandoned() {

@@ -1,4 +1,4 @@
-//! `stepback checkpoint …`
+//! The command `stepback checkpoint …`.
 
 use serde_json::json;
 use stepback_engine::checkpoint::checked;
@@ -9,7 +9,7 @@ use super::{CommandResult, DONE, view};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
-/// `checkpoint create`
+/// Runs `stepback checkpoint create`.
 pub fn create(
     context: &Context,
     label: Option<String>,
@@ -51,7 +51,7 @@ pub fn create(
     DONE
 }
 
-/// `checkpoint list`
+/// Runs `stepback checkpoint list`.
 pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -92,12 +92,12 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
     DONE
 }
 
-/// `checkpoint show`
+/// Runs `stepback checkpoint show`.
 pub fn show(context: &Context, point: &str) -> CommandResult {
     super::inspect::at(context, point)
 }
 
-/// `checkpoint annotate`
+/// Runs `stepback checkpoint annotate`.
 pub fn annotate(
     context: &Context,
     point: &str,
@@ -132,7 +132,7 @@ pub fn annotate(
     DONE
 }
 
-/// `checkpoint delete`
+/// Runs `stepback checkpoint delete`.
 pub fn delete(context: &Context, point: &str) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;

@@ -1,4 +1,4 @@
-//! `stepback compare`
+//! The command `stepback compare`: two sessions, branches or points side by side.
 
 mod table;
 
@@ -16,12 +16,12 @@ use crate::diff_view;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-/// How many changed paths, and how many parts of a value, are listed.
+/// The most changed paths, and the most parts of a value, that are listed.
 const LISTED: usize = 20;
-/// The beginning of a session's id must have so many characters, so that `12` stays a step.
+/// The fewest characters of an abbreviated session id, so that `12` still means a step.
 const ENOUGH: usize = 4;
 
-/// `compare`
+/// Runs `stepback compare`.
 pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
     let engine = context.engine();
     let a = side(context, &engine, &arguments.a)?;
@@ -34,17 +34,17 @@ pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
     DONE
 }
 
-/// A comparison as JSON.
+/// Returns a comparison as JSON.
 pub fn document(found: &Comparison) -> Value {
     let mut document = json!(found);
-    // Changes look as everywhere else.
+    // Changes have the same form as in every other document.
     if let Some(changes) = &found.ends.files {
         document["files"] = changes.iter().map(view::change).collect();
     }
     document
 }
 
-/// What `text` names: a branch, a session of any workspace, or a point.
+/// Resolves `text` to a branch, a session of any workspace, or a point.
 fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Failure> {
     if let Some(named) = text.strip_prefix("session:") {
         let (workspace, session) = sessions::find(context, engine, Some(named))?;
@@ -77,7 +77,7 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Fail
     Ok(Side::of_point(&here, &stored)?)
 }
 
-/// Whether an agent calls a session exactly so, however short that is.
+/// Whether `text` is exactly an agent's own id of a session, however short.
 fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
     let sessions = workspace.agent_sessions().unwrap_or_default();
     sessions.iter().any(|session| session.info.external.as_deref() == Some(text))
@@ -85,11 +85,11 @@ fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
 
 /// Which steps are shown.
 pub enum Steps {
-    /// None.
+    /// No steps.
     Hidden,
-    /// Those that differ, and what is around them.
+    /// Steps that differ, with a few equal ones around them.
     Different,
-    /// Every one.
+    /// All steps.
     All,
 }
 
@@ -103,7 +103,7 @@ impl Steps {
     }
 }
 
-/// Shows a comparison to a person.
+/// Prints a comparison for the user.
 pub fn show(found: &Comparison, steps: Steps) {
     let paint = Paint::stdout();
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
@@ -139,7 +139,7 @@ pub fn show(found: &Comparison, steps: Steps) {
     words(found, paint);
 }
 
-/// What a side did, after its name.
+/// Returns the totals of a side, printed after its name.
 fn numbers(totals: &Totals) -> String {
     let mut parts = Vec::new();
     let mut put = |number: u64, unit: &str| {
@@ -200,7 +200,7 @@ fn more(count: usize, paint: Paint) {
     }
 }
 
-/// The last thing each side said, if it is not the same.
+/// Prints the last message of each side, if they differ.
 fn words(found: &Comparison, paint: Paint) {
     if found.a.last_words == found.b.last_words {
         return;

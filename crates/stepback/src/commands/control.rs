@@ -1,4 +1,4 @@
-//! `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`
+//! The commands `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`.
 
 use serde_json::{Value, json};
 use stepback_agents::Agent;
@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `breakpoint …`
+/// Runs `stepback breakpoint …`.
 pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
@@ -157,7 +157,7 @@ fn said(context: &Context, document: Value, line: &str) {
     }
 }
 
-/// `pause`
+/// Runs `stepback pause`.
 pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -180,7 +180,7 @@ pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
     DONE
 }
 
-/// `resume`, and `step` with `again`
+/// Runs `stepback resume`, or `stepback step` if `again` is set.
 pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -213,18 +213,19 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandR
     }
 }
 
-/// The agent as the subject of a sentence. Ours has the program's name, which would be taken for the program.
+/// Returns the agent as the subject of a sentence. The built-in agent has the program's name, which would be misread as
+/// the program.
 fn who(stop: &Stop) -> &str {
     if stop.agent == stepback_builtin::NAME { "The built-in agent" } else { &stop.agent }
 }
 
-/// `deny`
+/// Runs `stepback deny`.
 pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> CommandResult {
     let reason = reason.unwrap_or("The user refused this call.").to_string();
     answer(context, session, &Said::Deny { reason })
 }
 
-/// `edit-input`
+/// Runs `stepback edit-input`.
 pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     let input: Value = serde_json::from_str(text).map_err(|error| {
         Failure::new(Kind::Usage, format!("the input is not JSON: {error}"))
@@ -248,7 +249,7 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandRes
             format!("{} is told about its {}.", who(&stop), stop.tool)
         }
         Said::Deny { .. } => format!("{} is told not to run {}.", who(&stop), stop.tool),
-        // What was edited after the call ran changes nothing of it.
+        // An edit has no effect once the call has run.
         Said::Edit { .. } if stop.output.is_some() => {
             format!("{} goes on; {} has run already.", who(&stop), stop.tool)
         }
@@ -267,12 +268,12 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandRes
     DONE
 }
 
-/// Whether the agent that waits can run its call with another input.
+/// Whether the waiting agent can run its call with another input.
 fn takes_input(stop: &Stop) -> bool {
     Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input)
 }
 
-/// `inject`
+/// Runs `stepback inject`.
 pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     if text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "there is nothing to say"));
@@ -289,7 +290,7 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandRe
     DONE
 }
 
-/// The agent that waits: of the session asked for, or the one that waits longest.
+/// Returns the waiting agent: that of the given session, or the one that has waited longest.
 fn stopped(
     workspace: &Workspace<'_>,
     control: &Control,
@@ -305,7 +306,7 @@ fn nobody_waits() -> Failure {
         .hint("\"stepback breakpoint add\" or \"stepback pause\" stops one; \"stepback watch\" shows them")
 }
 
-/// `inspect`
+/// Runs `stepback inspect`.
 pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -357,7 +358,7 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     }
     let paint = Paint::stdout();
     for message in &messages {
-        // Line by line: what was said must not steer the terminal.
+        // Printed line by line, so that message text cannot send control sequences to the terminal.
         let text = if message.role == Role::Unknown { message.shown_text() } else { message.text() };
         let text = text.lines().map(stepback_agents::payload::visible).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {

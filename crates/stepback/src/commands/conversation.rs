@@ -1,4 +1,4 @@
-//! Conversations that go on from an earlier point in the real agent: `rewind --conversation`, `branch create --resume`.
+//! Continues conversations from an earlier point in the real agent: `rewind --conversation`, `branch create --resume`.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -15,19 +15,19 @@ use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// A conversation that is ready to go on.
+/// A conversation that is ready to continue.
 pub struct Continued {
-    /// The session it came from.
+    /// The session that the conversation came from.
     pub session: Session,
-    /// What goes on, and where.
+    /// The prepared continuation: the new session and where it runs.
     pub ready: Ready,
-    /// How many messages it begins with.
+    /// How many messages the conversation starts with.
     pub kept: usize,
-    /// What the person should know.
+    /// A remark for the user.
     pub note: Option<String>,
 }
 
-/// Makes the conversation as it was at `target` go on under a new id, in the directory `cwd` if one is given.
+/// Prepares the conversation as it was at `target` to continue under a new id, in the directory `cwd` if one is given.
 pub fn fork_at(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -38,7 +38,7 @@ pub fn fork_at(
     carry_out(context, workspace, plan_at(context, workspace, target, cwd, prompt)?)
 }
 
-/// Does what was planned.
+/// Carries out a planned continuation.
 pub fn carry_out(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -49,7 +49,7 @@ pub fn carry_out(
     Ok(Continued { session: planned.session, ready, kept: planned.fork.kept, note: planned.fork.note })
 }
 
-/// Finds out whether and how the conversation can go on from `target`.
+/// Checks whether and how the conversation can continue from `target`, without writing anything.
 pub fn plan_at(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -76,8 +76,8 @@ pub fn plan_at(
     fork::plan_recorded(workspace, session, target, &home, &onward).map_err(|error| cannot(error, target))
 }
 
-/// The step at which the conversation of `session` stood at `target`: the newest of its own steps up to there. Without a
-/// session, `target` itself.
+/// Returns the step at which the conversation of `session` was at `target`: the newest of its own steps up to there.
+/// Without a session, returns `target` itself.
 pub fn point_in(
     workspace: &Workspace<'_>,
     target: &StoredCheckpoint,
@@ -117,7 +117,7 @@ fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
         .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
 }
 
-/// The session whose conversation is meant: that of the step, or the one that was at work then.
+/// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
 fn session_of(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Result<Session, Failure> {
     workspace.session_of_conversation(target)?.ok_or_else(|| {
         Failure::new(Kind::Nothing, format!("no agent had been recorded before {}", describe(target)))
@@ -125,7 +125,7 @@ fn session_of(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Result<Se
     })
 }
 
-/// Says how it goes on.
+/// Returns as JSON how the conversation continues.
 pub fn document(continued: &Continued) -> Value {
     json!({
         "session": continued.session.id,
@@ -138,7 +138,7 @@ pub fn document(continued: &Continued) -> Value {
     })
 }
 
-/// Prints the command that goes on, or runs it.
+/// Prints the command that continues the conversation, or runs it.
 pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResult {
     let command = shell_words(&continued.ready.command);
     if !context.json {
@@ -163,7 +163,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
         return DONE;
     }
     let Some((program, arguments)) = continued.ready.command.split_first() else { return DONE };
-    // The built-in agent is this very program, wherever it is.
+    // The built-in agent is this program, wherever it is installed.
     let own = (program == stepback_builtin::NAME).then(std::env::current_exe).and_then(Result::ok);
     let program = own.unwrap_or_else(|| program.into());
     let status = Command::new(program).args(arguments).current_dir(&continued.ready.cwd).status().map_err(

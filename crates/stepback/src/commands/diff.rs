@@ -1,4 +1,4 @@
-//! `stepback diff`
+//! The command `stepback diff`.
 
 use std::io::{BufWriter, IsTerminal, Write};
 
@@ -18,14 +18,14 @@ use crate::output::{self, Paint};
 
 /// Files above this size are not compared line by line.
 const MAX_COMPARED: u64 = 20 << 20;
-/// Lines around a change where nobody said how many.
+/// The default number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// `diff`
+/// Runs `stepback diff`.
 pub fn diff(context: &Context, arguments: &Diff) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    // Keeps a prune from freeing what is being read.
+    // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let (points, paths) = sides(context, &workspace, arguments)?;
     let now = || -> Result<(State, serde_json::Value), Failure> {
@@ -83,14 +83,14 @@ pub fn diff(context: &Context, arguments: &Diff) -> CommandResult {
     DONE
 }
 
-/// How lines look on stdout.
+/// Returns the style for lines on stdout.
 fn style(context: usize) -> Style {
     let color = Paint::stdout().is_on();
     let (escape, width) = (std::io::stdout().is_terminal(), output::width());
     Style { color, escape, width, highlight: color, context }
 }
 
-/// The changed lines as `diff` shows them, if there are no more than `most`.
+/// Returns the changed lines as `diff` shows them, or `None` if there are more than `most`.
 pub fn short(workspace: &Workspace<'_>, changes: &[Change], most: usize) -> Result<Option<Vec<u8>>, Failure> {
     if changes.len() > most {
         return Ok(None);
@@ -105,7 +105,7 @@ pub fn short(workspace: &Workspace<'_>, changes: &[Change], most: usize) -> Resu
     Ok(Some(lines))
 }
 
-/// Which arguments are points and which are paths: up to two points first, unless a name is a file and no point.
+/// Splits the arguments into points and paths: up to two points come first, unless a name is a file and not a point.
 fn sides(
     context: &Context,
     workspace: &Workspace<'_>,

@@ -1,4 +1,4 @@
-//! `stepback doctor`: what keeps stepback from working well here, and what to do about it.
+//! The command `stepback doctor`: reports what keeps stepback from working well here, and how to fix it.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::settings::{KNOWN, Settings};
 
-/// How something stands.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// It works; this could be better, or is as it was asked for.
+    /// It works, but could be better, or is configured that way.
     Note,
     /// Something does not work as it should.
     Bad,
@@ -39,7 +39,7 @@ impl Finding {
     }
 }
 
-/// `doctor`
+/// Runs `stepback doctor`.
 pub fn doctor(context: &Context) -> CommandResult {
     let mut findings =
         vec![finding("store", Verdict::Good, format!("{} opens", context.store_path())), settings(context)];
@@ -101,7 +101,7 @@ fn settings(context: &Context) -> Finding {
     }
 }
 
-/// What is to say about the workspace here, if there is one.
+/// Adds the findings about the current workspace, if there is one.
 fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), Failure> {
     let engine = context.engine();
     let Ok(workspace) = context.workspace(&engine) else {
@@ -144,7 +144,7 @@ fn watcher(state: &WatcherState, now: Timestamp) -> Finding {
     }
 }
 
-/// The limits of the system that watching runs into.
+/// Checks the system's inotify limits, which restrict watching.
 fn inotify() -> Option<Finding> {
     let limit = |name: &str| -> Option<u64> {
         std::fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()

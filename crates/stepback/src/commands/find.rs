@@ -1,4 +1,4 @@
-//! `stepback search` and `stepback query`
+//! The commands `stepback search` and `stepback query`.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// Snippets shown of one step; the JSON document has all.
+/// The most snippets shown per step; the JSON document has all.
 const SNIPPETS: usize = 2;
 
-/// `search`
+/// Runs `stepback search`.
 pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
     let text = arguments.words.join(" ");
     let pattern = match (&text, arguments.substring) {
@@ -93,7 +93,7 @@ pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
     DONE
 }
 
-/// `query`
+/// Runs `stepback query`.
 pub fn query(context: &Context, arguments: &args::Query) -> CommandResult {
     let engine = context.engine();
     let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
@@ -162,7 +162,7 @@ pub fn query(context: &Context, arguments: &args::Query) -> CommandResult {
     DONE
 }
 
-/// How many steps there are, or at least.
+/// Returns the number of steps as text, marked if it is only a lower bound.
 fn counted(total: u64, at_least: bool) -> String {
     let steps = output::count(total, "step");
     if at_least { format!("at least {steps}") } else { steps }
@@ -178,7 +178,7 @@ fn not_understood(error: PatternError) -> Failure {
     Failure::new(Kind::Usage, display_bytes(message.as_bytes()).into_owned()).hint(hint)
 }
 
-/// The workspace and the steps that are asked for; what waits to be recorded there is recorded first.
+/// Returns the workspace and the steps to search. Pending events of the workspace are recorded first.
 fn steps_of(
     context: &Context,
     engine: &Engine<'_>,
@@ -205,7 +205,8 @@ fn steps_of(
             Some(text) => Some(engine.find_session_anywhere(text)?.id),
             None => None,
         };
-        // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
+        // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it, which
+        // the user did not ask for.
         let _ = context.workspace(engine);
         return Ok((None, query));
     }
@@ -217,7 +218,7 @@ fn steps_of(
     Ok((Some(workspace.record.id), query))
 }
 
-/// Sessions and roots of workspaces, each looked up once.
+/// Sessions and workspace roots, each looked up once.
 #[derive(Default)]
 struct Places {
     sessions: HashMap<SessionId, Option<Session>>,
@@ -289,9 +290,9 @@ impl Places {
     }
 }
 
-/// A snippet on one line, with what was found in it painted.
+/// Returns a snippet on one line, with the matches highlighted.
 fn marked(paint: Paint, snippet: &Snippet) -> String {
-    // Line breaks and control characters are shown as such, and never reach the terminal.
+    // Line breaks and control characters are shown as visible escapes and never reach the terminal.
     let shown = |text: &str| {
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let blank = |c: Option<char>| if c.is_some_and(char::is_whitespace) { " " } else { "" };
@@ -313,7 +314,7 @@ fn marked(paint: Paint, snippet: &Snippet) -> String {
     format!("{}{}{}", cut(snippet.cut.0), out.trim(), cut(snippet.cut.1))
 }
 
-/// How to get to a step.
+/// Prints how to get to a step.
 fn go_there(context: &Context, stored: &StoredCheckpoint, here: bool) {
     let step = &stored.checkpoint.step;
     let (number, session) = (step.number, step.session.short());

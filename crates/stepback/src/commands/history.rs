@@ -1,4 +1,4 @@
-//! `stepback log`, `stepback timeline` and `stepback op log`
+//! The commands `stepback log`, `stepback timeline` and `stepback op log`.
 
 mod graph;
 
@@ -15,7 +15,7 @@ use super::{CommandResult, DONE, view};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
-/// `log`
+/// Runs `stepback log`.
 pub fn log(
     context: &Context,
     limit: Option<usize>,
@@ -70,7 +70,7 @@ pub fn log(
     DONE
 }
 
-/// `timeline`
+/// Runs `stepback timeline`.
 pub fn timeline(context: &Context) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -149,7 +149,7 @@ pub fn timeline(context: &Context) -> CommandResult {
     DONE
 }
 
-/// `op log`
+/// Runs `stepback op log`.
 pub fn op_log(context: &Context) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;

@@ -1,4 +1,4 @@
-//! `stepback at`, `stepback cat` and `stepback restore`
+//! The commands `stepback at`, `stepback cat` and `stepback restore`.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `at` and `checkpoint show`
+/// Runs `stepback at` and `stepback checkpoint show`.
 pub fn at(context: &Context, point: &str) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    // Keeps a prune from freeing what is being read.
+    // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
@@ -108,9 +108,9 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
     DONE
 }
 
-/// What is known about a step of an agent.
+/// Prints what is recorded about a step of an agent.
 fn show_step(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
-    /// Lines shown of an input or output; the JSON document has all of it.
+    /// Most lines shown of an input or output; the JSON document has all of it.
     const SHOWN: usize = 8;
     let step = &stored.checkpoint.step;
     let facts = &step.facts;
@@ -148,11 +148,11 @@ fn show_step(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(),
     Ok(())
 }
 
-/// `cat`
+/// Runs `stepback cat`.
 pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    // Keeps a prune from freeing what is being read.
+    // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
@@ -182,17 +182,17 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     DONE
 }
 
-/// `restore`
+/// Runs `stepback restore`.
 pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    // Keeps a prune from freeing what is being read.
+    // The lock keeps a prune from freeing objects that are being read.
     let _lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let into = context.directory.join(into);
     let done = workspace.materialize(&state, &into, git)?;
-    // Now that it exists, it has a name without "..".
+    // The directory exists now, so it has a path without "..".
     let into = into.canonicalize().unwrap_or(into);
     let inside = into.starts_with(&workspace.root);
     if context.json {

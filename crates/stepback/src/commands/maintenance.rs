@@ -1,4 +1,4 @@
-//! `stepback prune`, `stepback fsck` and `stepback stats`
+//! The commands `stepback prune`, `stepback fsck` and `stepback stats`.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Kind;
 use crate::output::{self, Paint};
 
-/// `prune`
+/// Runs `stepback prune`.
 pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -88,7 +88,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     DONE
 }
 
-/// `fsck`
+/// Runs `stepback fsck`.
 pub fn fsck(context: &Context) -> CommandResult {
     let engine = context.engine();
     let health = engine.check()?;
@@ -120,11 +120,11 @@ pub fn fsck(context: &Context) -> CommandResult {
     if sound { DONE } else { Ok(ExitCode::from(Kind::Store as u8)) }
 }
 
-/// `stats`
+/// Runs `stepback stats`.
 pub fn stats(context: &Context) -> CommandResult {
     let (engine, store) = (context.engine(), context.store());
     for workspace in engine.every_workspace()? {
-        // What hooks left is counted, too; what cannot be recorded now waits on.
+        // Pending hook events are counted too; those that cannot be recorded now stay pending.
         let _ = stepback_agents::record::take_in_if_free(&workspace);
     }
     let usage = store.usage()?;

@@ -1,4 +1,4 @@
-//! `stepback mcp`
+//! The command `stepback mcp`: serves the Model Context Protocol for the current workspace.
 
 use std::io::{self, BufReader};
 
@@ -11,7 +11,7 @@ use crate::args::mcp::Mcp;
 use crate::context::{self, Context};
 use crate::failure::Failure;
 
-/// The workspace we are in.
+/// The workspace of the current directory.
 struct Here<'c>(&'c Context);
 
 impl Host for Here<'_> {
@@ -25,7 +25,7 @@ impl Host for Here<'_> {
             true => self.0.workspace_or_new(&engine).map_err(trouble)?,
             false => self.0.workspace(&engine).map_err(trouble)?,
         };
-        // What the agent's hooks left, such as the call that is being made right now.
+        // Includes pending hook events, such as the call that is being made right now.
         stepback_agents::record::take_in_quietly(&workspace)?;
         work(&workspace)
     }
@@ -35,7 +35,7 @@ fn trouble(failure: Failure) -> ToolError {
     ToolError { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
 }
 
-/// `mcp`
+/// Runs `stepback mcp`.
 pub fn mcp(context: &Context, arguments: &Mcp) -> CommandResult {
     let variables = Agent::ALL.into_iter().filter_map(Agent::session_variable);
     let agent_session =

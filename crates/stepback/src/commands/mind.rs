@@ -1,5 +1,5 @@
-//! What an agent thinks: `stepback hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verify`, `note`, `experiment`,
-//! `mind` and `recover`.
+//! Commands about what an agent thinks: `stepback hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verify`,
+//! `note`, `experiment`, `mind` and `recover`.
 
 mod board;
 mod change;
@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// Runs `act` with the board that is meant.
+/// Runs `act` with the selected board.
 fn with_board(
     context: &Context,
     board: &Board,
@@ -37,7 +37,7 @@ fn with_board(
     act(&workspace, &session)
 }
 
-/// Makes a change and tells what it led to.
+/// Applies a change to the board and prints its consequences.
 fn think(
     context: &Context,
     board: &Board,
@@ -50,7 +50,7 @@ fn think(
     })
 }
 
-/// Tells what a change led to.
+/// Prints the consequences of a change.
 fn tell(context: &Context, thought: &Thought) {
     let undo = format!("stepback mind undo {}", thought.step);
     if context.json {
@@ -68,7 +68,7 @@ fn tell(context: &Context, thought: &Thought) {
     output::say(Paint::stderr().dim(format!("\"{undo}\" takes that back.")));
 }
 
-/// Shows something of the present board, or of the one at a point.
+/// Shows a part of the current board, or of the board at a point.
 fn look(
     context: &Context,
     board: &Board,
@@ -81,7 +81,7 @@ fn look(
     })
 }
 
-/// The moment that a point names.
+/// Resolves a point to a moment.
 fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Result<Moment, Failure> {
     match at {
         None => Ok(Moment::Now),
@@ -89,7 +89,7 @@ fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Res
     }
 }
 
-/// Shows a part of a board: its items as a document, or its lines.
+/// Prints a part of a board: its items as a JSON document, or as lines.
 fn list(
     context: &Context,
     mind: &Mind,
@@ -114,17 +114,17 @@ fn list(
     DONE
 }
 
-/// A name of an item of some kind.
+/// Parses the name of an item of some kind.
 fn name<T: std::str::FromStr<Err = stepback_mind::MindError>>(text: &str) -> Result<T, Failure> {
     text.trim().parse().map_err(|error| stepback_engine::EngineError::Mind(error).into())
 }
 
-/// Names of items.
+/// Parses names of items.
 fn names<T: std::str::FromStr<Err = stepback_mind::MindError>>(texts: &[String]) -> Result<Vec<T>, Failure> {
     texts.iter().map(|text| name(text)).collect()
 }
 
-/// One of a few words.
+/// Parses one of a fixed set of words.
 fn word<T: Copy>(what: &str, given: &str, all: &[T], text: impl Fn(T) -> &'static str) -> Result<T, Failure> {
     all.iter().copied().find(|word| text(*word) == given).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|word| text(*word)).collect();

@@ -1,4 +1,4 @@
-//! `stepback proxy`
+//! The command `stepback proxy`: runs the recording proxy for model calls.
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// How long calls may go on after the person wants to end.
+/// How long calls may continue after the user asked to stop.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// `proxy`
+/// Runs `stepback proxy`.
 pub fn proxy(context: &Context, arguments: &Proxy) -> CommandResult {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
         Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
@@ -142,7 +142,7 @@ fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<
     Ok(Replayer::new(&tape, &[], &directories, on_difference(how), timing(how)))
 }
 
-/// What to do with a call that was never recorded.
+/// Returns what to do with a call that was never recorded.
 pub fn on_difference(how: &Recorded) -> OnDifference {
     match how.on_difference {
         Difference::Stop => OnDifference::Stop,
@@ -151,7 +151,7 @@ pub fn on_difference(how: &Recorded) -> OnDifference {
     }
 }
 
-/// When recorded answers come.
+/// Returns when recorded answers are sent.
 pub fn timing(how: &Recorded) -> Timing {
     if how.timed { Timing::Real } else { Timing::Instant }
 }

@@ -1,4 +1,4 @@
-//! `stepback replay`
+//! The command `stepback replay`: plays the steps of a session.
 
 mod block;
 mod player;
@@ -23,15 +23,15 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-/// Nobody waits longer than this for the next step, however long the agent thought.
+/// The longest pause before the next step, however long the agent thought.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long to wait for the next step at a speed.
+/// Returns how long to wait for the next step at a speed.
 fn pause(gap: Duration, speed: f64) -> Duration {
     gap.min(LONGEST).div_f64(speed.max(0.001))
 }
 
-/// `replay`
+/// Runs `stepback replay`.
 pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
     let engine = context.engine();
     let (workspace, session) = sessions::find(context, &engine, arguments.session.as_deref())?;
@@ -70,7 +70,7 @@ pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
     DONE
 }
 
-/// The steps of the session that were asked for.
+/// Returns the requested steps of the session.
 fn wanted(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -95,14 +95,14 @@ fn wanted(
     Ok(steps)
 }
 
-/// When the first step of a session was made.
+/// Returns when the first step of a session was made.
 fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, Failure> {
     let query = Query { session: Some(session.id), oldest_first: true, limit: Some(1), ..Query::default() };
     let first = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     Ok(first.first().map_or(session.started_at, |stored| stored.checkpoint.step.at))
 }
 
-/// The number of the step that a point names, which is one of this session where a session must be meant.
+/// Returns the number of the step that a point names. Points that need a session refer to this one.
 fn until(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -116,12 +116,12 @@ fn until(
 struct Tape<'w> {
     workspace: &'w Workspace<'w>,
     session: &'w Session,
-    /// When its first step was made, shown or not.
+    /// The time of the first step of the session, even if that step is not shown.
     began: Timestamp,
 }
 
 impl Tape<'_> {
-    /// Everything about a step that is shown.
+    /// Returns everything about a step that is shown.
     fn look<'s>(&self, stored: &'s StoredCheckpoint) -> Result<Shown<'s>, Failure> {
         let after = stored.checkpoint.step.at.as_micros().saturating_sub(self.began.as_micros());
         Ok(Shown {
@@ -132,7 +132,7 @@ impl Tape<'_> {
         })
     }
 
-    /// What a checkpoint found changed since the step it grew from. What was given up cannot be told.
+    /// Returns what a checkpoint found changed since its parent step. Empty if the files of either are not available.
     fn changes(&self, stored: &StoredCheckpoint) -> Result<Vec<Change>, Failure> {
         let (Some(_), Some(parent)) = (stored.checkpoint.trigger, stored.checkpoint.step.parent) else {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! `stepback rerun`
+//! The command `stepback rerun`: runs a recorded session again from a point and compares the two.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `rerun`
+/// Runs `stepback rerun`.
 pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -79,7 +79,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
         );
     };
     let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
-    // It goes before anything is printed: a reader that has gone away ends the program there.
+    // Done before anything is printed, because a closed output ends the program there.
     if arguments.keep {
         let kept = scratch.keep();
         output::say_for_people(context.json, &format!("Its directory is {}.", apart(&kept).display()));
@@ -95,7 +95,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
     })
 }
 
-/// The session that is meant: the one that is named, else the one that the point is a step of, else the last.
+/// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.
 fn session(
     workspace: &Workspace<'_>,
     arguments: &Rerun,
@@ -103,7 +103,7 @@ fn session(
 ) -> Result<Session, Failure> {
     let step = from.map(|from| &from.checkpoint.step);
     let of_step = workspace.agent_sessions()?.into_iter().find(|session| {
-        // Checkpoints that a person made belong to no agent; any session can begin at them.
+        // Checkpoints that the user made belong to no agent; any session can start at them.
         step.is_some_and(|step| step.session == session.id)
     });
     match (arguments.session.as_deref(), of_step) {
@@ -122,7 +122,7 @@ fn session(
     }
 }
 
-/// The original from the point on, and the rerun.
+/// Compares the original from the point on with the rerun.
 fn compared(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
@@ -134,7 +134,7 @@ fn compared(
     let Some(original) = original else { return Ok(None) };
     let mut a = Side::of_session(workspace, &original)?;
     let mut b = Side::of_session(&scratch, session)?;
-    // Each may name the directory of the other: answers that were recorded name the one of then.
+    // Each side may name the directory of the other: recorded answers name the original directory.
     let both = [a.directories.clone(), b.directories.clone()].concat();
     (a.directories, b.directories) = (both.clone(), both);
     b.name = format!("{} ({})", done.rerun.branch, b.name);
@@ -149,7 +149,7 @@ fn kind(name: &str) -> Result<StepKind, Failure> {
     })
 }
 
-/// Why there is no rerun, and what to do.
+/// Turns the reason why a rerun is not possible into a failure with hints.
 pub fn refused(error: RerunError) -> Failure {
     let (kind, hint) = error.advice();
     if let RerunError::Engine(error) = error {
@@ -220,7 +220,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
     )));
 }
 
-/// Shows where a run parted from the recording.
+/// Prints where a run diverged from the recording.
 pub fn show_parted(parted: &Parted) {
     let paint = Paint::stdout();
     output::line(format!("  model call {} was never asked like this:", parted.call));

@@ -1,4 +1,4 @@
-//! `stepback rewind`, `stepback undo` and `stepback redo`
+//! The commands `stepback rewind`, `stepback undo` and `stepback redo`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +25,12 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// Most lines of a plan shown to a person.
+/// The most lines of a plan that are printed.
 const SHOWN: usize = 40;
-/// Most kept changes shown to a person.
+/// The most kept changes that are printed.
 const SHOWN_KEPT: usize = 8;
 
-/// `rewind`
+/// Runs `stepback rewind`.
 pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -80,7 +80,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     if !context.json {
         prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
     }
-    // Before anything is written: a conversation that cannot go on must not leave half a rewind.
+    // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
     let conversation = spoken
         .map(|spoken| conversation::plan_at(context, &workspace, &spoken, None, arguments.resume.as_deref()))
         .transpose()?;
@@ -91,7 +91,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     }
     match (&request.target, conversation) {
         (Some(_), Some(planned)) => {
-            // Files first: the agent compares what it knows with what is there when it goes on.
+            // Files go first: the agent compares what it knows with the files when it continues.
             let continued = conversation::carry_out(context, &workspace, planned)?;
             let code = finish(context, &workspace, report, "undo", Some(&continued))?;
             let ran = conversation::go_on(context, &continued, arguments.resume.is_some())?;
@@ -105,7 +105,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     }
 }
 
-/// Only the conversation goes back; no file is touched.
+/// Rewinds only the conversation; no file is touched.
 fn conversation_alone(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -134,7 +134,7 @@ fn conversation_alone(
     conversation::go_on(context, &continued, arguments.resume.is_some())
 }
 
-/// Says how to take the conversation along, where there is one.
+/// Prints how to rewind the conversation too, if there is one.
 fn hint_conversation(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -154,7 +154,7 @@ fn hint_conversation(
     Ok(())
 }
 
-/// The workspace already is what it should become, as far as that is possible.
+/// Reports that the workspace already matches the target, as far as that is possible.
 fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
     if context.json {
         output::document(&plan_document(prepared));
@@ -176,7 +176,8 @@ fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) ->
     }
 }
 
-/// Says how many of the files that will change have changes git does not have. They are saved first, but worth knowing about.
+/// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
+/// user should know.
 fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
     let index = GitIndex::read(&workspace.root)?;
     let differs = |change: &&PlannedChange| {
@@ -199,7 +200,7 @@ fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
     })
 }
 
-/// `undo`
+/// Runs `stepback undo`.
 pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -208,7 +209,7 @@ pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs)
     reverse(context, &workspace, reversal, Direction::Undo, arguments)
 }
 
-/// `redo`
+/// Runs `stepback redo`.
 pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -267,7 +268,7 @@ fn reverse(
     }
 }
 
-/// Shows the plan and asks. `None` if nothing shall be done (and everything has been said).
+/// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
 pub fn agree(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -276,7 +277,7 @@ pub fn agree(
 ) -> Result<Option<PreparedRewind>, Failure> {
     let agreed = show_and_ask(context, prepared, arguments)?;
     if agreed.is_some() {
-        // What hooks left while the person read the plan happened before what is done now.
+        // Hook events that arrived while the user read the plan happened before this operation.
         stepback_agents::record::take_in_if_free(workspace)?;
     }
     Ok(agreed)
@@ -321,7 +322,7 @@ fn show_and_ask(
     }
 }
 
-/// Shows a plan. It is data for who asked for nothing else, and narration before it is carried out.
+/// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
 fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     let tell = |text: String| output::tell(is_data, &text);
@@ -356,7 +357,7 @@ fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     }
 }
 
-/// Whether a change is a detail of a git directory, which people care about as a whole.
+/// Whether a change is a detail inside a git directory; such changes are summarized.
 fn is_inside_git(change: &PlannedChange) -> bool {
     change.path.components().any(|name| name == b".git")
 }
@@ -371,7 +372,7 @@ fn show_left_alone(items: &[LeftAlone], is_data: bool) {
     }
 }
 
-/// One line with what stays and whose it is.
+/// Prints one line with what is kept and who changed it.
 fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let kept = &prepared.kept;
     if kept.is_empty() {
@@ -421,7 +422,7 @@ fn plan_document(prepared: &PreparedRewind) -> Value {
     })
 }
 
-/// Says what was done and how to take it back.
+/// Prints what was done and how to undo it.
 pub fn finish(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -489,7 +490,8 @@ pub fn finish(
     if left.is_empty() { DONE } else { Ok(partial(&conflicts, &report)) }
 }
 
-/// Leaving alone what is not covered was announced and is no failure; leaving alone what another author changed is worth a code.
+/// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
+/// author changed has its own exit code.
 fn partial(conflicts: &[LeftAlone], report: &RewindReport) -> ExitCode {
     if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;
@@ -497,7 +499,7 @@ fn partial(conflicts: &[LeftAlone], report: &RewindReport) -> ExitCode {
     ExitCode::from(Kind::Partial as u8)
 }
 
-/// Whether something was left alone because of later changes, and not because it is not covered.
+/// Whether something was left alone because of later changes, and not because it is excluded.
 fn has_conflict(items: &[LeftAlone]) -> bool {
     items.iter().any(LeftAlone::is_conflict)
 }

@@ -1,4 +1,4 @@
-//! `stepback run`: one run of an agent with our hooks, and with its model calls through our proxy.
+//! The command `stepback run`: runs an agent once with our hooks, and with its model calls through our proxy.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -29,10 +29,10 @@ use crate::context::{self, Context, CreateStore};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// How long model calls may go on after the agent has ended.
+/// How long model calls may continue after the agent has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// `run`
+/// Runs `stepback run`.
 pub fn run(arguments: &Arguments, wanted: &Run) -> CommandResult {
     let directory = &arguments.here()?;
     let agent = install::agent_of(&wanted.command).ok_or_else(|| {
@@ -72,13 +72,13 @@ pub fn run(arguments: &Arguments, wanted: &Run) -> CommandResult {
     } else {
         carried(arguments, wanted, agent, &run, routes, plan, directory)?
     };
-    // A signal that ended it is told as shells do.
+    // A signal that ended the agent is reported as shells do.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Runs the agent with its model calls through a proxy. If there can be none, it runs without: to record is never more
-/// important than the work.
+/// Runs the agent with its model calls through a proxy. If the proxy cannot start, the agent runs without it: recording
+/// must never prevent the work.
 fn carried(
     arguments: &Arguments,
     wanted: &Run,
@@ -133,11 +133,11 @@ fn carried(
         if let Some(why) = recorder.trouble() {
             without(why);
         }
-        // The thread that takes in ends when nobody is left who could leave anything.
+        // The recording thread ends when all senders are dropped.
         drop(recorder);
         status
     });
-    // What came last is taken in now, or by the next command.
+    // The last events are recorded now, or by the next command.
     let _ = record::take_in_quietly(&workspace);
     status
 }
@@ -151,7 +151,7 @@ fn recorder(
 ) -> Result<(ModelCallSink, Receiver<()>), Failure> {
     let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
     let mut argv: Vec<String> = wanted.command.iter().map(text).collect();
-    // Another executable may be first on the PATH when the session goes on.
+    // Another executable may be first on the PATH when the session is continued.
     if let (Some(word), Some(found)) = (argv.first_mut(), wanted.command.first().and_then(context::on_path)) {
         *word = found.display().to_string();
     }
@@ -183,16 +183,16 @@ fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy>
     })
 }
 
-/// Takes in what the proxy notes, until it notes nothing more.
+/// Records what the proxy notes, until the proxy has ended.
 pub fn take_in(workspace: &Workspace<'_>, taken: Receiver<()>) {
     while taken.recv().is_ok() {
         while taken.try_recv().is_ok() {}
-        // Whoever comes next tries again.
+        // On failure, the next event or command tries again.
         let _ = record::take_in_quietly(workspace);
     }
 }
 
-/// Runs a planned command with the settings it needs for the time of the run.
+/// Runs a planned command with the settings it needs, for the duration of the run.
 fn with_hooks(
     plan: &RunPlan,
     place: &SettingsPaths,
@@ -207,7 +207,7 @@ fn with_hooks(
     }
     let guard = Edits::make(&plan.edits, place, binary)?;
     let (program, rest) = plan.argv.split_first().ok_or_else(|| Failure::new(Kind::Usage, "no command"))?;
-    // Keys that interrupt are meant for the agent, as in a shell; we go when it goes.
+    // Interrupt keys are meant for the agent, as in a shell; this process ends when the agent ends.
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
@@ -232,22 +232,22 @@ fn with_hooks(
     })
 }
 
-/// Gives a signal that would end us to the agent: whoever ends a wrapper means what runs in it, and settings are still to be
-/// put back.
+/// Forwards a terminating signal to the agent: a signal to a wrapper is meant for the program in it, and settings still
+/// have to be restored.
 fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) -> std::io::Result<()> {
     let Some(agent) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(()) };
     let (mut heard, told) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(number, told)?;
     std::thread::spawn(move || {
         while heard.read_exact(&mut [0]).is_ok() && !over.load(Ordering::SeqCst) {
-            // It may just have ended by itself.
+            // The agent may just have ended by itself.
             let _ = kill_process(agent, signal);
         }
     });
     Ok(())
 }
 
-/// Changes of settings for the time of a run.
+/// Changes of settings for the duration of a run.
 struct Edits<'a> {
     made: Vec<&'a Plan>,
     place: &'a SettingsPaths,
@@ -275,7 +275,7 @@ impl Drop for Edits<'_> {
         for plan in std::mem::take(&mut self.made).into_iter().rev() {
             let back = match install::take_back(plan) {
                 Ok(Some(back)) => install::carry_out(&back),
-                // Somebody edited the file meanwhile: only our part goes.
+                // The file was edited by the user or another process meanwhile: only our part is removed.
                 Ok(None) => self.uninstall(plan.agent),
                 Err(error) => Err(error),
             };

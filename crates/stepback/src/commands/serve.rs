@@ -1,4 +1,4 @@
-//! `stepback serve`
+//! The command `stepback serve`: runs the HTTP server.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -23,10 +23,10 @@ use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
 
-/// So many requests in a second are answered to one address elsewhere, unless it is said otherwise.
+/// The default limit of requests per second from one remote address.
 const RATE_ELSEWHERE: u32 = 100;
 
-/// Where requests are written down.
+/// Opens the file that requests are logged to.
 fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     if to == Path::new("-") {
         return Ok(Box::new(std::io::stderr()));
@@ -38,7 +38,7 @@ fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     })
 }
 
-/// The engine as requests use it, on a machine where sessions can be done again.
+/// Returns the engine as requests use it, on a machine where sessions can be rerun.
 pub fn work(context: &Context) -> Result<AppState, Failure> {
     let stage = Stage {
         program: binary()?,
@@ -53,18 +53,18 @@ pub fn work(context: &Context) -> Result<AppState, Failure> {
     Ok(AppState::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
 }
 
-/// What listens, and what goes with it.
+/// A running server and what belongs to it.
 pub(super) struct Listening {
-    /// The server.
+    /// The server itself.
     pub(super) server: Server,
-    /// Where its token is.
+    /// The file that holds the server's token.
     pub(super) token_file: PathBuf,
-    /// Tells others where it is, for as long as it is there.
+    /// Publishes the server's address for as long as it runs.
     _notice: ServerFile,
     _watcher: Option<Watcher>,
 }
 
-/// Becomes true when somebody wants this to end; the second time, the process ends at once.
+/// Returns a flag that becomes true on the first terminating signal; the second one ends the process at once.
 pub(super) fn ending() -> Result<Arc<AtomicBool>, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -74,7 +74,7 @@ pub(super) fn ending() -> Result<Arc<AtomicBool>, Failure> {
     Ok(ended)
 }
 
-/// Waits until somebody wants this to end, then ends it in order.
+/// Waits for a terminating signal, then shuts the server down in an orderly way.
 pub(super) fn until_ended(listening: Listening, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
@@ -82,7 +82,7 @@ pub(super) fn until_ended(listening: Listening, ended: &AtomicBool) {
     listening.server.stop();
 }
 
-/// Begins to listen.
+/// Starts to listen.
 pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, Failure> {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
         Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
@@ -114,7 +114,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
     let server = stepback_server::serve(work, config).map_err(|error| {
         let failure = Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"));
         match error.kind() {
-            // Says itself what to do.
+            // The message already says what to do.
             ErrorKind::InvalidInput | ErrorKind::InvalidData => failure,
             _ => failure.hint("name another address with --listen, or port 0 for a free one"),
         }
@@ -123,7 +123,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
     Ok(Listening { server, token_file, _notice, _watcher: watcher })
 }
 
-/// `serve`
+/// Runs `stepback serve`.
 pub fn serve(context: &Context, arguments: &Serve) -> CommandResult {
     let ended = ending()?;
     let listening = listen(context, arguments)?;

@@ -1,4 +1,4 @@
-//! `stepback sessions` and `stepback watch`
+//! The commands `stepback sessions` and `stepback watch`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// How often a watcher looks.
+/// How often `watch` polls for new steps.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A session for people: the agent and the beginning of the id.
+/// Returns a session's name for the user: the agent and the beginning of the id.
 pub fn name(session: &Session) -> String {
     format!("{} {}", session.agent, session.id.short())
 }
 
-/// The session asked for, or the one that did something last. A fork that was never started did nothing.
+/// Returns the named session, or the one that was active last. A fork that was never started was never active.
 pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, Failure> {
     match session {
         Some(text) => Ok(workspace.find_session(text)?),
@@ -40,7 +40,7 @@ pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session,
     }
 }
 
-/// The session asked for, or the running one that did something last; refused if nothing can be delivered to it.
+/// Returns the named session, or the running one that was active last. Fails if nothing can be delivered to it.
 pub fn pick_running(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -55,8 +55,8 @@ pub fn pick_running(
     Ok(session)
 }
 
-/// The session that `text` names, in whichever workspace of the store it ran: by the beginning of its id, by the agent's own
-/// record of it, or by the directory it ran in. Without a text, the one that did something last here.
+/// Returns the session that `text` names, in any workspace of the store: by the beginning of its id, by the agent's own
+/// record of it, or by the directory it ran in. Without a text, returns the one that was active last here.
 pub fn find<'e>(
     context: &Context,
     engine: &'e Engine<'_>,
@@ -84,7 +84,7 @@ pub fn find<'e>(
             known.file_name() == path.file_name() && known.canonicalize().is_ok_and(|known| known == path)
         })
     };
-    // Some agents keep many sessions in one file; the last one at work is meant.
+    // Some agents keep many sessions in one file; the one that was active last is meant.
     let found = engine.all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
     let session = found.ok_or_else(|| {
         Failure::new(Kind::Nothing, format!("no session was recorded from {}", path.display()))
@@ -93,7 +93,7 @@ pub fn find<'e>(
     open(engine, session)
 }
 
-/// The session whose id, ours or the agent's, begins with `text`: one of this workspace, else one of the store.
+/// Returns the session whose id, ours or the agent's, begins with `text`: one of this workspace, else one of the store.
 pub fn find_by_id<'e>(
     context: &Context,
     engine: &'e Engine<'_>,
@@ -110,7 +110,7 @@ pub fn find_by_id<'e>(
     open(engine, session)
 }
 
-/// The workspace of a session, up to date.
+/// Opens the workspace of a session and records its pending events.
 fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, Session), Failure> {
     let workspace = engine.workspace_of(&session)?;
     stepback_agents::record::take_in_quietly(&workspace)?;
@@ -118,7 +118,7 @@ fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, 
     Ok((workspace, now.unwrap_or(session)))
 }
 
-/// `sessions`
+/// Runs `stepback sessions`.
 pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
     let engine = context.engine();
     let since = arguments
@@ -131,7 +131,8 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
         .transpose()?;
     let workspaces = match arguments.all_workspaces {
         true => {
-            // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
+            // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it,
+            // which the user did not ask for.
             let _ = context.workspace(&engine);
             let mut all = engine.every_workspace()?;
             all.retain(|workspace| !workspace.record.is_rerun());
@@ -227,7 +228,7 @@ fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), F
     Ok((steps.len() as u64, failed as u64))
 }
 
-/// Reads the names of kinds.
+/// Parses the names of step kinds.
 pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, Failure> {
     names
         .iter()
@@ -241,7 +242,7 @@ pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, Failure> {
         .collect()
 }
 
-/// `watch`
+/// Runs `stepback watch`.
 pub fn watch(
     context: &Context,
     session: Option<&str>,

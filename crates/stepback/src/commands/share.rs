@@ -1,4 +1,4 @@
-//! `stepback export`, and `stepback import` of a bundle
+//! The commands `stepback export`, and `stepback import` of a bundle.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Read, Seek};
@@ -16,10 +16,10 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// As much of a file as tells what it is.
+/// How many bytes of a file are read to detect its format.
 const START: u64 = 64 << 10;
 
-/// `export`
+/// Runs `stepback export`.
 pub fn export(context: &Context, arguments: &Export) -> CommandResult {
     let engine = context.engine();
     let chosen = match arguments.sessions.as_slice() {
@@ -74,7 +74,7 @@ fn write(
     }
 }
 
-/// Writes beside the target and renames: there is never half a file under its name.
+/// Writes beside the target and renames, so that no incomplete file appears under its name.
 fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>) -> Result<T, Failure> {
     let refused = |error: io::Error| {
         let (kind, hint) = stepback_engine::diagnostics::of_io(&error);
@@ -101,17 +101,17 @@ fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>
     written
 }
 
-/// What a file is, as far as this is our business.
+/// The format of a file.
 pub enum Found {
     /// A bundle.
     Bundle(File),
-    /// Lines that `export --format jsonl` wrote.
+    /// Lines written by `export --format jsonl`.
     Lines(File),
-    /// Something else.
+    /// Any other format.
     Other,
 }
 
-/// Looks at the beginning of a file.
+/// Detects the format of a file from its beginning.
 pub fn look(path: &Path) -> io::Result<Found> {
     if !path.is_file() {
         return Ok(Found::Other);
@@ -128,14 +128,14 @@ pub fn look(path: &Path) -> io::Result<Found> {
     Ok(if bundle::is_lines(&start) { Found::Lines(file) } else { Found::Other })
 }
 
-/// `import` of a bundle
+/// Runs `stepback import` for a bundle.
 pub fn import(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
     let bundle = engine.open_bundle(file).map_err(|error| about(path, error))?;
     told(context, &engine.import_bundle(&bundle).map_err(|error| about(path, error))?)
 }
 
-/// `import` of lines
+/// Runs `stepback import` for lines.
 pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
     let imported = engine.import_lines(BufReader::new(file)).map_err(|error| about(path, error))?;
@@ -147,7 +147,7 @@ pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult
     told(context, &imported)
 }
 
-/// Tells what was taken in.
+/// Prints what was imported.
 fn told(context: &Context, imported: &Imported) -> CommandResult {
     let roots = context.store().workspaces()?;
     let mut items = Vec::new();
@@ -187,7 +187,7 @@ fn told(context: &Context, imported: &Imported) -> CommandResult {
     DONE
 }
 
-/// An error of a bundle, with the file it is about.
+/// Adds the file's path to an error about a bundle.
 fn about(path: &Path, error: EngineError) -> Failure {
     let is_about_file = matches!(error, EngineError::Bundle(_));
     let failure = Failure::from(error);

@@ -1,4 +1,4 @@
-//! `stepback status` and `stepback changes`
+//! The commands `stepback status` and `stepback changes`.
 
 use std::time::Instant;
 
@@ -24,11 +24,11 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-/// `status`
+/// Runs `stepback status`.
 pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    // Keeps a prune from freeing what is being read.
+    // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let head = workspace.head()?;
     let started = Instant::now();
@@ -151,7 +151,7 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     DONE
 }
 
-/// How many events of agents could not be recorded in the last day.
+/// Returns how many agent events could not be recorded in the last day.
 pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, Failure> {
     const DAY: i64 = 86_400_000_000;
     let query = Query { kinds: vec![StepKind::Gap], limit: Some(1000), ..Query::default() };
@@ -162,17 +162,17 @@ pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, 
 
 /// Which changes to list.
 pub struct Wanted<'a> {
-    /// Only after this point.
+    /// Only changes after this point.
     pub point: Option<&'a str>,
-    /// Only of these paths.
+    /// Only changes of these paths; all paths if empty.
     pub paths: &'a [String],
-    /// Only what this session made.
+    /// Only changes made by this session.
     pub session: Option<&'a str>,
-    /// Also what was taken back or cleared.
+    /// Also changes that were undone or cleared.
     pub all: bool,
 }
 
-/// `changes`
+/// Runs `stepback changes`.
 pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -196,7 +196,7 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
     list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
 }
 
-/// The changes one session made.
+/// Prints the changes one session made.
 pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Session) -> CommandResult {
     let wanted = Wanted { point: None, paths: &[], session: None, all: false };
     list_changes(context, workspace, None, Some(session), &wanted)
@@ -292,15 +292,15 @@ fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
     value
 }
 
-/// The call and the prompt behind what a step found changed.
+/// Returns the call and the prompt that caused the changes a step found.
 pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<String> {
     let call = detail?.pointer("/authors/calls/0")?;
     let author = serde_json::from_value(call.clone()).ok()?;
     behind(workspace, &Attribution::Call(author), None)
 }
 
-/// A call as it ran, which is not as the model asked for it if its input was edited. `found` is the step that found what it
-/// changed.
+/// Returns a call as it ran, which differs from what the model asked for if its input was edited. `found` is the step
+/// that found the change.
 fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Option<String> {
     let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.checkpoint.step);
     let ended = found.and_then(step).filter(|end| {
@@ -310,7 +310,7 @@ fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Op
     ended.or_else(|| step(author.step)).map(|step| step.summary)
 }
 
-/// The call and the prompt behind a change, on one line.
+/// Returns the call and the prompt that caused a change, on one line.
 fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;

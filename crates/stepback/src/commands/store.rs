@@ -1,4 +1,4 @@
-//! `store`: what is about the store as a whole.
+//! The command `stepback store`: operations on the store as a whole.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
 use crate::store_location::StoreLocation;
 
-/// `store copy`
+/// Runs `stepback store copy`.
 pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
     let (from, to) = (StoreLocation::read(from)?, StoreLocation::read(to)?);
     if from == to {
@@ -23,7 +23,7 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
     let mut shown: Option<(Phase, Progress)> = None;
     let mut progress = |phase: Phase, done: u64, _total: u64| {
         if shown.as_ref().is_none_or(|(known, _)| *known != phase) {
-            // The old one goes first: both write on the same line.
+            // The old display ends first, because both write on the same line.
             shown = None;
             let what = match phase {
                 Phase::Objects => "objects copied",

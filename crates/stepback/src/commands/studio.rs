@@ -1,7 +1,7 @@
-//! `stepback studio`: a browser at the Studio, already signed in.
+//! The command `stepback studio`: opens a browser at the Studio, already signed in.
 //!
-//! A server that runs for this store is used, and one is started if there is none. A running server is found by a note that it
-//! leaves beside its token; the token is sent nowhere but there, or where the person says.
+//! It uses the server that runs for this store, and starts one if there is none. A running server is found by a file that
+//! it writes beside its token. The token is sent only to that server, or to the address that the user gives.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,19 +20,19 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// The note's name, in the store's directory on this machine.
+/// The name of that file, in the store's directory on this machine.
 const NOTICE: &str = "server.json";
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer that is read.
+/// The longest answer that is read, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Says where a server of this store listens, and goes with it.
+/// The file that says where a server of this store listens. Removed when dropped.
 #[derive(Debug)]
 pub(super) struct ServerFile(Option<PathBuf>);
 
 impl ServerFile {
-    /// Leaves the note. A server that cannot is not found by `studio`, and is as good otherwise.
+    /// Writes the file. If that fails, `studio` cannot find the server, which otherwise works normally.
     pub(super) fn leave(dir: &Path, url: &str) -> Self {
         let path = dir.join(NOTICE);
         let text = json!({ "url": url, "pid": std::process::id() }).to_string();
@@ -42,7 +42,7 @@ impl ServerFile {
         Self(written.is_ok().then_some(path))
     }
 
-    /// Where a server listens that is alive.
+    /// Returns the address of a running server.
     fn find(dir: &Path) -> Option<String> {
         let said: Value = serde_json::from_slice(&fs::read(dir.join(NOTICE)).ok()?).ok()?;
         let pid = Pid::from_raw(i32::try_from(said["pid"].as_i64()?).ok()?)?;
@@ -55,14 +55,14 @@ impl Drop for ServerFile {
     fn drop(&mut self) {
         let Some(path) = &self.0 else { return };
         let said: Option<Value> = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        // Another server of this store may have left its own since.
+        // Another server of this store may have overwritten the file since.
         if said.is_some_and(|said| said["pid"] == std::process::id()) {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// `studio`
+/// Runs `stepback studio`.
 pub fn studio(context: &Context, arguments: &Studio) -> CommandResult {
     let dir = context.place().local();
     if let Some(url) = &arguments.server {
@@ -82,7 +82,7 @@ pub fn studio(context: &Context, arguments: &Studio) -> CommandResult {
     DONE
 }
 
-/// A server that was there before is left as it is.
+/// Opens the browser at a server that was already running; the server is left unchanged.
 fn at(context: &Context, arguments: &Studio, url: &str, address: &str) -> CommandResult {
     show(context, arguments, url, address, false)?;
     DONE
@@ -108,7 +108,7 @@ fn show(
     Ok(())
 }
 
-/// The wanted address, or one with a free port if somebody else has that port.
+/// Returns the requested address, or one with a free port if another process uses that port.
 fn free_address(wanted: &str) -> String {
     match wanted.parse::<SocketAddr>() {
         Ok(address) if TcpListener::bind(address).is_err() => SocketAddr::new(address.ip(), 0).to_string(),
@@ -116,7 +116,7 @@ fn free_address(wanted: &str) -> String {
     }
 }
 
-/// An address that lets a browser into the server at `url`, once.
+/// Returns an address that signs a browser in to the server at `url`, once.
 fn sign_in(dir: &Path, url: &str) -> Result<String, Failure> {
     let refused = |why: String| {
         Failure::new(Kind::System, format!("the server at {url} cannot be asked: {why}"))
@@ -139,7 +139,7 @@ fn sign_in(dir: &Path, url: &str) -> Result<String, Failure> {
     }
 }
 
-/// Posts nothing to a path; the status and what came back.
+/// Sends a POST request without a body; returns the status and the answer's body.
 fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
     let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -160,7 +160,7 @@ fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
     Ok((status.ok_or(io::ErrorKind::InvalidData)?, body.to_vec()))
 }
 
-/// Starts the person's browser; whether one could be started.
+/// Starts the user's browser; returns whether that worked.
 fn open(address: &str) -> bool {
     let own = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let usual = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(ServerFile::find(dir.path()).as_deref(), Some("http://127.0.0.1:1"));
         drop(notice);
         assert_eq!(ServerFile::find(dir.path()), None);
-        // One that was killed leaves its note behind.
+        // A server that was killed leaves its file behind.
         fs::write(dir.path().join(NOTICE), r#"{"url": "http://127.0.0.1:1", "pid": 2147483646}"#).unwrap();
         assert_eq!(ServerFile::find(dir.path()), None);
     }

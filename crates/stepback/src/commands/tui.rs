@@ -1,4 +1,4 @@
-//! `stepback tui`
+//! The command `stepback tui`: the terminal interface, for the local store or a server.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::store_location::StoreLocation;
 use crate::system;
 use crate::watcher;
 
-/// `tui`
+/// Runs `stepback tui`.
 pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !terminal || arguments.json {
@@ -47,13 +47,13 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
     });
     let look = Look { colors: Paint::stdout().is_on(), unicode: knows_unicode() };
     let shown = stepback_tui::run::run(Options { source, session, look, now });
-    // Agents that run again for us end with us, whatever ended us.
+    // Agents started for reruns end with this process, whatever ended it.
     work.iter().for_each(AppState::end_reruns);
     shown?;
     DONE
 }
 
-/// The store on this machine, and the session that is meant.
+/// Opens the store on this machine and resolves the session to show.
 fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<AppState>), Failure> {
     let context = Context::open(arguments, CreateStore::No, "")?;
     let engine = context.engine();
@@ -70,7 +70,7 @@ fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, 
     Ok((Source::direct(work.clone())?, session, Some(work)))
 }
 
-/// A server, if it answers and knows the session.
+/// Connects to a server; fails if it does not answer or does not know the session.
 fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<Source, Failure> {
     let token = token(arguments, wanted)?;
     let server = Remote::new(url, &token, wanted.certificates.as_deref())
@@ -95,7 +95,7 @@ fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<Source, F
     }
 }
 
-/// What the server must be shown.
+/// Returns the token for the server.
 fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
     if let (None, Ok(token)) = (&wanted.token_file, std::env::var("STEPBACK_TOKEN"))
         && !token.is_empty()
@@ -113,7 +113,7 @@ fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
     })
 }
 
-/// Whether the locale says that the terminal shows more than ASCII.
+/// Whether the locale says that the terminal can show more than ASCII.
 fn knows_unicode() -> bool {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();

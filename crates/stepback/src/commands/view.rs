@@ -1,4 +1,4 @@
-//! How records look as JSON and as lines, the same in every command.
+//! How records are shown as JSON and as lines, the same in every command.
 
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
@@ -9,7 +9,7 @@ use stepback_model::record::Operation;
 use stepback_model::tree::{Content, Node};
 use stepback_store::port::StoredCheckpoint;
 
-/// A checkpoint as JSON.
+/// Returns a checkpoint as JSON.
 pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
     let checkpoint = &stored.checkpoint;
     let step = &checkpoint.step;
@@ -29,7 +29,7 @@ pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
     })
 }
 
-/// A step as JSON, with what is known about what an agent did.
+/// Returns a step as JSON, with what is recorded about the agent's action.
 pub fn step(stored: &StoredCheckpoint) -> Value {
     let facts = &stored.checkpoint.step.facts;
     let mut value = checkpoint(stored);
@@ -44,7 +44,7 @@ pub fn step(stored: &StoredCheckpoint) -> Value {
     value
 }
 
-/// An operation as JSON.
+/// Returns an operation as JSON.
 pub fn operation(operation: &Operation) -> Value {
     json!({
         "id": operation.id,
@@ -58,7 +58,7 @@ pub fn operation(operation: &Operation) -> Value {
     })
 }
 
-/// A change as JSON.
+/// Returns a change as JSON.
 pub fn change(change: &Change) -> Value {
     let mut value = json!({
         "id": change.path,
@@ -73,7 +73,7 @@ pub fn change(change: &Change) -> Value {
     value
 }
 
-/// A node as JSON.
+/// Returns a node as JSON.
 pub fn node(node: &Node) -> Value {
     match node {
         Node::File { mode, size, content } => {
@@ -91,12 +91,12 @@ pub fn node(node: &Node) -> Value {
     }
 }
 
-/// A path with a reason as JSON.
+/// Returns a path that was left alone, and the reason, as JSON.
 pub fn left_alone(item: &LeftAlone) -> Value {
     json!({ "id": item.path, "path": item.path, "reason": item.reason })
 }
 
-/// A change that a rewind keeps, as JSON.
+/// Returns a change that a rewind keeps, as JSON.
 pub fn kept(change: &KeptChange) -> Value {
     let session = |session: &SessionName| json!({ "id": session.id, "agent": session.agent });
     json!({
@@ -111,12 +111,12 @@ pub fn kept(change: &KeptChange) -> Value {
     })
 }
 
-/// Permission bits the way `chmod` takes them.
+/// Formats permission bits the way `chmod` takes them.
 pub fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Label, note and tags on one line.
+/// Returns label, note and tags on one line.
 pub fn title(stored: &StoredCheckpoint) -> String {
     let annotation = &stored.checkpoint.annotation;
     let mut parts = Vec::new();
@@ -133,7 +133,7 @@ pub fn title(stored: &StoredCheckpoint) -> String {
     parts.join("  ")
 }
 
-/// A change on one line, without its kind.
+/// Returns a change on one line, without its kind.
 pub fn change_path(change: &Change) -> String {
     match &change.from {
         Some(from) => format!("{from} → {}", change.path),
@@ -144,7 +144,7 @@ pub fn change_path(change: &Change) -> String {
     }
 }
 
-/// Checks a path that came from the command line.
+/// Parses a path from the command line.
 pub fn parse_path(path: &str) -> Result<RelPath, crate::failure::Failure> {
     RelPath::parse(path).map_err(|error| {
         crate::failure::Failure::new(crate::failure::Kind::Usage, format!("{path}: {error}"))

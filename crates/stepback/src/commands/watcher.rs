@@ -18,7 +18,7 @@ use crate::output::{self, Paint};
 use crate::settings::Settings;
 use crate::watcher::WatcherMode;
 
-/// How long to wait until a watcher that was asked to end has ended.
+/// How long to wait for a watcher to end after it was asked to.
 const ENDING: Duration = Duration::from_secs(3);
 
 /// What is known about the watcher of a store.
@@ -31,7 +31,7 @@ pub struct WatcherState {
 }
 
 impl WatcherState {
-    /// Asks the watcher, and reads what hooks left about starting one.
+    /// Queries the watcher, and reads what hooks recorded about starting one.
     pub fn find(context: &Context) -> Self {
         let dir = context.place().local();
         let mode = WatcherMode::find(&Settings::load_or_default(dir));
@@ -42,7 +42,7 @@ impl WatcherState {
         Self { mode, presence, holder: lock_holder(dir), record: LaunchRecord::load(dir) }
     }
 
-    /// The watcher, if it answers.
+    /// Returns the watcher's report, if it answers.
     pub fn report(&self) -> Option<&WatcherReport> {
         match &self.presence {
             WatcherPresence::Running(report) => Some(report),
@@ -50,7 +50,7 @@ impl WatcherState {
         }
     }
 
-    /// Whether a watcher should run by now and something keeps it from that.
+    /// Whether a watcher should be running by now but something prevents it.
     pub fn is_failing(&self) -> bool {
         match self.presence {
             WatcherPresence::Running(_) => false,
@@ -59,12 +59,12 @@ impl WatcherState {
         }
     }
 
-    /// Whether slow scans start one.
+    /// Whether slow scans start a watcher.
     pub fn starts_any(&self) -> bool {
         matches!(self.mode, WatcherMode::Start | WatcherMode::StartAlways)
     }
 
-    /// Why no watcher answers, in one line; `None` if one does.
+    /// Returns in one line why no watcher answers; `None` if one does.
     pub fn why_not(&self) -> Option<String> {
         let process = self.holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         Some(match (&self.presence, self.mode) {
@@ -97,7 +97,7 @@ impl WatcherState {
         }
     }
 
-    /// For programs: null if no watcher answers.
+    /// Returns the state as JSON: null if no watcher answers.
     pub fn document(&self, root: Option<&Path>) -> Value {
         let Some(report) = self.report() else { return Value::Null };
         let sight = |sight: &Result<u64, String>, value: &mut Value| match sight {
@@ -130,7 +130,7 @@ impl WatcherState {
         value
     }
 
-    /// For people: the process, on one line.
+    /// Returns the watcher process on one line, for the user.
     pub fn line(&self, now: Timestamp) -> Option<String> {
         let report = self.report()?;
         let what = if report.automatic { "process" } else { "server, process" };
@@ -160,7 +160,7 @@ fn after(seconds: u64) -> String {
     }
 }
 
-/// `watcher`
+/// Runs `stepback watcher`.
 pub fn show(context: &Context) -> CommandResult {
     let state = WatcherState::find(context);
     if context.json {
@@ -186,7 +186,7 @@ pub fn show(context: &Context) -> CommandResult {
     DONE
 }
 
-/// `watcher stop`
+/// Runs `stepback watcher stop`.
 pub fn stop(context: &Context) -> CommandResult {
     let dir = context.place().local();
     let pid = stop_in(dir)?;
@@ -206,7 +206,7 @@ pub fn stop(context: &Context) -> CommandResult {
     DONE
 }
 
-/// Ends the watcher of the store in `dir`, if a hook started it. Returns its process.
+/// Ends the watcher of the store in `dir`, if a hook started it. Returns its process id.
 pub fn stop_in(dir: &Path) -> Result<Option<u32>, Failure> {
     let client = Client::new(dir);
     let holder = match client.presence() {

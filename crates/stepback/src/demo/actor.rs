@@ -1,4 +1,4 @@
-//! The agent at work: a process of its own whose lines are shown with a margin, and which never outlives the demo.
+//! The demo's agent: a separate process whose output is shown with a margin, and which never outlives the demo.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -10,29 +10,30 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::stage::GLANCE;
 
-/// How long an agent that was told to end may take to write down how far it came.
+/// How long an agent that was asked to end may take to record its state.
 const TO_END: Duration = Duration::from_secs(5);
 
-/// An agent that was started.
+/// A running agent process.
 #[derive(Debug)]
 pub struct Actor {
     child: Child,
     lines: Receiver<String>,
 }
 
-/// What came of listening to an agent.
+/// The result of waiting for an agent's output.
 #[derive(Debug)]
 pub enum Said {
-    /// It said this.
+    /// The agent printed this line.
     Line(String),
-    /// Nothing, so far.
+    /// The agent printed nothing within the time.
     Nothing,
-    /// Nothing, and it never will.
+    /// The agent's output has ended.
     Ended,
 }
 
 impl Actor {
-    /// Starts it, in a process group of its own: Ctrl-C is for the demo, which then ends the agent in order.
+    /// Starts the agent in its own process group: Ctrl-C reaches only the demo, which then ends the agent in an orderly
+    /// way.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let mut child = command.process_group(0).spawn()?;
         let (send, lines) = channel();
@@ -45,7 +46,7 @@ impl Actor {
         Ok(Self { child, lines })
     }
 
-    /// What it says next, within so much time.
+    /// Returns the next line, waiting at most for `time`.
     pub fn next_line(&self, time: Duration) -> Said {
         match self.lines.recv_timeout(time) {
             Ok(line) => Said::Line(line),
@@ -54,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Waits until the process is gone.
+    /// Waits until the process has ended.
     pub fn end(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
@@ -80,7 +81,7 @@ impl Drop for Actor {
     }
 }
 
-/// Sends lines on as they come, until there are no more.
+/// Forwards lines as they arrive, until the end of the output.
 fn pass_on(from: impl Read + Send + 'static, to: Sender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines() {

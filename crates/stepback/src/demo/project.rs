@@ -1,6 +1,6 @@
-//! What the demo is about: a small module in shell, its tests, and what the agent's model is made to say.
+//! The demo's project: a small shell module, its tests, and the scripted answers of the agent's model.
 //!
-//! Only `sh` and a few small tools that come with every system are needed.
+//! It needs only `sh` and a few small tools that come with every system.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -71,21 +71,21 @@ echo "$failed of $count tests failed"
 exit 1
 "#;
 
-/// How the tests are run, by the agent and by the person.
+/// The command that runs the tests, used by the agent and by the user.
 pub const TEST: &str = "sh tests/run.sh";
-/// What the person asks for.
+/// The user's first prompt.
 pub const PROMPT: &str = "refactor the auth module";
-/// What the person asks for the second time. The script knows it by `numbers`.
+/// The user's second prompt. The script recognizes it by `numbers`.
 pub const SECOND_PROMPT: &str = "keep seconds as numbers";
-/// What the agent would do to start over.
+/// The command with which the agent tries to start over.
 pub const CLEAN_UP: &str = "rm -rf .env tests && git reset --hard";
-/// The worst that can happen to a project.
+/// The command that destroys the whole project.
 pub const DISASTER: &str = "rm -rf ./* .git .gitignore .env";
 
-/// The line that plan A breaks, and that plan B puts into words.
+/// The line that plan A breaks, and that plan B describes in words.
 const CHECK: &str = "[ \"$expires\" -gt \"$2\" ]\n}\n";
 
-/// Makes the project in `root`.
+/// Creates the project in `root`.
 pub fn make(root: &Path) -> io::Result<()> {
     for (path, text) in FILES {
         let path = root.join(path);
@@ -97,9 +97,9 @@ pub fn make(root: &Path) -> io::Result<()> {
     fs::set_permissions(root.join(".env"), fs::Permissions::from_mode(0o600))
 }
 
-/// What the model says, as a script for the built-in agent; it thinks for so long before each answer.
+/// Returns the model's answers as a script for the built-in agent, with `thinks_ms` of delay before each.
 ///
-/// Plan A takes the seconds apart as text. Nothing about it looks wrong, and it works until a number gets a digit more.
+/// Plan A takes the seconds apart as text. Nothing about it looks wrong, and it works until a number gets one more digit.
 pub fn script(thinks_ms: u64) -> Value {
     let clock = "# What time it is, in seconds.\n\nnow() {\n    date +%s\n}\n";
     let hour = "# A session is a token for an hour.\nHOUR=3600\n";
@@ -148,7 +148,7 @@ fn edit(path: &str, old: &str, new: &str) -> Value {
     call("edit", &[("path", path), ("old", old), ("new", new)])
 }
 
-/// Every file, those of git too, with its mode and content, for comparing before and after.
+/// Returns every file, including git's, with its mode and content, to compare before and after.
 pub fn manifest(root: &Path) -> io::Result<BTreeMap<PathBuf, (u32, Vec<u8>)>> {
     let mut files = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];

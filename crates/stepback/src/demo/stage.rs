@@ -1,4 +1,4 @@
-//! Where the demo is played: commands are shown as they are typed, run for real, and print what they print.
+//! Runs the demo's commands: shows them as typed, runs them for real, and prints their output.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -16,35 +16,35 @@ use super::actor::{Actor, Said};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// Lines of narration are no longer than this, so that they are easy to read.
+/// The widest line of narration, in columns, for readability.
 const WIDEST: usize = 78;
-/// Commands that are suggested are so wide, where they can be.
+/// The width of suggested commands, in columns, if they fit.
 const SUGGESTED: usize = 30;
-/// What the agent's model says, seen from the project.
+/// The path of the model's script, relative to the project.
 pub const SCRIPT: &str = "../agent.json";
-/// How often somebody who waits looks whether it is over.
+/// How often a waiting loop checks whether it can end.
 pub const GLANCE: Duration = Duration::from_millis(50);
-/// What says to git that another repository is meant. Whoever starts the demo may have it set.
+/// Variables that point git to another repository. The user's environment may have them set.
 const FOREIGN: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
 
 /// A project, a store, and a terminal.
 #[derive(Debug)]
 pub struct Stage {
-    /// The project.
+    /// The root of the project.
     pub root: PathBuf,
-    /// Its store.
+    /// The directory of the project's store.
     pub store: PathBuf,
     /// Whether there are pauses for reading.
     slow: bool,
-    /// Whether somebody wants it to end.
+    /// Whether the user asked to stop.
     stop: Arc<AtomicBool>,
-    /// Whether whoever read this has gone away.
+    /// Whether the reader of the output has closed it.
     unheard: Cell<bool>,
     paint: Paint,
 }
 
 impl Stage {
-    /// A stage in `place`, with pauses if it is not `fast` and somebody is there to read.
+    /// Creates a stage in `place`. It pauses for reading unless it is `fast` or the output is not a terminal.
     pub fn new(place: &Path, fast: bool, stop: Arc<AtomicBool>) -> Self {
         Self {
             root: place.join("auth"),
@@ -56,12 +56,12 @@ impl Stage {
         }
     }
 
-    /// How long the model thinks before it answers, in milliseconds.
+    /// Returns how long the model waits before it answers, in milliseconds.
     pub fn thinking(&self) -> u64 {
         if self.slow { 600 } else { 0 }
     }
 
-    /// Begins an act: its title, and what it is about.
+    /// Starts an act: prints its title and what it is about.
     pub fn act(&self, title: &str, text: &str) -> Result<(), Failure> {
         self.pause(1000)?;
         self.title(title)?;
@@ -69,7 +69,7 @@ impl Stage {
         self.line("")
     }
 
-    /// Says something, and leaves time to read it.
+    /// Prints narration, and leaves time to read it.
     pub fn prose(&self, text: &str) -> Result<(), Failure> {
         for line in output::wrapped(text, self.width()) {
             self.line(line)?;
@@ -84,19 +84,19 @@ impl Stage {
         self.line(format!("\n{begin} {} {rule}", self.paint.strong(title)))
     }
 
-    /// Says that something went well.
+    /// Prints that something succeeded.
     pub fn cheer(&self, text: &str) -> Result<(), Failure> {
         self.line(self.paint.good(text))
     }
 
-    /// Shows a command that may be typed later, and what it is for.
+    /// Prints a command that the user may type later, and what it is for.
     pub fn suggest(&self, command: &str, what: &str) -> Result<(), Failure> {
         let pad = " ".repeat(SUGGESTED.saturating_sub(command.width()));
         let what = if what.is_empty() { String::new() } else { format!("{pad}  {}", self.paint.dim(what)) };
         self.line(format!("  {}{what}", self.paint.name(command)))
     }
 
-    /// Prints a line. When nobody reads it any more the story ends, and the agent with it.
+    /// Prints a line. If the output is closed, the demo ends, and the agent with it.
     pub fn line(&self, text: impl std::fmt::Display) -> Result<(), Failure> {
         writeln!(io::stdout(), "{text}").map_err(|error| {
             self.unheard.set(true);
@@ -104,7 +104,7 @@ impl Stage {
         })
     }
 
-    /// Whether whoever read this has gone away.
+    /// Whether the reader of the output has closed it.
     pub fn nobody_listens(&self) -> bool {
         self.unheard.get()
     }
@@ -113,13 +113,13 @@ impl Stage {
         output::width().min(WIDEST)
     }
 
-    /// Shows what is typed, and waits a little.
+    /// Shows a command as typed, and pauses briefly.
     fn show(&self, command: &str) -> Result<(), Failure> {
         self.line(format!("{} {}", self.paint.dim("$"), self.paint.name(command)))?;
         self.pause(500)
     }
 
-    /// Runs a command of the shell, and says whether it went well.
+    /// Runs a shell command, and returns whether it succeeded.
     pub fn shell(&self, command: &str) -> Result<bool, Failure> {
         self.show(command)?;
         let status = self.command("sh").args(["-c", command]).status()?;
@@ -127,7 +127,7 @@ impl Stage {
         Ok(status.success())
     }
 
-    /// Runs this very program.
+    /// Runs this program.
     pub fn stepback(&self, arguments: &[&str]) -> Result<(), Failure> {
         let typed = typed(arguments);
         self.show(&typed)?;
@@ -136,7 +136,7 @@ impl Stage {
         self.pause(900)
     }
 
-    /// Asks this program something the story needs to know; nothing is shown.
+    /// Runs this program for a value that the demo needs; nothing is shown.
     pub fn ask(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let output = self.this_program()?.args(arguments).arg("--json").stderr(Stdio::null()).output()?;
         self.went_well(&typed(arguments), output.status)?;
@@ -144,7 +144,7 @@ impl Stage {
             .map_err(|error| broken(format!("{} said no JSON: {error}", typed(arguments))))
     }
 
-    /// Starts the agent, and leaves it at work.
+    /// Starts the agent and returns while it works.
     pub fn start_agent(&self, arguments: &[&str]) -> Result<Actor, Failure> {
         self.show(&format!("{} &", typed(&agent(arguments))))?;
         self.actor(arguments)
@@ -156,7 +156,7 @@ impl Stage {
         self.to_the_end(self.actor(arguments)?)
     }
 
-    /// Lets an agent work to its end.
+    /// Waits until an agent has ended, and shows its output.
     pub fn to_the_end(&self, mut actor: Actor) -> Result<(), Failure> {
         self.watch(&mut actor, || Ok(false))?;
         let status = actor.end()?;
@@ -166,7 +166,7 @@ impl Stage {
 
     fn actor(&self, arguments: &[&str]) -> Result<Actor, Failure> {
         let mut command = self.this_program()?;
-        // Its lines get a margin on their way to the terminal, and keep their colours.
+        // The agent's lines are printed with a margin and keep their colours.
         command.args(agent(arguments)).stdout(Stdio::piped()).stderr(Stdio::piped());
         if self.paint.is_on() {
             command.env("CLICOLOR_FORCE", "1");
@@ -174,7 +174,7 @@ impl Stage {
         Ok(Actor::start(command)?)
     }
 
-    /// Lets the agent work until `until` says that it is enough, or until it ends. Says whether it ended.
+    /// Shows the agent's output until `until` returns true, or until it ends. Returns whether it ended.
     pub fn watch(
         &self,
         actor: &mut Actor,
@@ -193,7 +193,7 @@ impl Stage {
         Err(broken("the agent does not come to an end"))
     }
 
-    /// Waits, if somebody is there to read.
+    /// Pauses, if pauses are on.
     pub fn pause(&self, millis: u64) -> Result<(), Failure> {
         let until = Instant::now() + Duration::from_millis(if self.slow { millis } else { 0 });
         loop {
@@ -221,7 +221,8 @@ impl Stage {
         Ok(self.command(std::env::current_exe()?))
     }
 
-    /// A command in the project. What it says goes to stdout, so that the story can be sent to a file as a whole.
+    /// Returns a command that runs in the project. Its output goes to stdout, so that the whole demo can be redirected to
+    /// a file.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).env("STEPBACK_HOME", &self.store).stdin(Stdio::null());
@@ -233,17 +234,17 @@ impl Stage {
     }
 }
 
-/// The story did not go as told, which nobody but us can have caused.
+/// Returns the failure for a demo that did not go as scripted, which is always a bug of ours.
 pub fn broken(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Internal, what).hint("this should not happen; please report it")
 }
 
-/// What starts the agent.
+/// Returns the arguments that start the agent.
 fn agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&["agent", "--script", SCRIPT], arguments].concat()
 }
 
-/// A command of ours as a person types it.
+/// Returns a command of ours as the user would type it.
 fn typed(arguments: &[&str]) -> String {
     let quoted = arguments.iter().map(|argument| {
         let special = |c: char| c.is_whitespace() || "#|$'".contains(c);

@@ -1,4 +1,4 @@
-//! The story: an agent breaks something, is stopped, and the way back and forward from there.
+//! The demo's script: an agent breaks something and is stopped, then the rewind and the second attempt.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::project::{self, CLEAN_UP, DISASTER, PROMPT, SECOND_PROMPT, TEST};
 use super::stage::{SCRIPT, Stage, broken};
 use crate::failure::Failure;
 
-/// Plays it from the beginning to the end.
+/// Plays the demo from beginning to end.
 pub fn play(stage: &Stage) -> Result<(), Failure> {
     set_up(stage)?;
     the_agent_is_stopped(stage)?;
@@ -17,11 +17,11 @@ pub fn play(stage: &Stage) -> Result<(), Failure> {
     disaster(stage)
 }
 
-/// Which call broke the tests.
+/// The call that broke the tests.
 struct Culprit {
-    /// The last step before it at which they passed.
+    /// The number of the last step before the call at which the tests passed.
     good: u64,
-    /// The step at which the call began.
+    /// The number of the step at which the call began.
     call: u64,
 }
 
@@ -32,9 +32,9 @@ fn set_up(stage: &Stage) -> Result<(), Failure> {
         git -c user.name=You -c user.email=you@example.com commit -q -m 'Tokens and sessions'";
     let mut command = stage.command("sh");
     command.args(["-c", git]).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    // What the person has set up for git is for projects of theirs: signatures, hooks, templates.
+    // The user's git configuration (signatures, hooks, templates) is for the user's own projects.
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_TEMPLATE_DIR", "");
-    // Without git the demo works as well, only without a repository.
+    // Without git the demo works too, only without a repository.
     if !command.status().is_ok_and(|status| status.success()) {
         let _ = std::fs::remove_dir_all(stage.root.join(".git"));
     }

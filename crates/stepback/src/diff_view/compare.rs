@@ -10,8 +10,8 @@ use similar::{Algorithm, DiffOp, DiffTag};
 
 use super::{FileDiff, Side};
 
-/// How long to look for a small edit before accepting a coarse one. Only the look of a diff depends on it: any edit
-/// script is correct.
+/// How long to search for a small edit before accepting a coarse one. Only the appearance of a diff depends on it: any
+/// edit script is correct.
 const SEARCH: Duration = Duration::from_millis(1500);
 
 /// How many leading bytes decide whether content is text, as in git.
@@ -28,17 +28,17 @@ pub(super) struct Blob<'a> {
     pub size: u64,
 }
 
-/// A pair of blobs of the same type, or one that appeared or went.
+/// A pair of blobs of the same type, or one that was created or removed.
 pub(super) struct Part<'a> {
-    /// Before.
+    /// The blob before; `None` if it was created.
     pub old: Option<Blob<'a>>,
-    /// After.
+    /// The blob after; `None` if it was removed.
     pub new: Option<Blob<'a>>,
 }
 
 /// What happened to the content of a part.
 pub(super) enum Body<'a> {
-    /// Nothing.
+    /// The content is unchanged.
     Same,
     /// It changed and cannot be shown as lines.
     Opaque,
@@ -56,7 +56,7 @@ pub(super) struct Text<'a> {
     pub ops: Vec<DiffOp>,
 }
 
-/// Splits a difference into notes about things without content, and parts.
+/// Splits a difference into notes about items without content, and parts.
 pub(super) fn parts(diff: &FileDiff) -> (Vec<String>, Vec<Part<'_>>) {
     let notes = note(&diff.old, &diff.new).into_iter().collect();
     let parts = match (blob(&diff.old), blob(&diff.new)) {
@@ -86,7 +86,7 @@ fn blob(side: &Side) -> Option<Blob<'_>> {
     }
 }
 
-/// Says what happened to something that has no content.
+/// Describes a change of something that has no content.
 fn note(old: &Side, new: &Side) -> Option<String> {
     let name = |side: &Side| match side {
         Side::Dir { mode } => Some(format!("directory (mode {mode:o})")),
@@ -111,8 +111,8 @@ fn note(old: &Side, new: &Side) -> Option<String> {
 impl<'a> Part<'a> {
     /// Compares the contents.
     ///
-    /// `renamed` says that the part comes from a rename; two contents of a rename that were not loaded are taken to be
-    /// the same if their lengths are, because only exact renames are detected.
+    /// `renamed` says that the part comes from a rename. Two contents of a rename that were not loaded are assumed to be
+    /// equal if their lengths are, because only exact renames are detected.
     pub fn body(&self, renamed: bool) -> Body<'a> {
         const EMPTY: Blob<'static> = Blob { mode: 0, bytes: Some(&[]), size: 0 };
         let (old, new) = (self.old.unwrap_or(EMPTY), self.new.unwrap_or(EMPTY));

@@ -152,7 +152,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Says that contents differ that are not shown.
+/// Adds a line for contents that differ but are not shown.
 ///
 /// In a patch the line must be git's own, so that `git apply` refuses the patch instead of creating an empty file; the
 /// sizes follow on a line that git skips.

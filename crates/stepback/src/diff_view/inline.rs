@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use similar::{Algorithm, DiffOp};
 
-/// Blocks with more bytes on a side are not searched; nobody reads them word by word.
+/// Blocks with more bytes on a side are not searched, because they are not read word by word.
 const MAX_BYTES: usize = 8 << 10;
 
 /// For each line, the byte ranges that changed.
@@ -52,7 +52,7 @@ pub(super) fn changed_words(old: &[&[u8]], new: &[&[u8]]) -> (Ranges, Ranges) {
     marks
 }
 
-/// Takes the emphasis from lines that have nothing else: their sign says it.
+/// Removes the emphasis from lines that would be emphasised completely: their sign is enough.
 fn drop_whole_lines(marks: &mut Ranges, lines: &[&[u8]]) {
     for (ranges, line) in marks.iter_mut().zip(lines) {
         let rest = (0..line.trim_ascii_end().len()).filter(|at| !line[*at].is_ascii_whitespace());

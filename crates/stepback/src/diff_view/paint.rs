@@ -12,14 +12,14 @@ use unicode_width::UnicodeWidthChar;
 
 use super::Style;
 
-/// What a line is in a diff.
+/// The role of a line in a diff.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Unchanged.
+    /// The line is unchanged.
     Context,
-    /// Only after.
+    /// The line exists only after the change.
     Added,
-    /// Only before.
+    /// The line existed only before the change.
     Removed,
 }
 
@@ -65,10 +65,10 @@ impl Palette {
         if style.color { Paint::new().dimmed() } else { Paint::new() }
     }
 
-    /// The text of a line.
+    /// Returns the style of a line's text.
     ///
-    /// Highlighted syntax needs the foreground for itself, so there the change is told by a background, and since the
-    /// background is ours, the foreground must be ours too: a theme of the terminal could be unreadable on it.
+    /// Highlighted syntax uses the foreground colours, so changes are shown by a background. Since the background is
+    /// ours, the foreground must be ours too: a theme of the terminal could be unreadable on it.
     pub fn line(kind: Kind, word: bool, style: &Style) -> Paint {
         if !style.color {
             return Paint::new();

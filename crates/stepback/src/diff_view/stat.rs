@@ -16,11 +16,11 @@ use super::{FileDiff, Style};
 /// Unchanged lines around each change in JSON.
 const JSON_CONTEXT: usize = 3;
 
-/// What the table says about one file.
+/// What the table shows about one file.
 enum Row {
     /// Lines added and removed.
     Lines(usize, usize),
-    /// Something that is not lines.
+    /// A description, for anything that is not lines.
     Words(String),
 }
 
@@ -178,7 +178,7 @@ fn row(diff: &FileDiff) -> Row {
     }
 }
 
-/// Cuts a name from the left: the end of a path tells more.
+/// Cuts a name from the left, because the end of a path is more informative.
 fn fit(name: &str, width: usize) -> String {
     if name.width() <= width {
         return name.to_owned();

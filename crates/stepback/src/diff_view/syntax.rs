@@ -59,11 +59,11 @@ impl Colored {
     }
 }
 
-/// Hands out the bytes that may still be highlighted.
+/// The number of bytes that may still be highlighted.
 pub(super) struct Budget(usize);
 
 impl Budget {
-    /// A new rendering. With `on` false nothing is highlighted, and nothing is loaded.
+    /// Starts a rendering. With `on` false nothing is highlighted, and nothing is loaded.
     pub fn new(on: bool) -> Self {
         Self(if on { PER_RENDERING } else { 0 })
     }

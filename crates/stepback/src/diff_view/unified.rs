@@ -37,7 +37,7 @@ pub fn unified(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// Writes what happened to directories and special files.
+/// Writes notes about directories and special files.
 pub(super) fn write_notes(
     out: &mut dyn Write,
     diff: &FileDiff,
@@ -93,7 +93,7 @@ fn patch(text: &Text<'_>, style: &Style, out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
-/// Everything about the looks of the lines of one file.
+/// The syntax colours of the lines of one file.
 pub(super) struct Looks {
     old: Colored,
     new: Colored,

@@ -1,4 +1,4 @@
-//! Mutations inside a transaction: what a commit does to the log's rows.
+//! Applies mutations to the rows of the log, inside a transaction.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,17 +29,17 @@ pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, 
     Ok(applying.receipt)
 }
 
-/// A commit on its way into the log.
+/// A commit being applied.
 struct Applying<'a> {
     db: &'a Connection,
     receipt: Receipt,
     numbering: Numbering,
-    /// Appends a step. Looked up once: a commit may append thousands.
+    /// The statement that appends a step, looked up once: a commit may append thousands.
     append: Option<CachedStatement<'a>>,
 }
 
-/// What a commit that appends many steps asks the database only once: the workspaces of sessions, and their next numbers. The
-/// caller's transaction is the only one that writes, so the answers hold until its end.
+/// What a commit that appends many steps reads from the database only once: the workspaces of sessions, and their next
+/// numbers. The caller's transaction is the only writer, so these values hold until its end.
 #[derive(Default)]
 struct Numbering {
     workspaces: HashMap<SessionId, WorkspaceId>,
@@ -221,14 +221,14 @@ impl Applying<'_> {
 
 /// The number after the highest one that `sql` finds for `owner`.
 ///
-/// Asked before the insertion, not returned by it: for `RETURNING`, SQLite makes a table in memory, with a page cache of its
-/// own. The caller's transaction is the only one that writes, so the answer holds.
+/// Queried before the insertion, not returned by it: for `RETURNING`, SQLite creates a table in memory, with a page cache
+/// of its own. The caller's transaction is the only writer, so the answer holds.
 fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
     let highest: Option<i64> = db.prepare_cached(sql)?.query_row([owner], |row| row.get(0))?;
     Ok(1 + highest.unwrap_or(0))
 }
 
-/// Names what a violated uniqueness constraint protects.
+/// Converts a violated uniqueness constraint into an error that names what it protects.
 fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },

@@ -1,4 +1,4 @@
-//! Objects on their way into the store: each in the form in which it costs least, in packs that this batch alone appends to.
+//! Writes a batch of objects, each in its smallest form, into packs that this batch has locked.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,29 +16,29 @@ use crate::git_pack::{self, GitPack, Oid};
 use crate::pack::{self, IfAbsent, PackWriter, RecordHeader};
 use crate::port::{FinishedBatch, ObjectBatch};
 
-/// Objects on their way into packs.
+/// A batch of objects being written.
 pub(super) struct Batch<'a> {
     store: &'a EmbeddedStore,
     epoch: u64,
-    /// Nothing is stored yet, so nothing needs to be looked up: most of a first checkpoint's database time.
+    /// Whether nothing is stored yet, so that lookups can be skipped: they are most of a first checkpoint's database time.
     store_is_empty: bool,
-    /// How many more objects may be stored as differences.
+    /// How many more objects may be stored as deltas.
     differences: AtomicU32,
     /// Git packs that blobs may be borrowed from.
     lenders: OnceLock<Vec<Arc<GitPack>>>,
     inner: Mutex<Pending>,
 }
 
-/// Smaller blobs cost less to store than to borrow.
+/// Smaller blobs, in bytes, cost less to store than to borrow.
 const WORTH_BORROWING: usize = 128;
 
-/// An object in the form it is stored in.
+/// An object in its stored form.
 struct Encoded {
     codec: Codec,
     depth: u8,
     base: Option<Hash>,
     lender: Option<Oid>,
-    /// `None` for the bytes as they are.
+    /// `None` if the bytes are stored uncompressed.
     stored: Option<Vec<u8>>,
 }
 
@@ -48,24 +48,24 @@ impl Encoded {
     }
 }
 
-/// An object is stored against the base of its predecessor as long as the difference is below this part of its size: about
-/// what it costs, spread over a chain, that a new chain begins with a whole object.
+/// An object is stored against the base of its predecessor as long as the delta is smaller than its size divided by this:
+/// about the cost, spread over a chain, of beginning a new chain with a whole object.
 const CLOSE: usize = 16;
 
-/// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
-/// too slow when thousands of files changed at once.
+/// Maximum number of deltas in a batch. A delta requires reading the base and searching it: worth it for the few objects of
+/// a usual checkpoint, too slow when thousands of files changed at once.
 const MAX_DIFFERENCES: u32 = 96;
 
-/// Small objects of an agent's record, which come by the thousand, are looked up and compressed when there are many of them or
-/// the batch is complete: all in one look at the database, and on all cores.
+/// Objects of an agent's record up to this size come by the thousand. They are looked up and compressed when there are many
+/// of them or the batch is complete: in one database query, and on all cores.
 const SMALL: usize = 32 << 10;
-/// How many bytes of them wait in memory at most.
+/// Maximum number of bytes of such objects that wait in memory.
 const WAITING: usize = 4 << 20;
 /// Below this number of bytes another thread costs more than it saves.
 const WORTH_A_THREAD: usize = 64 << 10;
 
-/// Records of a batch go into the database if they have no more bytes than this together: a pack is one more file to wait for.
-/// So much is not worth a page of its own in a pack, and does not make the database's log long.
+/// Records of a batch go into the database if they have no more bytes than this together: a pack is one more file to sync.
+/// So little does not fill a page in a pack, and does not make the database's log long.
 const LITTLE: usize = 16 << 10;
 
 /// A small object that waits.
@@ -89,7 +89,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether a record of so many bytes still goes into the database, with all before it.
+    /// Whether a record of this length still goes into the database, together with all before it.
     fn is_little(&self, record_len: u64) -> bool {
         let all = (self.record_bytes as u64).saturating_add(record_len);
         self.current.is_none() && self.full.is_empty() && all <= LITTLE as u64
@@ -111,7 +111,7 @@ impl EmbeddedStore {
     /// Whether nothing is stored yet.
     fn is_empty(&self) -> Result<bool, StoreError> {
         if self.has_objects.load(Ordering::Relaxed) {
-            // Should all of them have been freed, looking them up finds none.
+            // If all of them were freed, looking them up finds none.
             return Ok(false);
         }
         let any: Option<i64> = (self.connection().prepare_cached("SELECT 1 FROM objects LIMIT 1")?)
@@ -121,7 +121,7 @@ impl EmbeddedStore {
         Ok(any.is_none())
     }
 
-    /// A pack to append to: the newest one nobody is writing to, or a new one.
+    /// Locks a pack to append to: the newest one that no other writer has locked, or a new one.
     pub(super) fn lock_a_pack(&self) -> Result<PackWriter, StoreError> {
         let candidates: Vec<(i64, i64)> = {
             let connection = self.connection();
@@ -131,13 +131,13 @@ impl EmbeddedStore {
             rows.collect::<Result<_, _>>()?
         };
         for (id, committed) in candidates {
-            // With nothing committed, its writer died or gave up, perhaps before it made the file.
+            // With nothing committed, its writer died or stopped, perhaps before it created the file.
             let if_absent = if committed == 0 { IfAbsent::Create } else { IfAbsent::Skip };
-            // Between the query and the lock another writer may have committed more: ask again under the lock.
+            // Between the query and the lock another writer may have committed more: query again under the lock.
             match PackWriter::lock(&self.packs, id as u64, if_absent, || self.committed_len(id)) {
                 Ok(Some(writer)) => return Ok(writer),
                 Ok(None) => {}
-                // A damaged pack is never written to; `fsck` reports it, reads of what is intact go on.
+                // A damaged pack is never written to; `fsck` reports it, and its intact objects stay readable.
                 Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -145,9 +145,9 @@ impl EmbeddedStore {
         self.lock_a_new_pack()
     }
 
-    /// A pack that did not exist before; its number was never used.
+    /// Locks a new pack, with a number that was never used.
     ///
-    /// Its row comes first: what a dead writer leaves behind is then known, and used again or removed.
+    /// Its row is committed first: what a dead writer leaves behind is then known, and reused or removed.
     pub(super) fn lock_a_new_pack(&self) -> Result<PackWriter, StoreError> {
         loop {
             let id: i64 = {
@@ -166,7 +166,7 @@ impl EmbeddedStore {
             };
             let writer =
                 PackWriter::lock(&self.packs, id as u64, IfAbsent::Create, || self.committed_len(id))?;
-            // Another writer may have been faster to lock it.
+            // Another writer may have locked it first.
             if let Some(writer) = writer {
                 return Ok(writer);
             }
@@ -201,7 +201,7 @@ impl Batch<'_> {
         Ok(!self.store_is_empty && self.store.locate(kind, hash)?.is_some())
     }
 
-    /// Puts a small object aside.
+    /// Queues a small object.
     fn wait(&self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), StoreError> {
         let mut pending = self.pending();
         if !pending.objects.contains_key(&hash) && pending.small_hashes.insert(hash) {
@@ -214,7 +214,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the small objects that wait and are not stored yet, in the order in which they came.
+    /// Writes the queued small objects that are not stored yet, in the order in which they were added.
     fn write_small(&self, pending: &mut Pending) -> Result<(), StoreError> {
         pending.small_bytes = 0;
         pending.small_hashes.clear();
@@ -244,7 +244,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Writes an object to the pack of this batch, unless it has it.
+    /// Writes an object to the pack of this batch, unless the batch already contains it.
     fn append(
         &self,
         pending: &mut Pending,
@@ -289,7 +289,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// What appends to the pack of this batch. What was meant for the database goes there first: it is not so little any more.
+    /// The writer of this batch's pack. Records meant for the database go there first: they are too large for it by now.
     fn writer<'p>(&self, pending: &'p mut Pending) -> Result<&'p mut PackWriter, StoreError> {
         if pending.current.as_ref().is_none_or(|writer| writer.end() >= pack::MAX_PACK) {
             let full = pending.current.take();
@@ -307,8 +307,8 @@ impl Batch<'_> {
         Ok(writer)
     }
 
-    /// An object as its difference to another: to what `similar` itself is stored against, if that is close enough, because
-    /// then the chain does not grow and `similar` need not be read; else to `similar`.
+    /// Encodes an object as a delta against the base of `similar` if that is close enough, because then the chain does not
+    /// grow and `similar` need not be read; else against `similar`.
     fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<Encoded> {
         let against = |base: Hash, depth: u8, share: usize| {
             let base_bytes = self.store.read(kind, base).ok()?;
@@ -327,8 +327,8 @@ impl Batch<'_> {
         })
     }
 
-    /// The form in which an object costs least: borrowed from git, a difference to `similar_to` (when that is stored, not
-    /// merely pending, and its chain short enough), or compressed on its own.
+    /// Encodes an object in its smallest form: borrowed from git, a delta against `similar_to` (if that is stored, not
+    /// merely pending, and its chain is short enough), or compressed on its own.
     fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
         if kind == ObjectKind::Blob
             && bytes.len() >= WORTH_BORROWING
@@ -371,19 +371,19 @@ impl ObjectSink for Batch<'_> {
     }
 }
 
-/// How many threads work at once. Asked once: the answer is read from files.
+/// The number of threads to use. Queried once, since the system reads it from files.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The objects compressed, each on its own; `None` for those that it does not make smaller.
+/// Compresses each object on its own; `None` for those that do not get smaller.
 fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
     let compress =
         |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
     let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
     let worth = bytes / WORTH_A_THREAD;
-    // How many cores there are is in files, which a commit of a hook need not read.
+    // The number of cores is read from files, which a hook's commit need not do.
     let threads = if worth < 2 || small.len() < 2 { 1 } else { cores().min(worth) };
     if threads < 2 {
         return compress(small);
@@ -391,7 +391,7 @@ fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
     std::thread::scope(|scope| {
         let parts = small.chunks(small.len().div_ceil(threads));
         let working: Vec<_> = parts.map(|part| (part, scope.spawn(move || compress(part)))).collect();
-        // Compressing does not panic; if it does, then here again.
+        // Compressing does not panic; if it does, it is repeated here.
         working
             .into_iter()
             .flat_map(|(part, thread)| thread.join().unwrap_or_else(|_| compress(part)))
@@ -402,7 +402,7 @@ fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
 impl ObjectBatch for Batch<'_> {
     fn reuse_packs(&self, packs: &[Vec<u8>]) {
         let ids = packs.iter().filter_map(|name| git_pack::pack_id(name));
-        // A pack that cannot be read as git's own cannot lend; its content is stored as usual.
+        // A pack that cannot be parsed cannot be borrowed from; its content is stored as usual.
         let _ = self.lenders.set(ids.filter_map(|id| self.store.lender(id).ok()).collect());
     }
 

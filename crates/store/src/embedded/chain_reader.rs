@@ -1,8 +1,8 @@
-//! Reading objects that follow each other, such as the messages of a conversation.
+//! Reads objects that follow each other, such as the messages of a conversation.
 //!
-//! What was written one after the other lies one after the other in its pack. So a chain is followed in one look at the
-//! database and with the neighbours of a record read along with it, instead of by asking the system a dozen times for each of
-//! thousands of small objects.
+//! Objects written one after the other are adjacent in their pack. So a chain is followed with one database query and by
+//! reading the neighbours of a record along with it, instead of with a dozen system calls for each of thousands of small
+//! objects.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,10 +17,10 @@ use super::objects::{self, IN_DATABASE, Location};
 use crate::codec::{self, Codec};
 use crate::pack::RecordHeader;
 
-/// How many bytes before a record are read along with it: at first, and after all before turned out to be useful.
+/// How many bytes before a record are read along with it: at first, and once all of those proved useful.
 const AHEAD: (u64, u64) = (4 << 10, 128 << 10);
 
-/// A part of a pack.
+/// A part of a pack, in memory.
 struct Window {
     pack: u64,
     file: Arc<File>,
@@ -30,7 +30,7 @@ struct Window {
 }
 
 impl Window {
-    /// The record at `location`, if this part of the pack has it.
+    /// The record at `location`, if this window contains it.
     fn get(&self, location: &Location) -> Option<&[u8]> {
         let from = usize::try_from(location.offset.checked_sub(self.start)?).ok()?;
         let len = usize::try_from(location.record_len).ok()?;
@@ -40,8 +40,8 @@ impl Window {
 }
 
 impl EmbeddedStore {
-    /// Follows a chain for as long as its objects are stored in the simplest way. Returns where it did not go on: whatever is
-    /// wrong there, the usual way of reading finds out.
+    /// Follows a chain as long as its objects are stored in the simplest form. Returns where it stopped; the regular read
+    /// reports any error there.
     pub(super) fn read_on(
         &self,
         kind: ObjectKind,
@@ -97,11 +97,11 @@ impl EmbeddedStore {
         (Hash::of(kind, &bytes) == hash).then_some(bytes)
     }
 
-    /// The part of a pack that ends with a record.
+    /// Reads the part of a pack that ends with a record.
     fn window(&self, location: &Location, last: Option<Window>) -> Option<Window> {
         let end = location.offset.checked_add(location.record_len)?;
         let last = last.filter(|last| last.pack == location.pack);
-        // As long as the chain leads backwards through the pack without leaps.
+        // As long as the chain leads backwards through the pack without large gaps.
         let near = last.as_ref().filter(|last| end <= last.start && last.start - end <= last.ahead);
         let ahead = near.map_or(AHEAD.0, |last| (last.ahead * 2).min(AHEAD.1));
         let start = end.saturating_sub(ahead.max(location.record_len));

@@ -1,4 +1,4 @@
-//! Queries as SQL: the conditions, the order, and a page of the answer.
+//! Queries as SQL: conditions, order, and one page of the result.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -9,12 +9,12 @@ use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
 use crate::port::{COUNTED, Cursor, Page, Query, SortKey, StepAt, StepCount, StoredCheckpoint};
 
-/// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
+/// The conditions on a step: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
 pub(super) struct Conditions {
-    /// The SQL.
+    /// The SQL text.
     pub sql: String,
-    /// The parameters.
+    /// The values of its parameters, in order.
     pub values: Vec<Value>,
 }
 
@@ -25,12 +25,12 @@ impl Conditions {
         self.values.push(value);
     }
 
-    /// Those of a query, without its cursor. `sessions` is the name of the table of sessions.
+    /// The conditions of a query, without its cursor. `sessions` is the name of the table of sessions.
     pub fn of(workspace: Option<WorkspaceId>, query: &Query, sessions: &str, size: Size) -> Self {
         let mut all = Self::default();
         let text = |text: &String| Value::Text(text.clone());
         if let Some(workspace) = workspace {
-            // A plus sign keeps an index from being used: a session, a call, a label narrow it down further.
+            // A plus sign keeps SQLite from using an index here: a session, a call or a label is more selective.
             let plus = if size == Size::Many && narrows(query) { "+" } else { "" };
             all.add(&format!("{plus}s.workspace = ?"), Value::Blob(workspace.as_bytes().to_vec()));
         }
@@ -38,7 +38,7 @@ impl Conditions {
             all.add("s.session = ?", Value::Blob(session.as_bytes().to_vec()));
         }
         if let Some(agent) = &query.agent {
-            // Steps of an agent are everywhere, and come in order if they are not looked up session by session.
+            // An agent's steps are everywhere, and come in order only if they are not looked up session by session.
             all.add(&format!("+s.session IN (SELECT id FROM {sessions} WHERE agent = ?)"), text(agent));
         }
         if let Some(worker) = &query.worker {
@@ -54,7 +54,7 @@ impl Conditions {
             all.add("s.iteration = ?", number(iteration));
         }
         match query.failed {
-            // The very words of the index.
+            // Must be the exact expression of the index.
             Some(true) => all.sql.push_str(" AND s.failed = 1"),
             Some(false) => all.sql.push_str(" AND +s.failed = 0"),
             None => {}
@@ -69,7 +69,7 @@ impl Conditions {
             all.add("s.state = ?", Value::Blob(state.as_bytes().to_vec()));
         }
         if let Some(checkpoint) = query.checkpoint {
-            // The very words of the index.
+            // Must be the exact expression of the index.
             let is = if checkpoint { "IS NOT" } else { "IS" };
             all.sql.push_str(&format!(" AND s.trigger_kind {is} NULL"));
         }
@@ -101,13 +101,13 @@ impl Conditions {
     }
 }
 
-/// Whether a condition leaves so few steps that putting these in order costs less than going through all that are.
+/// Whether a condition leaves so few steps that sorting them costs less than scanning all steps in order.
 fn narrows(query: &Query) -> bool {
     query.session.is_some() || query.call.is_some() || query.label.is_some()
 }
 
-/// Indexes in the log that questions need. They are made when somebody first asks such a question of many steps: whoever only
-/// records never pays for them. SQLite keeps them up to date, whichever program writes.
+/// The indexes in the log that a query needs. They are created by the first such query over many steps, so a process that
+/// only records never pays for them. SQLite keeps them up to date, whichever program writes.
 fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
     let mut needed = Vec::new();
     let mut need = |is_asked: bool, sql: &'static str| needed.extend(is_asked.then_some(sql));
@@ -128,19 +128,20 @@ fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
     needed
 }
 
-/// With fewer steps, going through them in their order is fast enough.
+/// With fewer steps than this, scanning them in order is fast enough.
 const MANY: u64 = 20_000;
 
-/// How many steps there are: whether questions have indexes of their own.
+/// Whether there are enough steps for queries to have their own indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// Few; there are none, and what narrows a question down is looked for in the order of the answer.
+    /// Few steps and no such indexes; selective conditions are checked in the order of the result.
     Few,
-    /// Many.
+    /// Many steps, with indexes.
     Many,
 }
 
-/// Makes the indexes that a question needs. Only for speed, so that it is no harm if somebody else is writing or the disk is full.
+/// Creates the indexes that a query needs. They only make it faster, so failures (another process writes, the disk is full)
+/// are ignored.
 fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Size {
     if newest_position(db).is_ok_and(|steps| steps < MANY) {
         return Size::Few;
@@ -161,7 +162,7 @@ fn number(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
+/// The columns that steps are ordered by. In one workspace, numbers are in commit order and have an index.
 fn order_of(workspace: Option<WorkspaceId>, query: &Query) -> &'static [&'static str] {
     match query.by {
         SortKey::Commit if workspace.is_some() => &["s.number"],
@@ -194,9 +195,9 @@ pub(super) fn page(
     query: &Query,
 ) -> Result<Page, StoreError> {
     let size = make_indexes(db, workspace, query);
-    // The total and the page are of the same moment.
+    // The total and the page see the same moment.
     let _snapshot = db.unchecked_transaction()?;
-    // One more than asked for tells whether there are more.
+    // Fetch one more than requested, to know whether there are more.
     let limit = query.limit.map(|most| most.saturating_add(1));
     let mut rows = rows(db, (workspace, query, size), limit, |place, placed| (place, placed))?;
     let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
@@ -210,7 +211,7 @@ pub(super) fn page(
     Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least, next })
 }
 
-/// How many steps a query asks for, and whether nobody counted further.
+/// The number of steps that match a query, and whether it is only a lower bound.
 fn count(
     db: &Connection,
     workspace: Option<WorkspaceId>,
@@ -220,7 +221,7 @@ fn count(
     let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions", size);
     let most = if query.count_all { u64::MAX } else { COUNTED };
     values.push(number(most.saturating_add(1)));
-    // In the order of the page, which makes SQLite take the same index.
+    // In the order of the page, so that SQLite uses the same index.
     let order = order(workspace, query);
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM steps s WHERE 1{sql}{order} LIMIT ?)");
     let total: i64 = db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
@@ -240,7 +241,7 @@ pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
     Ok(newest.unwrap_or_default() as u64)
 }
 
-/// The steps that a query asks for, each as `keep` wants it.
+/// The steps that match a query, each converted by `keep`.
 fn rows<T>(
     db: &Connection,
     (workspace, query, size): (Option<WorkspaceId>, &Query, Size),

@@ -1,8 +1,8 @@
-//! The full-text index: a database of its own beside the log, made of what is stored, and made again when it is lost.
+//! The full-text index: a separate database beside the log, derived from what is stored, and rebuilt when it is lost.
 //!
-//! It is apart from the log for two reasons. A hook's commit must not wait for words being sorted, neither its own nor those
-//! of somebody who searches; and a program that knows nothing of it can use the store as ever. A row of it belongs to the
-//! step with the same position in the log, which is attached to find out everything else about the step.
+//! It is separate from the log for two reasons. A hook's commit must not wait for indexing, neither its own nor that of a
+//! process that searches; and a program that does not know the index can still use the store. A row of the index belongs to
+//! the step with the same position in the log, which is attached to read everything else about the step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::search::{pack, unpack};
 /// File name of the index inside the store's directory.
 const INDEX: &str = "search.sqlite";
 
-/// What the index is made of; one of another version is made again.
+/// Version of the index's format; an index of another version is rebuilt.
 const VERSION: i64 = 2;
 
 const TABLES: &str = "
@@ -45,13 +45,14 @@ CREATE TABLE texts (
 CREATE INDEX texts_said ON texts (position) WHERE said IS NOT NULL;
 ";
 
-/// What can change about a step that is indexed. The same words as in [`SAID_INDEX`], or SQLite would not use it.
+/// Whether a step has anything that can change after it was indexed. Must be the same expression as in [`SAID_INDEX`], or
+/// SQLite would not use it.
 const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged = 1)";
-/// Made in the log by the first search. SQLite keeps it up to date, whichever program writes.
+/// Created in the log by the first search. SQLite keeps it up to date, whichever program writes.
 const SAID_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged)
     WHERE (label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged = 1)";
 
-/// How many kilobytes of the index the connection for searches keeps in memory, at most.
+/// Maximum cache size of the connection for searches, in kilobytes.
 const SEARCHING_CACHE: i64 = 16 << 10;
 
 /// An open index.
@@ -60,7 +61,7 @@ pub(super) struct Index {
 }
 
 impl EmbeddedStore {
-    /// Works with the index. One that is damaged is made again, once.
+    /// Runs work on the index. A damaged index is rebuilt, once.
     pub(super) fn with_index<T>(
         &self,
         work: impl Fn(&Index) -> Result<T, StoreError>,
@@ -83,8 +84,8 @@ impl EmbeddedStore {
         unreachable!("the second time, the result is returned")
     }
 
-    /// Asks the index; by another connection if the first is taken. While many steps are made known, a search would wait for
-    /// each part of them.
+    /// Searches the index; on a second connection if the first is in use. While many steps are indexed, a search would
+    /// otherwise wait for each batch of them.
     pub(super) fn ask_index(&self, search: &Search) -> Result<Found, StoreError> {
         let asked = match self.index.try_lock().ok().filter(|slot| slot.is_some()) {
             Some(slot) => slot.as_ref().map(|index| index.search(search)),
@@ -100,19 +101,19 @@ impl EmbeddedStore {
             }
         };
         match asked {
-            // Where the index is made again.
+            // `with_index` rebuilds the index.
             None | Some(Err(StoreError::Corrupt { .. })) => self.with_index(|index| index.search(search)),
             Some(asked) => asked,
         }
     }
 
-    /// Forgets everything in the index.
+    /// Deletes the whole index.
     pub(super) fn remove_index(&self) -> Result<(), StoreError> {
         self.with_index(Index::clear)
     }
 
     fn open_index(&self) -> Result<Index, StoreError> {
-        // Only for speed, so that it is no harm if somebody else is writing or the disk is full.
+        // It only makes queries faster, so failures (another process writes, the disk is full) are ignored.
         let _ = self.connection().execute_batch(SAID_INDEX);
         let path = self.dir.join(INDEX);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -121,7 +122,7 @@ impl EmbeddedStore {
         let db = Connection::open_with_flags(&path, flags)?;
         make_private(&path, 0o600)?;
         db.busy_timeout(self.patience.unwrap_or(PATIENCE))?;
-        // What a crash of the machine takes away is indexed again; the file itself stays whole.
+        // What a crash of the machine loses is indexed again; the file itself stays consistent.
         db.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;
              PRAGMA cache_size = -65536;",
@@ -147,7 +148,7 @@ impl EmbeddedStore {
 fn make_tables(db: &Connection) -> Result<(), StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    // Another process may have made them while we waited for the lock.
+    // Another process may have created the tables during the wait for the lock.
     if version != VERSION {
         let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
         transaction.execute_batch(
@@ -155,13 +156,13 @@ fn make_tables(db: &Connection) -> Result<(), StoreError> {
              DROP TABLE IF EXISTS state;",
         )?;
         transaction.execute_batch(TABLES)?;
-        // The words are taken apart and folded by us; this tokenizer splits them at blanks and does nothing else to them.
+        // Words are split and folded here; this tokenizer only splits them at blanks.
         transaction.execute_batch(&format!(
             "CREATE VIRTUAL TABLE words USING fts5({}, content = '', contentless_delete = 1,
                                                    tokenize = \"ascii tokenchars '_'\")",
             columns.join(", ")
         ))?;
-        // Only which steps have three characters, not where: the texts are looked at anyway.
+        // Only which steps contain a trigram, not where: the texts are read anyway.
         transaction.execute_batch(
             "CREATE VIRTUAL TABLE trigrams USING fts5(all_texts, content = '', contentless_delete = 1, detail = 'none',
                                                       tokenize = \"trigram case_sensitive 1\")",
@@ -191,7 +192,8 @@ impl Index {
         Ok(rusqlite::Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?)
     }
 
-    /// Whether the index was made of this log: a store that was restored from a copy may have other steps at the same places.
+    /// Whether the index was built from this log: a store restored from a backup may have other steps at the same
+    /// positions.
     fn belongs(&self) -> Result<bool, StoreError> {
         let sql = "SELECT t.id IS s.id FROM texts t LEFT JOIN log.steps s ON s.position = t.position
                    ORDER BY t.position DESC LIMIT 1";
@@ -302,7 +304,7 @@ impl Index {
     }
 
     pub(super) fn search(&self, search: &Search) -> Result<Found, StoreError> {
-        // The total and the hits are of the same moment.
+        // The total and the hits see the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
         let Places { shown, total, at_least, more } = ranked_hits::places(self, search)?;
         let sql = format!(
@@ -325,7 +327,7 @@ impl Index {
     }
 }
 
-/// The words of a text with blanks between them.
+/// The words of a text, separated by blanks.
 fn apart(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in words(text) {
@@ -335,10 +337,10 @@ fn apart(text: &str) -> String {
     out
 }
 
-/// All texts of a step as one, for their trigrams. Nobody looks for a substring that goes from one text to the next, and what
-/// is found only there is seen not to be in any of them.
+/// All texts of a step as one, for their trigrams. A match that extends from one text to the next is ruled out when the
+/// texts are read.
 fn joined(texts: &Texts) -> String {
     let folded: Vec<String> = texts.values().map(|text| fold(text)).collect();
-    // The tokenizer ends at a zero character; a substring that has one is looked for in every text.
+    // The tokenizer stops at NUL; a substring that contains one is searched for in every text.
     folded.join("\n").replace('\0', "\n")
 }

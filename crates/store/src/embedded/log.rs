@@ -1,4 +1,4 @@
-//! The log's rows: the questions the engine asks.
+//! Reads of the log: sessions, references, steps and operations.
 
 use std::collections::HashSet;
 
@@ -17,11 +17,11 @@ use super::schema::BY_ID;
 use crate::error::StoreError;
 use crate::port::{Answers, Questions, StoredCheckpoint};
 
-/// What [`read_checkpoint`] reads, in its order.
+/// The columns that [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
      s.tags, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration,
      s.detail";
-/// How many these are.
+/// The number of these columns.
 pub(super) const WIDTH: usize = 21;
 
 const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
@@ -43,8 +43,8 @@ pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Se
     collect(db, &sql, [blob(workspace.as_bytes())], read_session)
 }
 
-/// Reading what is known of a session takes longer than finding it, and hundreds of sessions may have come and gone here. In
-/// the text of the others, the list of open calls is empty or missing.
+/// The sessions of a workspace with open calls. Parsing a session's info takes longer than finding it, and a workspace may
+/// have hundreds of past sessions; those whose text has an empty or missing list of open calls are not parsed.
 pub(super) fn working_sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
     let sql =
         format!("{SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[{{') > 0 ORDER BY started_at, id");
@@ -87,14 +87,14 @@ pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpo
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
 
-/// The number of collections so far.
+/// The number of garbage collections so far.
 pub(super) fn epoch(db: &Connection) -> Result<u64, StoreError> {
     let epoch: i64 = db.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
     Ok(epoch as u64)
 }
 
 pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<Answers, StoreError> {
-    // In one transaction, or each question would take and give back the locks of a reader.
+    // In one transaction, or each query would acquire and release the reader locks.
     let snapshot = db.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(&format!("SELECT 1 FROM steps WHERE {BY_ID}"))?;
     let mut stored = HashSet::new();
@@ -140,7 +140,7 @@ pub(super) fn operations(
     workspace: WorkspaceId,
     only_unfinished: bool,
 ) -> Result<Vec<Operation>, StoreError> {
-    // The plus keeps SQLite from walking all operations in order of their numbers to find the few that are unfinished.
+    // The plus keeps SQLite from scanning all operations in order of their numbers to find the few that are unfinished.
     let rest = if only_unfinished {
         "AND status = 'applying' ORDER BY +number DESC"
     } else {
@@ -159,7 +159,7 @@ pub(super) fn collect<T>(
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query(parameters)?;
     let mut all = Vec::new();
-    // Written out: a step is a few hundred bytes, and every adapter of an iterator moves it once more.
+    // A plain loop: a step is a few hundred bytes, and every iterator adapter moves it once more.
     while let Some(row) = rows.next()? {
         all.push(read(row)?);
     }

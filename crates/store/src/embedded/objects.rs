@@ -1,4 +1,4 @@
-//! Where objects are, and reading them: packs have the bytes, one table says where.
+//! Locating and reading objects: packs hold the bytes, one table says where.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,31 +18,32 @@ use crate::error::StoreError;
 use crate::git_pack::{GitPack, Oid};
 use crate::pack::{self, PackWriter};
 
-/// In place of the number of a pack: the record is in the database.
+/// Instead of a pack number: the record is in the database.
 pub(super) const IN_DATABASE: u64 = 0;
 
-/// Where an object's record is.
+/// The location of an object's record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Location {
     pub kind: ObjectKind,
-    /// The pack, or [`IN_DATABASE`].
+    /// The pack's number, or [`IN_DATABASE`].
     pub pack: u64,
-    /// The byte of the pack at which it begins, or the id of the row in `records`.
+    /// The record's offset in the pack, or the id of its row in `records`.
     pub offset: u64,
     pub record_len: u64,
     pub raw_len: u32,
     pub depth: u8,
     pub base: Option<Hash>,
-    /// The git pack that has the bytes instead.
+    /// The git pack that holds the bytes, if they are borrowed.
     pub lender: Option<Oid>,
 }
 
-/// A batch that is written and waits for its commit.
+/// A finished batch that waits for its commit.
 pub(super) struct Written {
     pub objects: Vec<(Hash, Location)>,
-    /// The records of those that go into the database.
+    /// The records that go into the database.
     pub records: HashMap<Hash, Vec<u8>>,
-    /// Durable before the commit is; held until it is done, so that nobody cuts off what is not committed yet.
+    /// Made durable before the commit; locked until it is done, so that no other writer truncates what is not committed
+    /// yet.
     pub packs: Vec<PackWriter>,
 }
 
@@ -59,7 +60,7 @@ impl EmbeddedStore {
         }
         let path = pack::path_of(&self.packs, id);
         let file = Arc::new(File::open(&path).map_err(StoreError::io("open", &path))?);
-        // A pack that a collection removed occupies the disk for as long as somebody holds it open.
+        // A pack that a collection removed occupies the disk as long as a process has it open.
         open.retain(|_, file| file.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
         open.insert(id, file.clone());
         Ok(file)
@@ -141,7 +142,7 @@ impl EmbeddedStore {
         Ok(bytes)
     }
 
-    /// Reads an object whose chain of bases is shorter than `depth`, so that no damage can make us run in circles.
+    /// Reads an object whose chain of bases is shorter than `depth`, so that no damage can make the read loop.
     fn read_below(&self, kind: ObjectKind, hash: Hash, depth: u8) -> Result<Vec<u8>, ObjectError> {
         if kind == ObjectKind::Tree
             && let Some(bytes) = self.recent.get(hash)
@@ -215,19 +216,19 @@ pub(super) fn find(connection: &Connection, hash: Hash) -> Result<Option<Locatio
     }
 }
 
-/// A record that is in the database.
+/// Reads a record that is in the database.
 pub(super) fn record(connection: &Connection, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT record FROM records WHERE id = ?1")?;
     Ok(statement.query_row([id as i64], |row| row.get(0)).optional()?)
 }
 
-/// The object and the pack that a borrowed record names.
+/// The object id and the pack id that a borrowed record contains.
 fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
     let (oid, pack) = payload.split_at_checked(20)?;
     Some((oid.try_into().ok()?, pack.try_into().ok()?))
 }
 
-/// Names the written objects in the database, inside the caller's transaction.
+/// Adds the written objects to the database, inside the caller's transaction.
 pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), StoreError> {
     let mut statement = transaction.prepare_cached(
         "INSERT OR IGNORE INTO objects (hash, kind, pack, offset, record_len, raw_len, depth, base, lender)
@@ -264,7 +265,7 @@ pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), 
             location.base.as_ref().map(|base| base.as_bytes().as_slice()),
             location.lender.and_then(|pack| lenders.get(&pack)),
         ])?;
-        // Unless somebody else has stored it meanwhile.
+        // Unless another process has stored it meanwhile.
         if let Some(record) = record.filter(|_| inserted > 0) {
             transaction
                 .prepare_cached("INSERT INTO records (id, record) VALUES (?1, ?2)")?

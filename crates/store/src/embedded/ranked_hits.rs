@@ -1,8 +1,8 @@
-//! What the index answers: which steps fit, in which order, and how many there are at least.
+//! Evaluates searches on the index: which steps match, in which order, and how many there are at least.
 //!
-//! A word that half of a million steps have must not cost more than one that three of them have. So no more of the newest matches
-//! are ranked than a person goes through, no more are counted than [`COUNTED`], and conditions on steps are first tried on the
-//! newest matches alone; only if these are not enough, on all.
+//! A word that half of a million steps contain must not cost more than one that three of them contain. So only as many of
+//! the newest matches are ranked as a user would page through, no more than [`COUNTED`] are counted, and conditions on
+//! steps are first tried on the newest matches alone; on all matches only if these are not enough.
 
 use std::collections::HashSet;
 
@@ -18,23 +18,23 @@ use crate::port::{COUNTED, Query, Search, SortKey};
 use crate::rank::{Ranking, take_apart, weight};
 use crate::search::unpack;
 
-/// So many of the newest matches are ranked; older ones follow in order of time.
+/// Number of the newest matches that are ranked; older ones follow in order of time.
 const RANKED: u64 = 500;
-/// So many of the newest matches are tried against conditions before all of them are.
+/// Number of the newest matches that are tried against conditions before all of them are.
 const NEAR: u64 = 10_000;
-/// So many texts are read to verify that they have a substring before nobody counts any more.
+/// Number of texts verified to contain a substring after which counting stops.
 const VERIFIED: u64 = 1000;
 
-/// Steps by their positions, with scores, in order.
+/// The positions of matching steps with scores, in order.
 #[derive(Default)]
 pub(super) struct Places {
-    /// Those to show.
+    /// The steps to show.
     pub shown: Vec<(i64, f64)>,
-    /// How many there are.
+    /// The number of matches.
     pub total: u64,
-    /// Whether nobody counted further.
+    /// Whether `total` is only a lower bound.
     pub at_least: bool,
-    /// Whether there are more behind those to show.
+    /// Whether there are more after those to show.
     pub more: bool,
 }
 
@@ -43,7 +43,7 @@ fn number(number: u64) -> Value {
 }
 
 impl Index {
-    /// Steps that have words.
+    /// Finds the steps that contain words.
     pub(super) fn words(
         &self,
         search: &Search,
@@ -64,7 +64,7 @@ impl Index {
             true => (found.len() as u64, false),
             false => matching.count(found.len() as u64)?,
         };
-        // Of the newest matches the best come first; what is asked for behind them comes as it is.
+        // The best of the newest matches come first; pages beyond them are not ranked.
         let ranked = if search.ranked { found.len().min(usize(RANKED)) } else { 0 };
         let mut places = self.ranked(&found[..ranked], with, without)?;
         places.extend(found[ranked..].iter().map(|at| (*at, 0.0)));
@@ -73,7 +73,7 @@ impl Index {
         Ok(Places { shown, total, at_least, more })
     }
 
-    /// The best first; what fits equally well as it came.
+    /// Sorts the best match first; ties keep their order.
     fn ranked(
         &self,
         found: &[i64],
@@ -98,7 +98,7 @@ impl Index {
         Ok(scored)
     }
 
-    /// How many steps have a phrase, as far as anybody counts.
+    /// The number of steps that contain a phrase, up to the counting limit.
     fn having(&self, phrase: &Phrase) -> Result<f64, StoreError> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
         let wanted = expression(std::slice::from_ref(phrase), &[]);
@@ -116,7 +116,8 @@ impl Index {
         row.map(|(raw_len, text)| unpack(raw_len, &text)).transpose()
     }
 
-    /// Steps that have a substring: candidates by its trigrams, or all if it is too short for one; every text is looked at.
+    /// Finds the steps that contain a substring. Candidates come from its trigrams, or are all steps if it is too short to
+    /// have one; every candidate's text is read.
     pub(super) fn substring(&self, search: &Search, wanted: &str) -> Result<Places, StoreError> {
         let among = match search.ranked {
             true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
@@ -154,7 +155,7 @@ impl Index {
             }
             places.more = places.total >= end && search.limit > 0;
             places.total += 1;
-            // Enough to show, and enough to say that there are many.
+            // Enough to show a page, and enough to say that there are many.
             if places.total > end && places.total >= VERIFIED {
                 places.at_least = true;
                 break;
@@ -164,12 +165,12 @@ impl Index {
     }
 }
 
-/// What a search for words matches, with conditions on steps.
+/// The matches of a search for words, with conditions on steps.
 struct Matching<'i> {
     index: &'i Index,
     expression: String,
     conditions: Conditions,
-    /// Positions between which everything is that can fit.
+    /// The range of positions that contains all possible matches.
     range: Option<(i64, i64)>,
 }
 
@@ -190,7 +191,7 @@ impl<'i> Matching<'i> {
         Ok(Self { index, expression, conditions, range })
     }
 
-    /// SQL that gives the positions of matching texts, and its parameters.
+    /// SQL that returns the positions of matching texts, and its parameters.
     fn texts(&self) -> (String, Vec<Value>) {
         let mut values = vec![Value::Text(self.expression.clone())];
         let mut sql = "SELECT rowid FROM words WHERE words MATCH ?".to_string();
@@ -233,7 +234,7 @@ impl<'i> Matching<'i> {
         log::collect(&self.index.db, &sql, params_from_iter(values), |row| row.get(0))
     }
 
-    /// Up to `most` of the newest matches, at least `enough` if there are so many, and whether these are all.
+    /// Up to `most` of the newest matches, at least `enough` if there are as many, and whether these are all.
     fn newest(&self, enough: u64, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
         let order = " ORDER BY w.rowid DESC";
         let most = most.saturating_add(1);
@@ -257,7 +258,7 @@ impl<'i> Matching<'i> {
         Ok((found, is_all))
     }
 
-    /// How many matches there are, and whether nobody counted further. At least `known` were seen.
+    /// The number of matches, and whether it is only a lower bound. At least `known` were seen.
     fn count(&self, known: u64) -> Result<(u64, bool), StoreError> {
         let near = (self.is_limited() && self.has_more_than(NEAR)?).then_some(NEAR);
         let (from, mut values) = self.steps(near, false);
@@ -272,7 +273,7 @@ impl<'i> Matching<'i> {
         }
     }
 
-    /// Whether the words alone match more steps than that.
+    /// Whether the words alone match more than `many` steps.
     fn has_more_than(&self, many: u64) -> Result<bool, StoreError> {
         let (texts, mut values) = self.texts();
         values.push(number(many + 1));
@@ -283,7 +284,8 @@ impl<'i> Matching<'i> {
     }
 }
 
-/// What is looked for in FTS5's words. Words have no signs in them but underscores, so that nothing in them can mean anything.
+/// The search as an FTS5 expression. Words contain no punctuation but underscores, so nothing in them has a special
+/// meaning.
 fn expression(with: &[Phrase], without: &[Phrase]) -> String {
     let quoted =
         |phrase: &Phrase| format!("\"{}\"{}", phrase.words.join(" "), if phrase.prefix { " *" } else { "" });
@@ -292,10 +294,10 @@ fn expression(with: &[Phrase], without: &[Phrase]) -> String {
     without.iter().fold(with, |all, phrase| format!("({all} NOT {})", quoted(phrase)))
 }
 
-/// Most trigrams of a substring that are looked for; the texts tell the rest.
+/// Maximum number of trigrams of a substring that are searched for; reading the texts decides the rest.
 const MOST_TRIGRAMS: usize = 24;
 
-/// The trigrams that a text with this substring has; `None` if it is too short to have one.
+/// The trigrams of this substring as an expression; `None` if it is too short to have one.
 fn trigrams(wanted: &str) -> Option<String> {
     let folded: Vec<char> = fold(wanted).chars().collect();
     let mut seen = HashSet::new();
@@ -304,14 +306,14 @@ fn trigrams(wanted: &str) -> Option<String> {
         .map(|three| three.iter().collect())
         .filter(|three: &String| seen.insert(three.clone()))
         .collect();
-    // Those that are spread over the whole say more than neighbours.
+    // Trigrams spread over the whole substring are more selective than neighbours.
     let step = all.len().div_ceil(MOST_TRIGRAMS).max(1);
     let quoted: Vec<String> =
         all.iter().step_by(step).map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
     (!quoted.is_empty() && !wanted.contains('\0')).then(|| quoted.join(" AND "))
 }
 
-/// Steps that fit.
+/// The steps that match a search.
 pub(super) fn places(index: &Index, search: &Search) -> Result<Places, StoreError> {
     match &search.pattern {
         Pattern::Words { with, without } => index.words(search, with, without),

@@ -1,7 +1,7 @@
-//! Connections for reading, beside the one that commits: who asks something does not wait for a commit, nor a commit for whom.
+//! Connections for reading, beside the one that commits, so that queries and commits do not wait for each other.
 //!
-//! A process that comes and goes needs none. The first question that finds the main connection taken opens one, and from then
-//! on all questions go to these; so a server's answers come from snapshots, as SQLite's write-ahead log makes possible.
+//! A short-lived process needs none. The first query that finds the main connection in use opens one, and from then on all
+//! queries use these; so a server answers from snapshots, which SQLite's write-ahead log makes possible.
 
 use std::ops::Deref;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
@@ -11,17 +11,17 @@ use rusqlite::Connection;
 use super::{EmbeddedStore, schema};
 use crate::error::StoreError;
 
-/// So many stay open when nobody asks anything.
+/// Number of idle connections that stay open.
 const KEPT: usize = 4;
 
-/// How many kilobytes of the database each keeps in memory, at most.
+/// Maximum cache size of each connection, in kilobytes.
 const CACHE: u32 = 16 << 10;
 
-/// A connection to ask something of.
+/// A connection for a query.
 pub(super) enum Reader<'a> {
-    /// The one that commits.
+    /// The connection that commits.
     Main(MutexGuard<'a, Connection>),
-    /// One that only reads. Always there until it is given back.
+    /// A connection that only reads. `Some` until it is returned.
     Own(&'a EmbeddedStore, Option<Connection>),
 }
 
@@ -31,7 +31,7 @@ impl Deref for Reader<'_> {
     fn deref(&self) -> &Connection {
         match self {
             Self::Main(connection) => connection,
-            // Taken out by `drop` alone.
+            // Only `drop` takes it out.
             Self::Own(_, connection) => connection.as_ref().unwrap_or_else(|| unreachable!("it is here")),
         }
     }
@@ -49,7 +49,7 @@ impl Drop for Reader<'_> {
 }
 
 impl EmbeddedStore {
-    /// A connection to ask something of, which sees everything that is committed.
+    /// A connection for a query, which sees everything that is committed.
     pub(super) fn reader(&self) -> Reader<'_> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if idle.is_some() {
@@ -62,7 +62,7 @@ impl EmbeddedStore {
         }
         match self.another() {
             Ok(connection) => Reader::Own(self, Some(connection)),
-            // Too many files are open, or the like: then it has to wait.
+            // Opening failed, for example because too many files are open: wait for the main connection.
             Err(_) => Reader::Main(self.connection()),
         }
     }

@@ -1,4 +1,4 @@
-//! The database's tables, and the gate that keeps a program out of a store it does not understand.
+//! The database's tables, and the check that refuses a store whose format this program does not know.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -20,16 +20,16 @@ pub const LOG: &str = "log.sqlite-wal";
 /// Name of the directory of packs inside the store's directory.
 pub const PACKS: &str = "packs";
 
-/// "SBLG": marks the file as ours.
+/// "SBLG": marks the file as a stepback database.
 const APPLICATION_ID: u32 = 0x5342_4c47;
 
-/// Finds a step by its id, the parameter `?1`. The ids of steps of one session end alike ([`Step::id_of`]), and the index is in
-/// order of their ends: many steps of a few sessions then change a few of its pages, not one page each.
+/// Finds a step by its id, the parameter `?1`. The ids of steps of one session have the same last bytes ([`Step::id_of`]),
+/// and the index is ordered by these: many steps of a few sessions then change a few of its pages, not one page each.
 ///
 /// [`Step::id_of`]: stepback_model::record::Step::id_of
 pub const BY_ID: &str = "substr(id, 13) = substr(?1, 13) AND id = ?1";
 
-/// Records of objects that came with little else: in the log's own file, a commit waits for the disk once.
+/// Records of objects from small batches. Since they are in the database's own file, a commit waits for the disk only once.
 pub const RECORDS: &str = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, record BLOB NOT NULL)";
 
 const TABLES: &str = "
@@ -111,11 +111,11 @@ CREATE TABLE operations (
 CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'applying';
 ";
 
-/// How many kilobytes of the database the connection that commits keeps in memory, at most: a few pages for a hook, all of a
-/// large commit for a server.
+/// Maximum cache size of the connection that commits, in kilobytes: a few pages for a hook, all of a large commit for a
+/// server.
 const CACHE: u32 = 64 << 10;
 
-/// How a connection works, whatever it is used for. `cache` is in kilobytes.
+/// Configures a connection for any use. `cache` is in kilobytes.
 pub fn configure(connection: &Connection, cache: u32) -> Result<(), StoreError> {
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -{cache};
@@ -124,23 +124,23 @@ pub fn configure(connection: &Connection, cache: u32) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Checks that the database is ours and not newer than we are; makes the tables in a new one.
+/// Checks that the database is a stepback store and not of a newer format; creates the tables in a new one.
 pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     configure(connection, CACHE)?;
     {
-        // In one transaction, or the answers could be from before and after another process makes the tables.
+        // In one transaction, or the answers could come from before and after another process creates the tables.
         let _snapshot = connection.unchecked_transaction()?;
         if identify(connection, dir)? {
             return refuse_incomplete(connection, dir);
         }
     }
-    // One at a time: SQLite gives up at once, without waiting, when two connections switch to WAL mode together.
+    // One process at a time: SQLite fails at once, without waiting, when two connections switch to WAL mode together.
     let making =
         File::open(dir).and_then(|file| file.lock().map(|()| file)).map_err(StoreError::io("lock", dir))?;
-    // WAL mode is a property of the file; setting it once when the store is made is enough.
+    // WAL mode is a property of the file; setting it once when the store is created is enough.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    // Another process may have made the tables while we waited for the lock.
+    // Another process may have created the tables during the wait for the lock.
     if !identify(&transaction, dir)? {
         refuse_lost_database(dir)?;
         transaction.execute_batch(TABLES)?;
@@ -153,7 +153,7 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The format of the store; refused if this program does not know it. Asked again in every write: another process may have
+/// The format of the store; fails if this program does not know it. Checked again in every write: another process may have
 /// raised it since.
 pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreError> {
     let found: i64 = transaction.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
@@ -164,14 +164,14 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreEr
     }
 }
 
-/// Brings a store of an older format to the present one, inside the transaction of the first change that needs it.
+/// Raises a store of an older format to the current one, inside the transaction of the first change that needs it.
 pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
     transaction.execute_batch(RECORDS)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
 
-/// The lowest format that a store which these changes were made to can have.
+/// The lowest format that a store can have after these mutations.
 pub fn needed(mutations: &[Mutation]) -> u32 {
     let is_new = |mutation: &Mutation| match mutation {
         Mutation::AppendStep { step, .. } => {
@@ -182,14 +182,14 @@ pub fn needed(mutations: &[Mutation]) -> u32 {
     if mutations.iter().any(is_new) { 2 } else { 1 }
 }
 
-/// Refuses half a copy of another store.
+/// Refuses an incomplete copy of another store.
 fn refuse_incomplete(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM refs WHERE name = ?1")?;
     if statement.exists([copy::INCOMPLETE])? { Err(foreign(dir, copy::INCOMPLETE_REASON)) } else { Ok(()) }
 }
 
-/// Packs are only ever made by a store that has its tables: without them, the history is lost, and a new one must not be
-/// written over what may still be rescued.
+/// Refuses to create a store over packs. Packs are only created by a store that has its tables: without these, the history
+/// is lost, and a new store must not overwrite what may still be rescued.
 fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
     let Ok(mut entries) = fs::read_dir(dir.join(PACKS)) else { return Ok(()) };
     if entries.any(|entry| entry.is_ok_and(|entry| pack::id_of(&entry.file_name()).is_some())) {
@@ -200,7 +200,7 @@ fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// `true` for a store of ours, `false` for an empty database, an error for anything else.
+/// `true` for a stepback store, `false` for an empty database, an error for anything else.
 fn identify(connection: &Connection, dir: &Path) -> Result<bool, StoreError> {
     let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let application = read("application_id")?;

@@ -1,4 +1,4 @@
-//! The embedded store's answers to the [`Store`] port.
+//! The implementation of [`Store`] for the embedded store.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -19,33 +19,33 @@ use crate::port::{
     Questions, Receipt, Search, StepAt, StepCount, Store, StoredCheckpoint, Swept, Usage,
 };
 
-/// The write-ahead log is folded into the database when it has grown beyond this many pages.
+/// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
 ///
-/// Every process that finds nobody else using the store reads the whole log when it opens it, so it must stay short; folding
-/// costs two syncs, so it must not happen at every commit. SQLite's own automatic folding does not help here: it keeps what
-/// it has folded in shared memory, which is gone with the process, so that the log would never begin anew.
+/// A process that opens the store while no other process uses it reads the whole log, so it must stay short; a checkpoint
+/// costs two syncs, so it must not happen at every commit. SQLite's automatic checkpoint does not help here: it keeps its
+/// progress in shared memory, which is gone with the process, so the log would never restart.
 const LONGEST_LOG: i64 = 60;
 
-/// The file of the log is cut off when a large commit has made it longer than this.
+/// The file of the log is truncated when a large commit has made it longer than this, in bytes.
 const LONGEST_LOG_FILE: u64 = 1 << 20;
 
-/// A process that has committed so often is no hook: it stays. As long as it does, nobody else has to read the whole log, and
-/// pages that many commits change are written to the database once for all of them.
+/// A process that has committed this often is not a hook but long-lived. While it runs, no other process has to read the
+/// whole log, and pages that many commits change are written to the database once for all of them.
 const STAYS: u64 = 32;
-/// How many times as long the log of such a process may get.
+/// The factor by which the log of such a process may be longer.
 const LONGER: u64 = 64;
-/// By how many bytes the file of its log is made longer, and how many it must be longer than its log. That many are synced once,
-/// with a file that grew, and what replaces them later without.
+/// The number of bytes by which the file of its log is extended, and by which it must be longer than its log. They are
+/// synced once, with a file that grew; later writes that replace them need no such sync.
 const AHEAD: usize = 1 << 20;
 const ROOM: u64 = 128 << 10;
-/// How many bytes of the log's file a page takes: itself and what SQLite says of it.
+/// Bytes that a page takes in the log's file: the page and SQLite's frame header.
 const LOGGED_PAGE: u64 = 4096 + 24;
 
 impl EmbeddedStore {
-    /// Folds a long log into the database, right before a commit: that one then begins the log anew, and overwrites the file
-    /// from its start. Bytes that replace others are synced sooner than bytes that make a file longer.
+    /// Checkpoints a long log into the database, right before a commit: that commit then restarts the log, and overwrites
+    /// the file from its start. Overwritten bytes are synced faster than bytes that extend a file.
     ///
-    /// Says how many pages the log had, if that is known.
+    /// Returns the number of pages in the log, if that is known.
     fn fold_log(&self, connection: &Connection) -> Option<u64> {
         let pages = |mode: &str| -> rusqlite::Result<i64> {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
@@ -54,19 +54,19 @@ impl EmbeddedStore {
         let longest = LONGEST_LOG * self.longer() as i64;
         let found = pages("NOOP").ok()?;
         if found > longest {
-            // Somebody reading the log right now makes this stop halfway; the next commit tries again.
+            // Another process that reads the log right now makes this stop halfway; the next commit tries again.
             let _ = pages("PASSIVE");
         }
         u64::try_from(found).ok()
     }
 
-    /// Makes the file of a log of `pages` longer than the log is. Only who may write to the log may do that: SQLite takes what
-    /// is behind the last commit for nothing.
+    /// Extends the file of a log of `pages` beyond the end of the log. Only a process that may write to the log may do
+    /// that: SQLite ignores what is behind the last commit.
     fn make_room(&self, pages: Option<u64>) {
         let Some(pages) = pages.filter(|_| self.stays()) else { return };
         let log = self.dir.join(schema::LOG);
         if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() < pages * LOGGED_PAGE + ROOM) {
-            // A disk that is full is the commit's trouble: it says so, and may still have room.
+            // A full disk is reported by the commit itself, which may still have room.
             let _ = std::fs::OpenOptions::new()
                 .append(true)
                 .open(&log)
@@ -74,7 +74,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// By how much the log may be longer than that of a process that comes and goes.
+    /// The factor by which the log may be longer than that of a short-lived process.
     fn longer(&self) -> u64 {
         if self.stays() { LONGER } else { 1 }
     }
@@ -117,7 +117,7 @@ impl Store for EmbeddedStore {
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
         if let Some(batch) = batch.as_ref().filter(|batch| mutations.is_empty() && is_empty(batch)) {
-            // Nothing to write, but what the batch found stored may be gone.
+            // Nothing to write, but objects that the batch found stored may have been freed.
             return if batch.epoch == self.gc_generation()? {
                 Ok(Receipt::default())
             } else {
@@ -147,12 +147,12 @@ impl Store for EmbeddedStore {
         let receipt = apply::apply(&transaction, mutations)?;
         let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<Written>());
         for pack in written.into_iter().flat_map(|written| &mut written.packs) {
-            // What is little was sent to the disk by `finish`, which has been writing it since.
+            // `finish` has already started writing small packs to the disk.
             pack.sync()?;
         }
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
-        // After the commit, a crash must find everything; this point is where tests look.
+        // After the commit, a crash must lose nothing; tests inject faults at this point.
         faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
         // Only now may another writer append to the packs of this batch.
         drop(batch);

@@ -1,8 +1,8 @@
-//! Freeing what nothing needs any more, and checking that what is needed is there.
+//! Garbage collection of unreferenced objects, and the consistency check.
 //!
-//! A sweep first forgets dead objects in one transaction that also starts a new epoch, so that every writer that relied on
-//! seeing them notices at its commit. Then it copies the living out of mostly dead packs and removes those. A crash in
-//! between leaves dead bytes in packs, which the next sweep removes; it never leaves a hole.
+//! A sweep first deletes the rows of dead objects in one transaction that also starts a new epoch, so that every writer
+//! that relied on seeing them notices at its commit. Then it copies the live objects out of mostly dead packs and removes
+//! these packs. A crash in between leaves dead bytes in packs, which the next sweep removes; it never loses a live object.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::pack::{self, IfAbsent, PackWriter};
 use crate::port::{CommitMark, ObjectInfo, Swept};
 
-/// A pack is rewritten when less than this share of it (in percent) is alive.
+/// A pack is rewritten when less than this share of it (in percent) is live.
 const WORTH_KEEPING: i128 = 70;
 
 struct Resident {
@@ -51,7 +51,7 @@ impl EmbeddedStore {
         self.recent.clear();
         let objects = self.forget_dead(live, mark)?;
         self.compact()?;
-        // Fold the log into the database and hand the free pages back.
+        // Checkpoint the log into the database and return the free pages to the system.
         self.connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
         Ok(Swept { objects, bytes: before.saturating_sub(bytes_below(&self.dir)) })
     }
@@ -61,7 +61,7 @@ impl EmbeddedStore {
         self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
         let base_of: HashMap<Hash, Hash> =
             all.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();
-        // What something alive is stored against stays, whether or not the caller named it.
+        // The bases of live objects stay, whether or not the caller named them.
         let mut bases = HashSet::new();
         for hash in live {
             let mut next = base_of.get(hash);
@@ -115,7 +115,7 @@ impl EmbeddedStore {
             if i128::from(alive) * 100 < i128::from(committed) * WORTH_KEEPING {
                 self.rewrite(id)?;
             } else if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > committed as u64) {
-                // Locking cuts off what a dead writer left; nobody may come to append for a long time.
+                // Locking truncates what a dead writer left; no other writer may append for a long time.
                 let locked =
                     PackWriter::lock(&self.packs, id as u64, IfAbsent::Skip, || self.committed_len(id));
                 drop(unless_damaged(locked)?);
@@ -124,9 +124,9 @@ impl EmbeddedStore {
         self.remove_strays()
     }
 
-    /// Removes pack files without a row: a crash came between forgetting a pack and removing it.
+    /// Removes pack files without a row, left by a crash between deleting a pack's row and removing its file.
     ///
-    /// No writer is in danger: the row of a new pack is committed before its file is made. A pack whose row is lost by
+    /// No writer is in danger: the row of a new pack is committed before its file is created. A pack whose row is lost by
     /// damage is kept as long as an object is in it.
     fn remove_strays(&self) -> Result<(), StoreError> {
         let entries = fs::read_dir(&self.packs).map_err(StoreError::io("list", &self.packs))?;
@@ -149,8 +149,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Moves what is alive in pack `id` to another pack and removes it. Leaves it alone while somebody writes to it, and
-    /// when it is damaged and something may still be rescued from it.
+    /// Moves the live objects of pack `id` to another pack and removes it. Skips the pack while another writer has it
+    /// locked, and when it is damaged and something may still be rescued from it.
     fn rewrite(&self, id: i64) -> Result<(), StoreError> {
         let path = pack::path_of(&self.packs, id as u64);
         let locked = PackWriter::lock(&self.packs, id as u64, IfAbsent::Skip, || self.committed_len(id));
@@ -219,7 +219,7 @@ impl EmbeddedStore {
         Ok(residents)
     }
 
-    /// Files in the vault that objects are borrowed from.
+    /// The vault files that objects are borrowed from.
     pub(super) fn lender_files(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
         let connection = self.connection();
         let mut statement = connection
@@ -236,7 +236,7 @@ impl EmbeddedStore {
         Ok(files)
     }
 
-    /// Checks the database and that every pack has the bytes the database counts on.
+    /// Checks the database, and that every pack has the bytes that the database refers to.
     pub(super) fn check_structures(&self) -> Result<Vec<String>, StoreError> {
         self.recent.clear();
         let mut problems = Vec::new();
@@ -299,7 +299,7 @@ impl EmbeddedStore {
     }
 }
 
-/// `None` for a damaged pack: `check` reports it, everything else goes on without it.
+/// Returns `None` for a damaged pack: `check` reports it, and everything else continues without it.
 fn unless_damaged(locked: Result<Option<PackWriter>, StoreError>) -> Result<Option<PackWriter>, StoreError> {
     match locked {
         Err(StoreError::Corrupt { .. }) => Ok(None),
@@ -307,7 +307,7 @@ fn unless_damaged(locked: Result<Option<PackWriter>, StoreError>) -> Result<Opti
     }
 }
 
-/// Bytes occupied below `dir`; a file that also has a name elsewhere (a git pack in the vault) costs nothing.
+/// Bytes occupied below `dir`. A file that also has a name elsewhere (a git pack in the vault) counts as zero.
 pub(super) fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     entries

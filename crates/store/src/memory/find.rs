@@ -1,4 +1,4 @@
-//! Queries and searches in memory: every step is looked at.
+//! Queries and searches of the store in memory, by a full scan of all steps.
 
 use stepback_model::search::{Pattern, Phrase, Word};
 
@@ -35,7 +35,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         let snippets = search.pattern.snippets(&document.texts);
         hits.push(Hit { workspace, stored: stored.clone(), score, snippets });
     }
-    // The sort is stable: what fits equally well stays in the order of the query, newest first.
+    // The sort is stable: ties stay in the order of the query, newest first.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     let total = hits.len() as u64;
     let end = search.skip.saturating_add(search.limit);
@@ -44,7 +44,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }
 }
 
-/// Weighs phrases by how many of all steps have them.
+/// Weighs phrases by how many of all steps contain them.
 fn ranking<'s>(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Ranking<'s> {
     let split: Vec<Vec<Vec<Word>>> =
         inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();

@@ -1,4 +1,4 @@
-//! What keys do.
+//! The actions of keys.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::effect::{Effect, Method, TuiCommand};
 use crate::keys::{self, Action};
 use crate::source::part;
 
-/// Slowest and fastest speed.
+/// The slowest and the fastest speed.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 64.0);
 
 impl App {
@@ -69,7 +69,7 @@ impl App {
             Action::Tell => self.tell(),
             Action::AddBreakpoint => self.ask_of_session(Purpose::Breakpoint, "tool "),
             Action::RemoveBreakpoint => self.remove_breakpoint(),
-            // Only while a plan is shown, or about rows.
+            // These only apply while a plan is shown, or move rows.
             Action::Agree | Action::Everything => Vec::new(),
             Action::Down | Action::Up | Action::PageDown | Action::PageUp | Action::First | Action::Last => {
                 Vec::new()
@@ -77,7 +77,7 @@ impl App {
         }
     }
 
-    /// The workspace of the session that is open, or selected.
+    /// Returns the workspace of the session that is open, or selected.
     pub(super) fn workspace(&self) -> Option<String> {
         let selected = self.sessions.get(self.selected.0).filter(|_| self.view == View::Sessions);
         let session = selected.or(self.open.as_ref().map(|open| &open.session));
@@ -101,7 +101,7 @@ impl App {
         }
     }
 
-    /// Goes so many steps through time.
+    /// Moves by a number of steps in time.
     pub(super) fn go(&mut self, by: i64) -> Vec<Effect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         let moved = open.window.go(by);
@@ -116,7 +116,7 @@ impl App {
         self.refresh()
     }
 
-    /// To the first or the last step of the session, wherever it is.
+    /// Moves to the first or the last step of the session, loaded or not.
     fn go_to_end(&mut self, last: bool) -> Vec<Effect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         if if last { open.window.ends } else { open.window.begins } {
@@ -274,7 +274,7 @@ impl App {
         vec![Effect::PlanRewind { workspace, point, everything }]
     }
 
-    /// While a plan is shown.
+    /// Handles an action while a plan is shown.
     pub(super) fn decide(&mut self, action: Action) -> Vec<Effect> {
         let rows = self.rows();
         let Overlay::Plan(planned) = &mut self.overlay else { return Vec::new() };
@@ -316,7 +316,7 @@ impl App {
         }
     }
 
-    /// A question was answered.
+    /// Handles the answer to a prompt.
     pub(super) fn answer(&mut self, prompt: Prompt) -> Vec<Effect> {
         let text = prompt.text().trim().to_owned();
         let Some(open) = &self.open else {
@@ -367,7 +367,7 @@ impl App {
     }
 }
 
-/// The keys, as text.
+/// Returns the keys as rows of text.
 fn help() -> Vec<super::pager::Row> {
     let mut rows = Rows::default();
     for scope in keys::scopes() {

@@ -1,4 +1,4 @@
-//! What an agent thought by the step one stands on: a row for each thing on its board.
+//! The agent's board at the current step: one row for each item.
 
 use super::pager::Mood;
 use super::{App, View, graph};
@@ -6,43 +6,43 @@ use crate::documents::mind::{Confidence, Item, Link, Mind};
 use crate::effect::{Effect, Loaded};
 use crate::source::Answered;
 
-/// Rows that tell about the selected item, with the line above them.
+/// Rows for the details of the selected item, including the line above them.
 const ABOUT: usize = 4;
-/// From so many rows on there is room for them.
+/// The fewest rows at which these details are shown.
 const ROOM: usize = 14;
 
 /// A row of a board.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Line {
-    /// What it says.
+    /// The text of the row.
     pub text: String,
-    /// How it is meant.
+    /// The style of the row.
     pub mood: Mood,
-    /// The item it is about.
+    /// The id of the item that the row is about; `None` for other rows.
     pub item: Option<String>,
-    /// Whether its course over time is shown with it.
+    /// Whether its confidence over time is shown with it.
     pub course: bool,
-    /// The step it came from.
+    /// The number of the step it came from.
     pub step: Option<u64>,
-    /// All of it.
+    /// The complete text of the item.
     pub whole: String,
-    /// Where it came from and what it has to do with others.
+    /// Its origin and its relations to other items.
     pub facts: String,
 }
 
-/// A board, and where it is looked at.
+/// A board, and the position in it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Board {
-    /// The step of the thought that made it what it is.
+    /// The number of the step that last changed the board.
     pub thought: Option<u64>,
-    /// Its rows.
+    /// The rows of the board.
     pub lines: Vec<Line>,
     at: usize,
     top: usize,
 }
 
 impl Board {
-    /// Of a document.
+    /// Builds the rows from a document.
     pub fn of(mind: &Mind) -> Self {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
@@ -122,10 +122,10 @@ impl Board {
         Self { thought: Some(thought.number), lines, at: 0, top: 0 }
     }
 
-    /// Stays where another one was: on the same item.
+    /// Keeps the position of another board: the same item stays selected.
     fn stay(mut self, before: &Self) -> Self {
         let was = before.lines.get(before.at).and_then(|line| line.item.as_ref());
-        // The list of what changed comes first, and is another one at every step.
+        // The list of changes comes first and differs at every step, so the last row of the item is used.
         let found = was.and_then(|item| self.lines.iter().rposition(|line| line.item.as_ref() == Some(item)));
         if before.at > 0 {
             self.at = found.unwrap_or(before.at.min(self.lines.len().saturating_sub(1)));
@@ -139,7 +139,7 @@ impl Board {
         self.at = (self.at as i64).saturating_add(by).clamp(0, last) as usize;
     }
 
-    /// To the next heading, or the previous one.
+    /// Moves to the next or the previous heading.
     fn go_to_head(&mut self, onwards: bool) {
         let is_head = |line: &Line| line.mood == Mood::Head;
         let found = match onwards {
@@ -154,12 +154,12 @@ impl Board {
         self.top = self.top.clamp((self.at + 1).saturating_sub(rows.max(1)), self.at);
     }
 
-    /// The row that is selected.
+    /// Returns the selected row.
     pub fn selected(&self) -> Option<&Line> {
         self.lines.get(self.at)
     }
 
-    /// So many rows, each with whether it is selected.
+    /// Returns at most `rows` rows, each with whether it is selected.
     pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Line, bool)> {
         self.lines.iter().enumerate().skip(self.top).take(rows).map(|(at, line)| (line, at == self.at))
     }
@@ -170,7 +170,7 @@ impl Board {
     }
 }
 
-/// Rows of the list, of so many that a board has; the rest tells about what is selected.
+/// Returns how many of the board's `rows` belong to the list; the rest shows the selected item.
 pub fn list_rows(rows: usize) -> usize {
     if rows >= ROOM { rows - ABOUT } else { rows }
 }
@@ -197,7 +197,7 @@ fn mood(change: Option<&str>) -> Mood {
     }
 }
 
-/// An item on a row.
+/// Returns an item as a row.
 fn line(item: &Item, indent: &str) -> Line {
     let mark = match item.change.as_deref() {
         Some("added") => '+',
@@ -255,7 +255,7 @@ fn facts(item: &Item) -> String {
     facts.join(", ")
 }
 
-/// How an item has to do with another one, in words.
+/// Describes the relation of an item to another one.
 pub fn rests(link: &Link) -> String {
     let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
     let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -263,7 +263,7 @@ pub fn rests(link: &Link) -> String {
 }
 
 impl App {
-    /// Asks for the board of the step one stands on. What was there stays until it comes.
+    /// Requests the board of the current step. The old one stays until the new one arrives.
     pub(super) fn refresh_board(&mut self, key: &str, session: String, number: u64) -> Option<Effect> {
         if self.board.key() == Some(key) {
             return None;
@@ -275,7 +275,8 @@ impl App {
         Some(Effect::Board { key: key.to_owned(), session, number })
     }
 
-    /// Takes in a board, and asks how sure the agent was over time if it has thought since that was last told.
+    /// Stores a board that arrived, and requests the confidence over time if the agent has thought since it was last
+    /// loaded.
     pub(super) fn take_board(&mut self, key: &str, came: Answered<Board>) -> Option<Effect> {
         if self.board.key() != Some(key) {
             return None;
@@ -318,7 +319,7 @@ impl App {
         }
     }
 
-    /// To the step that the selected item came from.
+    /// Moves to the step that the selected item came from.
     pub(super) fn open_item(&mut self) -> Vec<Effect> {
         let step = self.board.ready().and_then(Board::selected).and_then(|line| line.step);
         let session = self.open.as_ref().map(|open| open.session.id.clone());

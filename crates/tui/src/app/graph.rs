@@ -1,15 +1,15 @@
-//! What rests on what, drawn as branches below each belief.
+//! The dependencies of each belief, drawn as a tree below it.
 
 use super::board::{Line, rests};
 use super::pager::Mood;
 use crate::documents::mind::Item;
 
-/// How far down branches are drawn; what stands below has a row of its own.
+/// The greatest depth that is drawn; deeper items have a row of their own.
 const DEEPEST: usize = 4;
-/// Rows below one belief at most: what many rest on is drawn below each of them.
+/// The most rows below one belief. An item that several beliefs depend on is drawn below each of them.
 const MOST: usize = 40;
 
-/// Rows for everything that a belief rests on, and for what that rests on in turn. `all` are the beliefs of the board.
+/// Returns rows for everything that a belief depends on, recursively. `all` are the beliefs of the board.
 pub fn below(belief: &Item, all: &[&Item]) -> Vec<Line> {
     let mut rows = Vec::new();
     draw(belief, all, "", &mut vec![&belief.id], &mut rows);
@@ -48,7 +48,7 @@ fn draw<'m>(
             whole: said,
             ..Line::default()
         });
-        // There are no circles on a board; should a document have one, it is not followed.
+        // A board has no cycles; if a document has one, it is not followed.
         if let Some(other) = other.filter(|other| path.len() < DEEPEST && !path.contains(&&other.id)) {
             path.push(&other.id);
             draw(other, all, &format!("{indent}{on}"), path, rows);

@@ -1,4 +1,4 @@
-//! What was true at a step: its files as a tree, and the other parts as text.
+//! The state at a step: its files as a tree, and the other parts as text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,21 +13,21 @@ pub enum Part {
     /// The files.
     #[default]
     Files,
-    /// What was said.
+    /// The messages so far.
     Conversation,
-    /// What the agent remembers.
+    /// The agent's memory.
     Memory,
     /// The task list.
     Task,
-    /// Where git stood.
+    /// The state of git repositories.
     Git,
 }
 
 impl Part {
-    /// All of them, in order.
+    /// All parts, in order.
     pub const ALL: [Self; 5] = [Self::Files, Self::Conversation, Self::Memory, Self::Task, Self::Git];
 
-    /// Its name.
+    /// Returns the name of the part.
     pub fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -39,39 +39,39 @@ impl Part {
     }
 }
 
-/// Files as a tree, directories of which can be closed.
+/// Files as a tree whose directories can be collapsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
     entries: Vec<Entry>,
     closed: HashSet<String>,
-    /// Which entries are shown: those in no closed directory.
+    /// The indices of visible entries: those in no collapsed directory.
     shown: Vec<usize>,
     at: usize,
     top: usize,
-    /// Where the list goes on.
+    /// The cursor of the next page of files; `None` on the last page.
     cursor: Option<String>,
-    /// What happened to paths in this step.
+    /// The kind of change of each path that this step changed.
     changed: HashMap<String, String>,
-    /// Repositories.
+    /// The git repositories in the workspace.
     pub git: Vec<Repository>,
 }
 
 /// A row of the tree.
 pub struct Leaf<'f> {
-    /// What it is.
+    /// The file or directory.
     pub entry: &'f Entry,
-    /// How deep it is.
+    /// Its depth in the tree.
     pub depth: usize,
-    /// Whether it is a directory that is closed.
+    /// Whether it is a collapsed directory.
     pub closed: bool,
-    /// What happened to it in this step.
+    /// How this step changed it; `None` if it did not.
     pub changed: Option<&'f str>,
     /// Whether it is selected.
     pub selected: bool,
 }
 
 impl Files {
-    /// Of a listing, and what changed.
+    /// Creates the tree from a listing and the changes of the step.
     pub fn new(
         entries: Vec<Entry>,
         cursor: Option<String>,
@@ -84,7 +84,7 @@ impl Files {
         files
     }
 
-    /// Stays where another one was: on the same path, with the same directories closed.
+    /// Keeps the position of another tree: the same path selected, the same directories collapsed.
     fn stay(mut self, before: &Self) -> Self {
         self.closed.clone_from(&before.closed);
         self.lay_out();
@@ -115,7 +115,7 @@ impl Files {
         self.lay_out();
     }
 
-    /// What is selected.
+    /// Returns the selected entry.
     pub fn selected(&self) -> Option<&Entry> {
         self.entries.get(*self.shown.get(self.at)?)
     }
@@ -136,12 +136,12 @@ impl Files {
         self.lay_out();
     }
 
-    /// How many paths are known, and whether there are more.
+    /// Returns how many paths are loaded, and whether there are more.
     pub fn count(&self) -> (usize, bool) {
         (self.entries.len(), self.cursor.is_some())
     }
 
-    /// So many rows.
+    /// Returns at most `rows` rows.
     pub fn rows(&self, rows: usize) -> impl Iterator<Item = Leaf<'_>> {
         let shown = self.shown.iter().enumerate().skip(self.top).take(rows);
         shown.filter_map(|(at, entry)| {
@@ -157,16 +157,16 @@ impl Files {
     }
 }
 
-/// The state of a step, and what of it is looked at.
+/// The state at a step, and the part of it that is shown.
 #[derive(Debug, Default)]
 pub struct Inspector {
-    /// The part.
+    /// The part that is shown.
     pub part: Part,
     /// The files.
     pub files: Loaded<Files>,
-    /// Another part.
+    /// The text of any other part.
     pub text: Loaded<Pager>,
-    /// A file that is open: its path and content.
+    /// The open file: its path and content.
     pub file: Option<(String, Loaded<Pager>)>,
 }
 
@@ -178,7 +178,7 @@ impl Inspector {
         self.part = Part::ALL[(at + by) % Part::ALL.len()];
     }
 
-    /// Closes a file. Says whether one was open.
+    /// Closes the open file. Returns whether one was open.
     pub(super) fn leave(&mut self) -> bool {
         self.file.take().is_some()
     }
@@ -195,7 +195,7 @@ impl Inspector {
 }
 
 impl App {
-    /// Asks for whatever the view needs and does not have.
+    /// Requests everything that the view needs and does not have.
     pub(super) fn refresh(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some((session, step)) = self
@@ -252,7 +252,7 @@ impl App {
                 if inspector.files.key() == Some(key.as_str()) {
                     return None;
                 }
-                // What was there stays until the new one comes, so that nothing flickers and the place is kept.
+                // The old content stays until the new one arrives, to avoid flicker and to keep the position.
                 inspector.files = match std::mem::take(&mut inspector.files) {
                     Loaded::Ready(_, files) => Loaded::Ready(key.clone(), files),
                     _ => Loaded::Waiting(key.clone()),
@@ -324,7 +324,7 @@ impl App {
         Vec::new()
     }
 
-    /// Takes in the files of a state.
+    /// Stores the files of a state that arrived.
     pub(super) fn take_state(&mut self, key: &str, came: crate::source::Answered<Files>) {
         let files = &mut self.inspector.files;
         if files.key() == Some(key) {
@@ -338,7 +338,7 @@ impl App {
         self.inspector.files.ready_mut().into_iter().for_each(|files| files.keep_in_sight(rows));
     }
 
-    /// Takes in more files.
+    /// Stores another page of files.
     pub(super) fn take_files(
         &mut self,
         key: &str,

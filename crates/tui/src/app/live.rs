@@ -1,4 +1,4 @@
-//! Agents that wait, breakpoints, and what they are told.
+//! Waiting agents, breakpoints, and the commands sent to agents.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ use crate::documents::{Breakpoint, Stop};
 use crate::effect::{Effect, Method, TuiCommand};
 use crate::source::part;
 
-/// Agents that wait and breakpoints, as one list.
+/// Waiting agents and breakpoints, as one list.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// Agents that wait, in every workspace.
     pub stops: Vec<Stop>,
     /// Breakpoints of this workspace.
     pub breakpoints: Vec<Breakpoint>,
-    /// Which row is selected: first the agents, then the breakpoints.
+    /// The index of the selected row: agents come first, then breakpoints.
     pub at: usize,
 }
 
-/// What is selected.
+/// The selected row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Chosen<'l> {
     /// An agent that waits.
@@ -29,7 +29,7 @@ pub enum Chosen<'l> {
 }
 
 impl Live {
-    /// What is selected.
+    /// Returns the selected row.
     pub fn chosen(&self) -> Option<Chosen<'_>> {
         let stop = self.stops.get(self.at).map(Chosen::Stop);
         stop.or_else(|| self.breakpoints.get(self.at.checked_sub(self.stops.len())?).map(Chosen::Breakpoint))
@@ -40,7 +40,7 @@ impl Live {
         self.at = (self.at as i64).saturating_add(by).clamp(0, last) as usize;
     }
 
-    /// A row of the list; there is a heading above the agents, and two rows above the breakpoints.
+    /// Selects the clicked row. There is a heading above the agents, and two rows above the breakpoints.
     pub(super) fn click(&mut self, row: usize) -> bool {
         let count = self.stops.len().max(1);
         let to = match row {
@@ -87,7 +87,7 @@ impl App {
         }
     }
 
-    /// Tells the selected agent something, or that of the open session.
+    /// Asks for a message to the selected agent, or to that of the open session.
     pub(super) fn tell(&mut self) -> Vec<Effect> {
         let open = self.open.as_ref().map(|open| open.session.id.clone());
         match self.live.stop().map(|stop| stop.session).or(open) {
@@ -116,7 +116,7 @@ impl App {
                     let why = wrong
                         .err()
                         .map_or_else(|| "it is not an object".to_owned(), |error| error.to_string());
-                    // What was typed is not lost.
+                    // The typed text is kept.
                     self.complain(&format!("this is no input: {why}"));
                     self.ask(Purpose::EditInput(stop), &text)
                 }
@@ -135,7 +135,7 @@ impl App {
         }
     }
 
-    /// Turns a breakpoint on or off, or goes to where an agent waits.
+    /// Turns a breakpoint on or off, or moves to the step where an agent waits.
     pub(super) fn open_chosen(&mut self) -> Vec<Effect> {
         let Some(workspace) = self.workspace() else { return self.nothing_open() };
         match self.live.chosen() {
@@ -189,7 +189,7 @@ fn answer(stop: &Stop, body: Value, told: &str) -> Effect {
     Effect::Do(TuiCommand { method: Method::Post, path, body, told: told.to_owned() })
 }
 
-/// What a breakpoint is written as: `tool NAME`, `error`, …
+/// Parses a breakpoint as the user types it: `tool NAME`, `error`, …
 fn breakpoint(text: &str) -> Result<Value, String> {
     let (on, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();

@@ -1,54 +1,54 @@
-//! Text of any length, looked at a screen at a time.
+//! Scrollable text of any length.
 
 use stepback_model::escape;
 
-/// Longest row, in characters; what is longer goes on in another row.
+/// The longest row, in characters; longer lines continue in another row.
 const LONGEST: usize = 400;
-/// Most rows of one text.
+/// The most rows of one text.
 const MOST: usize = 200_000;
-/// Most bytes of one text.
+/// The most bytes of one text.
 const MOST_BYTES: usize = 16 << 20;
 
-/// How a row is meant. Each is also told by what stands in it, never by a colour alone.
+/// The style of a row. The text also shows the meaning, never the colour alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mood {
-    /// As it is.
+    /// Normal text.
     #[default]
     Plain,
-    /// Less important.
+    /// Less important text.
     Quiet,
     /// A heading.
     Head,
-    /// Something went wrong.
+    /// An error.
     Bad,
-    /// A line that came.
+    /// A line that was added.
     Added,
-    /// A line that went.
+    /// A line that was removed.
     Removed,
-    /// Where in a file.
+    /// A position in a file.
     Place,
 }
 
-/// A row. It is safe to print.
+/// A row of text that is safe to print.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Row {
-    /// What it says.
+    /// The text of the row.
     pub text: String,
-    /// How it is meant.
+    /// The style of the row.
     pub mood: Mood,
 }
 
-/// Rows being written; what is too much is left out, and said to be.
+/// Builds rows. What exceeds the limits is left out, and the last row says so.
 #[derive(Debug, Default)]
 pub struct Rows {
     rows: Vec<Row>,
     bytes: usize,
-    /// Lines that had no room.
+    /// The number of lines that were left out.
     left_out: usize,
 }
 
 impl Rows {
-    /// Adds lines of a text.
+    /// Adds the lines of a text.
     pub fn text(&mut self, indent: &str, text: &str, mood: Mood) {
         let text = text.strip_suffix('\n').unwrap_or(text);
         for line in text.split('\n') {
@@ -62,7 +62,7 @@ impl Rows {
             self.left_out += 1;
             return;
         }
-        // What has no room is not looked at: a line may have tens of megabytes.
+        // The part that does not fit is not processed: a line may have tens of megabytes.
         let room = MOST_BYTES - self.bytes;
         let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
         let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
@@ -85,7 +85,7 @@ impl Rows {
         }
     }
 
-    /// Adds a heading, after an empty row if something stands before it.
+    /// Adds a heading, after an empty row unless it is the first.
     pub fn head(&mut self, text: &str) {
         if !self.rows.is_empty() {
             self.line("", "", Mood::Plain);
@@ -97,7 +97,7 @@ impl Rows {
         self.rows.len() >= MOST || self.bytes >= MOST_BYTES
     }
 
-    /// The rows, the last of which says how much is missing.
+    /// Returns the rows; the last one says how much was left out.
     pub fn done(mut self) -> Vec<Row> {
         if self.left_out > 0 {
             let text = format!("… and {} more lines, too many to be shown here", self.left_out);
@@ -107,28 +107,28 @@ impl Rows {
     }
 }
 
-/// A text, and where it is looked at.
+/// A text and its scroll position.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pager {
-    /// All of it.
+    /// All rows.
     pub rows: Vec<Row>,
-    /// The first row that is shown.
+    /// The index of the first row that is shown.
     pub top: usize,
 }
 
 impl Pager {
-    /// From its beginning.
+    /// Creates a pager at the beginning of the text.
     pub fn new(rows: Vec<Row>) -> Self {
         Self { rows, top: 0 }
     }
 
-    /// Goes so many rows down, or up.
+    /// Scrolls down by a number of rows, or up if it is negative.
     pub fn scroll(&mut self, by: i64) {
         let last = self.rows.len().saturating_sub(1) as i64;
         self.top = (self.top as i64).saturating_add(by).clamp(0, last) as usize;
     }
 
-    /// To the next heading, or the previous one.
+    /// Scrolls to the next or the previous heading.
     pub fn go_to_head(&mut self, onwards: bool) {
         let is_head = |row: &Row| row.mood == Mood::Head;
         let found = match onwards {

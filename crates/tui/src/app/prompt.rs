@@ -1,34 +1,34 @@
-//! One line that is asked for: what is typed, and what it is for.
+//! A prompt for one line of input: the typed text and its purpose.
 
 use crossterm::event::KeyCode;
 
 use crate::documents::Stop;
 
-/// What a line is asked for.
+/// The purpose of a prompt.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Purpose {
     /// A point to go to.
     Jump,
-    /// Words to look for.
+    /// Words to search for.
     Search,
-    /// The name of a branch.
+    /// The name of a new branch.
     Branch,
-    /// What a checkpoint is called.
+    /// The label of a new checkpoint.
     Checkpoint,
-    /// What is changed when a session runs again.
+    /// The changes for a rerun of the session.
     Rerun,
-    /// Why a call is refused.
+    /// The reason to deny a call.
     Deny(Box<Stop>),
-    /// Another input.
+    /// A different input for a call.
     EditInput(Box<Stop>),
-    /// Something to say to a session.
+    /// A message for the session with this id.
     Tell(String),
-    /// A breakpoint.
+    /// A new breakpoint.
     Breakpoint,
 }
 
 impl Purpose {
-    /// What is asked.
+    /// Returns the question of the prompt.
     pub fn question(&self) -> &'static str {
         match self {
             Self::Jump => "go to",
@@ -43,7 +43,7 @@ impl Purpose {
         }
     }
 
-    /// What can be answered.
+    /// Returns a description of possible answers.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Jump => "12, first, last, error:last, tool:bash:1, 10 minutes ago, a label",
@@ -59,48 +59,48 @@ impl Purpose {
     }
 }
 
-/// What happens to a line when a key is pressed.
+/// The result of a key press in a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Typed {
-    /// It goes on.
+    /// Typing continues.
     More,
-    /// It is finished.
+    /// The line is complete.
     Done,
-    /// It is not wanted any more.
+    /// The prompt was cancelled.
     Never,
 }
 
 /// A line being typed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prompt {
-    /// What for.
+    /// The purpose of the prompt.
     pub purpose: Purpose,
     chars: Vec<char>,
     at: usize,
 }
 
-/// Longest line, in characters: an input that is edited may be large, but not more than a person can read.
+/// The longest line, in characters: an edited input may be large, but not more than a user can read.
 const LONGEST: usize = 64 << 10;
 
 impl Prompt {
-    /// Asks, with something to begin with.
+    /// Creates a prompt with an initial text.
     pub fn new(purpose: Purpose, text: &str) -> Self {
         let chars: Vec<char> = text.chars().take(LONGEST).collect();
         Self { purpose, at: chars.len(), chars }
     }
 
-    /// What was typed.
+    /// Returns the typed text.
     pub fn text(&self) -> String {
         self.chars.iter().collect()
     }
 
-    /// What was typed before the cursor and after it.
+    /// Returns the text before and after the cursor.
     pub fn around(&self) -> (String, String) {
         let (before, after) = self.chars.split_at(self.at);
         (before.iter().collect(), after.iter().collect())
     }
 
-    /// Adds what was pasted. A line stays one.
+    /// Inserts pasted text. It stays a single line.
     pub fn paste(&mut self, text: &str) {
         for c in text.chars().map(|c| if c == '\n' { ' ' } else { c }).filter(|c| !c.is_control()) {
             self.insert(c);
@@ -114,7 +114,7 @@ impl Prompt {
         }
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyCode, control: bool) -> Typed {
         match key {
             KeyCode::Enter => return Typed::Done,

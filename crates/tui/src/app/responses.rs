@@ -1,4 +1,4 @@
-//! What was asked for came.
+//! Handles the responses of the source.
 
 use super::pager::{Mood, Pager, Rows};
 use super::window::{Side, Window};
@@ -92,7 +92,7 @@ impl App {
 
     fn trouble(&mut self, trouble: &Trouble) {
         match trouble {
-            // The status line says that already, for as long as it lasts.
+            // The status line already shows the error for as long as it lasts.
             Trouble::Gone(why) if self.gone.is_some() => self.gone = Some(why.clone()),
             _ => self.complain(&trouble.line()),
         }
@@ -109,7 +109,7 @@ impl App {
             self.more_sessions = page.next_cursor;
         } else {
             let selected = self.sessions.get(self.selected.0).map(|session| session.id.clone());
-            // Those of later pages stay, as far as they did not move to the first one.
+            // Sessions of later pages stay, unless they moved to the first page.
             let known: std::collections::HashSet<&str> =
                 page.items.iter().map(|one| one.id.as_str()).collect();
             let mut rest: Vec<Session> =
@@ -200,7 +200,7 @@ impl App {
         }
     }
 
-    /// Goes to a step, of whichever session.
+    /// Moves to a step of any session.
     pub(super) fn go_to(&mut self, session: &str, number: u64) -> Vec<Effect> {
         let session = session.to_owned();
         match &mut self.open {
@@ -247,7 +247,7 @@ impl App {
                 effects.extend(self.refresh());
                 effects
             }
-            // What was agreed to is out of date: the new plan is shown, and nothing was done.
+            // The confirmed plan is out of date: the new plan is shown, and nothing was done.
             Err(Trouble::Refused(problem)) if problem.plan.is_some() => {
                 let detail = problem.detail.clone();
                 if let Some(plan) = problem.plan {
@@ -264,7 +264,7 @@ impl App {
     }
 }
 
-/// A plan, as text.
+/// Returns a plan as rows of text.
 fn rows(plan: &Plan) -> Vec<super::pager::Row> {
     let mut rows = Rows::default();
     rows.text("", &plan.summary, Mood::Head);

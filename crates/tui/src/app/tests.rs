@@ -1,4 +1,4 @@
-//! What happens goes in, what is to be done comes out; no terminal, no source.
+//! Tests of the state: messages in, effects out, without a terminal or a source.
 
 use crossterm::event::KeyCode;
 use serde_json::json;
@@ -36,7 +36,7 @@ fn session() -> Session {
     }
 }
 
-/// A session of these steps is open, on the last of them.
+/// Returns an app with a session of these steps open, at the last of them.
 fn opened(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
     let mut app = App::new((80, 24), Timestamp::from_micros(0));
     app.begin(Some("s1".into()));
@@ -107,7 +107,7 @@ fn what_lies_beyond_is_asked_for() {
     let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
     let effects = came(&mut app, SourceResponse::Around("s1".into(), Ok(around)));
     assert_eq!(at(&app), 9000);
-    // It is near to both ends of what is known; one side is asked for at a time.
+    // It is near both ends of the loaded steps; one side is requested at a time.
     assert_eq!(effects, [Effect::More { session: "s1".into(), side: Side::Before, number: 8910 }]);
 }
 
@@ -151,7 +151,7 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         [Effect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: true }]
     );
     assert_eq!(press(&mut app, "y"), [Effect::Apply(plan.apply.clone())]);
-    // Somebody was faster: the new plan is shown, and has to be agreed to.
+    // Another process changed the files first: the new plan is shown and has to be confirmed.
     let problem = Problem {
         status: 409,
         detail: "something changed".into(),
@@ -197,7 +197,7 @@ fn an_agent_that_waits_is_answered() {
     assert_eq!(resume, (Method::Post, answer.clone(), json!({ "answer": "resume" })));
     assert_eq!(sent(press(&mut app, "s")).2, json!({ "answer": "step" }));
     assert_eq!(sent(press(&mut app, "dno\n")).2, json!({ "answer": "deny", "reason": "no" }));
-    // The input that is there is what one begins with; what is no input is not sent, and not lost.
+    // The prompt starts with the present input. Invalid input is not sent, and not lost.
     press(&mut app, "i");
     for _ in 0..5 {
         app.update(Message::Key(KeyCode::Backspace, false));
@@ -215,7 +215,7 @@ fn an_agent_that_waits_is_answered() {
     assert_eq!(sent(press(&mut app, "x")).0, Method::Delete);
     assert_eq!(press(&mut app, "o"), []);
     assert!(told(&app).contains("select an agent"), "{}", told(&app));
-    // "tool " is there to begin with.
+    // The prompt starts with "tool ".
     assert_eq!(sent(press(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
     let effects = press(&mut app, "p");
     assert_eq!(effects, [Effect::Pause { session: "s1".into(), stop: false }], "who waits is let go on");
@@ -245,7 +245,7 @@ fn what_is_typed_goes_where_it_belongs() {
         deed(press(&mut app, "rmodel=x\n")),
         ("/sessions/s1/reruns".into(), json!({ "set": ["model=x"] }))
     );
-    // Keys mean themselves while something is typed, also q.
+    // While text is typed, keys insert themselves, q included.
     press(&mut app, "bq");
     assert!(matches!(&app.overlay, Overlay::Prompt(prompt) if prompt.text() == "q"));
     press(&mut app, "\x1b");
@@ -332,7 +332,7 @@ fn a_state_is_gone_through_and_files_are_opened() {
         matches!(&effects[..], [Effect::File { number: 10, address, .. }] if address == "src/a"),
         "{effects:?}"
     );
-    // Time passes below the open file: it is the file of that step.
+    // Moving in time while a file is open shows the file of that step.
     let effects = press(&mut app, "h");
     assert!(matches!(&effects[..], [Effect::File { number: 9, .. }]), "{effects:?}");
     press(&mut app, "\x1b");

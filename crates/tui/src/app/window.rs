@@ -1,17 +1,17 @@
-//! The part of a session that is in memory: steps in a row around the one that is looked at.
+//! The part of a session that is in memory: consecutive steps around the current one.
 //!
-//! A session of a hundred thousand steps is never read as a whole. What is missing on a side is asked for before it is
-//! reached, and what is far away is forgotten.
+//! A session of a hundred thousand steps is never loaded as a whole. Missing steps are requested before they are reached,
+//! and distant ones are dropped.
 
 use std::collections::VecDeque;
 
 use crate::documents::Step;
 
-/// Steps that are asked for at a time.
+/// Steps requested at a time.
 pub const PAGE: usize = 200;
-/// So near to an end of what is known, more is asked for.
+/// More steps are requested when the current one is this close to an end of the loaded ones.
 const NEAR: usize = 100;
-/// Most steps that are kept.
+/// The most steps that are kept.
 const MOST: usize = 4000;
 
 /// A side of the window.
@@ -23,62 +23,62 @@ pub enum Side {
     After,
 }
 
-/// Steps in a row, and a place among them.
+/// Consecutive steps, and a position among them.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     steps: VecDeque<Step>,
     at: usize,
-    /// The first row that is shown.
+    /// The index of the first step that is shown.
     top: usize,
     /// Whether the first step is the first of the session.
     pub begins: bool,
     /// Whether the last step is the last of the session, as far as is known.
     pub ends: bool,
-    /// What was asked for and has not come yet.
+    /// The side that was requested and has not arrived yet.
     asked: Option<Side>,
 }
 
 impl Window {
-    /// Steps, oldest first, standing on the last one whose number is not greater than `number`.
+    /// Creates a window of steps, oldest first, positioned at the last one whose number is not greater than `number`.
     pub fn new(steps: Vec<Step>, number: u64, begins: bool, ends: bool) -> Self {
         let at = steps.partition_point(|step| step.number <= number).saturating_sub(1);
         Self { steps: steps.into(), at, top: at.saturating_sub(5), begins, ends, asked: None }
     }
 
-    /// The step it stands on.
+    /// Returns the current step.
     pub fn current(&self) -> Option<&Step> {
         self.steps.get(self.at)
     }
 
-    /// Whether it stands on the last step that is known.
+    /// Whether the current step is the last one loaded.
     pub fn is_last(&self) -> bool {
         self.at + 1 >= self.steps.len()
     }
 
-    /// The number of the first and of the last step that is known.
+    /// Returns the numbers of the first and the last step that are loaded.
     pub fn numbers(&self) -> Option<(u64, u64)> {
         Some((self.steps.front()?.number, self.steps.back()?.number))
     }
 
-    /// The step after the present one.
+    /// Returns the step after the current one.
     pub fn next(&self) -> Option<&Step> {
         self.steps.get(self.at + 1)
     }
 
-    /// Goes so many steps on, or back, as far as steps are known. Says whether it moved.
+    /// Moves by a number of steps, as far as steps are loaded. Returns whether it moved.
     pub fn go(&mut self, by: i64) -> bool {
         let last = self.steps.len().saturating_sub(1);
         let to = (self.at as i64).saturating_add(by).clamp(0, last as i64) as usize;
         std::mem::replace(&mut self.at, to) != to
     }
 
-    /// Goes to the row that is shown at this place.
+    /// Moves to the step shown in this row.
     pub fn go_to_row(&mut self, row: usize) -> bool {
         let to = self.top + row;
         to < self.steps.len() && std::mem::replace(&mut self.at, to) != to
     }
 
-    /// Goes to the step with this number, if it is known.
+    /// Moves to the step with this number, if it is loaded.
     pub fn jump(&mut self, number: u64) -> bool {
         match self.steps.binary_search_by_key(&number, |step| step.number) {
             Ok(at) => {
@@ -89,7 +89,7 @@ impl Window {
         }
     }
 
-    /// The number of the nearest error on a side, among the steps that are known.
+    /// Returns the number of the nearest error on a side, among the loaded steps.
     pub fn error(&self, side: Side) -> Option<u64> {
         match side {
             Side::After => self.steps.iter().skip(self.at + 1).find(|step| step.is_error()),
@@ -98,7 +98,7 @@ impl Window {
         .map(|step| step.number)
     }
 
-    /// What should be asked for now: which side, and from which number on.
+    /// Returns what to request now: the side, and the number to start from.
     pub fn wants(&mut self) -> Option<(Side, u64)> {
         let (first, last) = self.numbers()?;
         let side = match self.asked {
@@ -111,12 +111,12 @@ impl Window {
         Some((side, if side == Side::Before { first } else { last }))
     }
 
-    /// What was asked for does not come.
+    /// Handles a request that failed.
     pub fn give_up(&mut self) {
         self.asked = None;
     }
 
-    /// Takes in steps before the first one, oldest first.
+    /// Adds steps before the first one, oldest first.
     pub fn prepend(&mut self, steps: Vec<Step>, begins: bool) {
         let first = self.steps.front().map_or(u64::MAX, |step| step.number);
         for step in steps.into_iter().rev().filter(|step| step.number < first) {
@@ -132,7 +132,7 @@ impl Window {
         }
     }
 
-    /// Takes in steps after the last one. Who stood on the last step of all goes along.
+    /// Adds steps after the last one. If the current step was the last of the session, the position follows.
     pub fn append(&mut self, steps: Vec<Step>, ends: bool) {
         let follows = self.ends && self.is_last();
         let last = self.steps.back().map_or(0, |step| step.number);
@@ -150,7 +150,7 @@ impl Window {
         }
     }
 
-    /// Sees to it that the present step is among so many rows.
+    /// Scrolls so that the current step is within `rows` rows.
     pub fn keep_in_sight(&mut self, rows: usize) {
         let rows = rows.max(1);
         if self.at < self.top {
@@ -161,7 +161,7 @@ impl Window {
         self.top = self.top.min(self.steps.len().saturating_sub(rows));
     }
 
-    /// The steps in so many rows, each with whether it is the present one.
+    /// Returns the steps in `rows` rows, each with whether it is the current one.
     pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Step, bool)> {
         self.steps.iter().enumerate().skip(self.top).take(rows).map(|(at, step)| (step, at == self.at))
     }

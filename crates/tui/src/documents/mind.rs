@@ -1,4 +1,4 @@
-//! What an agent thought, as far as it is shown.
+//! The documents about an agent's board, reduced to the fields that are shown.
 
 use serde::Deserialize;
 
@@ -6,93 +6,93 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Thought {
-    /// Its number.
+    /// The number of the step.
     pub number: u64,
-    /// What was thought.
+    /// A summary of the thought.
     pub summary: String,
 }
 
-/// Where something came from.
+/// Where an item came from.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Origin {
-    /// The step.
+    /// The number of the step that recorded it.
     pub step: Option<u64>,
-    /// The call that was going on.
+    /// The number of the call that was running at the time.
     pub during: Option<u64>,
 }
 
-/// Where evidence comes from.
+/// The source of evidence.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EvidenceSource {
-    /// What it is.
+    /// The kind of source.
     pub kind: String,
-    /// Which.
+    /// The source itself, as text.
     pub text: String,
-    /// The step of the call.
+    /// The number of the step of the call.
     pub step: Option<u64>,
 }
 
-/// What an item has to do with another one.
+/// A relation of an item to another one.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Link {
-    /// The other.
+    /// The id of the other item.
     pub to: String,
-    /// How.
+    /// The kind of relation.
     pub how: String,
-    /// How much.
+    /// The strength of the relation.
     pub strength: Option<f64>,
-    /// Why.
+    /// The reason for the relation.
     pub reason: Option<String>,
 }
 
-/// Something on a board.
+/// An item on a board.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Item {
-    /// Its name.
+    /// The id of the item.
     pub id: String,
-    /// How it stands.
+    /// The status of the item.
     pub status: String,
-    /// What it says.
+    /// The text of the item.
     pub text: String,
-    /// What sort it is.
+    /// The subtype of the item.
     pub sort: Option<String>,
     /// How much depends on it.
     pub weight: Option<String>,
-    /// How sure it is.
+    /// The confidence in it.
     pub confidence: Option<f64>,
-    /// How sure by itself.
+    /// The confidence in it by itself.
     pub alone: Option<f64>,
-    /// How strongly it speaks for or against something.
+    /// How strongly it supports or contradicts something.
     pub strength: Option<f64>,
-    /// What else is to be said.
+    /// Additional text.
     pub more: Option<String>,
-    /// Where evidence comes from.
+    /// The source of evidence; `None` for other items.
     pub source: Option<EvidenceSource>,
-    /// What it has to do with others.
+    /// Its relations to other items.
     pub links: Vec<Link>,
-    /// Words to find it by.
+    /// Tags to find it by.
     pub tags: Vec<String>,
     /// Where it came from.
     pub origin: Origin,
     /// What last changed it.
     pub changed: Option<Origin>,
-    /// What this step did to it.
+    /// How this step changed it.
     pub change: Option<String>,
 }
 
-/// What this step did to something.
+/// A change that this step made to an item.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// To what.
+    /// The id of the item.
     pub item: String,
     /// `added`, `changed`, `removed`.
     pub change: String,
-    /// In words.
+    /// A description of the change.
     pub sentence: String,
 }
 
@@ -100,66 +100,67 @@ pub struct Change {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// Which kind.
+    /// The name of the kind.
     pub name: String,
-    /// How many there are.
+    /// How many items there are in total.
     pub total: u64,
-    /// The first of them.
+    /// The first of the items.
     pub items: Vec<Item>,
 }
 
-/// Something to do next.
+/// A recommended action.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Next {
-    /// About what.
+    /// The id of the item it is about.
     pub item: String,
-    /// What.
+    /// The action.
     pub what: String,
-    /// Why.
+    /// The reason for the action.
     pub why: String,
 }
 
-/// The board of a moment.
+/// The board at a moment.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Mind {
-    /// The thought that made it what it is.
+    /// The step that last changed it.
     pub step: Option<Thought>,
-    /// What changed in this step.
+    /// The changes that this step made.
     pub changes: Vec<Change>,
-    /// How much changed.
+    /// The number of changes.
     pub changed: u64,
-    /// What is on it.
+    /// The items of the board, by kind.
     pub parts: Vec<Part>,
-    /// What to do next.
+    /// Recommended actions.
     pub next: Vec<Next>,
 }
 
-/// What became of one hypothesis; an entry holds until the next.
+/// The confidence in one hypothesis over time; each entry holds until the next.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConfidenceLine {
-    /// Which.
+    /// The id of the hypothesis.
     pub hypothesis: String,
-    /// At which moments.
+    /// The indices of the moments.
     pub at: Vec<usize>,
-    /// How likely it was.
+    /// The confidence at these moments.
     pub confidence: Vec<Option<f64>>,
 }
 
-/// How sure a session was over time.
+/// The confidence of a session over time.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Confidence {
-    /// The steps of the moments.
+    /// The numbers of the steps of the moments.
     pub number: Vec<u64>,
-    /// Hypotheses.
+    /// The hypotheses, one line each.
     pub lines: Vec<ConfidenceLine>,
 }
 
 impl Confidence {
-    /// How likely a hypothesis was at so many moments up to a step, the last of them at it. Nothing before it was proposed.
+    /// Returns the confidence in a hypothesis at `points` moments up to a step, the last of them at that step. `None`
+    /// before the hypothesis was proposed.
     pub fn up_to(&self, hypothesis: &str, step: u64, points: usize) -> Vec<Option<f64>> {
         let moments = self.number.partition_point(|number| *number <= step);
         let line = self.lines.iter().find(|line| line.hypothesis == hypothesis);

@@ -1,4 +1,4 @@
-//! The board of the step one stands on, and all that is known of what is selected on it.
+//! Draws the board of the current step, and the details of the selected item.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,14 +11,14 @@ use crate::app::pager::{Mood, Pager, Rows};
 use crate::app::{App, Board, list_rows};
 use crate::effect::Loaded;
 
-/// How likely something was, from hardly to almost certain.
+/// Bars for confidence, from low to high.
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// Columns that a course over time has.
+/// Columns for the confidence over time.
 const COURSE: usize = 12;
-/// From so many columns on there is room for it.
+/// The fewest columns at which it is shown.
 const ROOM: u16 = 60;
 
-/// The board.
+/// Draws the board.
 pub fn board(app: &App, area: Rect, buffer: &mut Buffer) {
     match &app.board {
         Loaded::Ready(_, of) => ready(app, of, area, buffer),
@@ -57,7 +57,7 @@ fn ready(app: &App, of: &Board, area: Rect, buffer: &mut Buffer) {
     pager(&Pager::new(about.done()), Rect { y: y + 1, height: below as u16 - 1, ..area }, buffer);
 }
 
-/// How likely a hypothesis was up to a step, as bars.
+/// Returns the confidence in a hypothesis up to a step, as bars.
 fn course(app: &App, hypothesis: &str, step: u64) -> String {
     let Some(confidence) = app.confidence.ready() else { return String::new() };
     let bar = |sure: Option<f64>| match sure {

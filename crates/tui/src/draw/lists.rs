@@ -1,4 +1,4 @@
-//! Sessions, steps, what was found, breakpoints: a row each.
+//! Draws lists: sessions, steps, search results, breakpoints.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,7 +19,7 @@ fn pointer(is: bool) -> &'static str {
     if is { "> " } else { "  " }
 }
 
-/// All sessions.
+/// Draws all sessions.
 pub fn sessions(app: &App, area: Rect, buffer: &mut Buffer) {
     if app.sessions.is_empty() {
         let text = match app.sessions_known {
@@ -51,7 +51,7 @@ fn session_line(app: &App, session: &Session, width: usize) -> String {
         "active" => "●",
         _ => " ",
     };
-    // What somebody does without an agent is a session as well.
+    // What a user does without an agent is a session as well.
     let untitled = if session.agent == "person" { "(by hand)" } else { "(no prompt)" };
     let title = safe(session.title.as_deref().unwrap_or(untitled));
     let agent = safe(&session.agent);
@@ -71,7 +71,7 @@ fn session_line(app: &App, session: &Session, width: usize) -> String {
     format!("{left}{}{cost}", fit(&title, room))
 }
 
-/// The steps of the open session, and the step beside them where there is room.
+/// Draws the steps of the open session, and the current step beside them if there is room.
 pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
     let Some(open) = &app.open else {
         return note("No session is open. Select one in the sessions and press enter.", area, buffer);
@@ -137,7 +137,7 @@ fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buff
     put(buffer, area.x, area.y, &line, width, selected(style, is));
 }
 
-/// What a search found.
+/// Draws the results of a search.
 pub fn found(found: &Found, area: Rect, buffer: &mut Buffer) {
     let (width, rows) = (usize::from(area.width), usize::from(area.height));
     let top = (found.at + 1).saturating_sub(rows);
@@ -159,7 +159,7 @@ pub fn found(found: &Found, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Agents that wait, then breakpoints, then what the selected one is about.
+/// Draws waiting agents, then breakpoints, then the details of the selected row.
 pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let mut lines: Vec<(String, Style)> = vec![("Agents that wait".into(), strong())];

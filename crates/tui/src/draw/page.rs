@@ -1,4 +1,4 @@
-//! Text, and the state of a step.
+//! Draws text, and the state of a step.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use crate::app::pager::Pager;
 use crate::app::{App, Files, Part};
 use crate::effect::Loaded;
 
-/// Text from its first row that is shown on. What is too wide goes on in the next line.
+/// Draws text from its scroll position on. Long rows are wrapped.
 pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let mut y = area.y;
@@ -31,7 +31,8 @@ pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Where a line ends that has so many columns: between words if one ends in its second half, and never before something.
+/// Returns where to break a line of `width` columns: between words if a word ends in its second half, and never at the
+/// start.
 fn break_at(text: &str, width: usize) -> usize {
     // At least one character, however wide.
     let fits = fit_at(text, width).max(text.chars().next().map_or(0, char::len_utf8));
@@ -42,7 +43,7 @@ fn break_at(text: &str, width: usize) -> usize {
     space.filter(|at| *at > fits / 2).unwrap_or(fits)
 }
 
-/// Text that may not be there yet.
+/// Draws text that may not have arrived yet.
 pub fn loaded(of: &Loaded<Pager>, otherwise: &str, area: Rect, buffer: &mut Buffer) {
     match of {
         Loaded::Ready(_, of) => pager(of, area, buffer),
@@ -61,12 +62,12 @@ pub fn loaded(of: &Loaded<Pager>, otherwise: &str, area: Rect, buffer: &mut Buff
     }
 }
 
-/// A word where there is nothing else.
+/// Draws a short note in an empty area.
 pub fn note(text: &str, area: Rect, buffer: &mut Buffer) {
     put(buffer, area.x, area.y, &fit(text, usize::from(area.width)), usize::from(area.width), quiet());
 }
 
-/// What was true at the step.
+/// Draws the state at the step.
 pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
     let inspector = &app.inspector;
     let mut x = area.x;
@@ -158,7 +159,7 @@ fn git(files: Option<&Files>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn bytes(number: u64) -> String {
     match number {
         0..1000 => format!("{number} B"),

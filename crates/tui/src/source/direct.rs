@@ -1,4 +1,4 @@
-//! The store in this process, asked by the server's own routes, without a socket and without a token.
+//! The store in this process, through the server's own routes, without a socket and without a token.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -12,13 +12,13 @@ use tower_service::Service;
 
 use super::{Sending, Transport};
 
-/// The routes over a store.
+/// The server's routes over a store.
 pub struct Direct {
     routes: Router,
 }
 
 impl Direct {
-    /// Over what `work` works with.
+    /// Creates the routes over the store of `work`.
     pub fn new(work: AppState) -> Self {
         Self { routes: stepback_server::in_process_router(work) }
     }

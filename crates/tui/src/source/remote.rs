@@ -1,4 +1,4 @@
-//! A server, asked over HTTP.
+//! A remote server, over HTTP.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use rustls::pki_types::pem::PemObject;
 
 use super::{Sending, Transport};
 
-/// How long a connection may take to come about.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long the beginning of an answer may take.
+/// The time limit for the beginning of an answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// A server at an address.
@@ -31,13 +31,13 @@ pub struct Remote {
     shown: String,
 }
 
-/// Why a server cannot be asked.
+/// Why a server cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unusable {
-    /// The address is none.
+    /// The address is invalid.
     #[error("\"{0}\" is no address of a server")]
     Address(String),
-    /// The token is none.
+    /// The token is invalid.
     #[error("the token is not one that a server makes")]
     Token,
     /// A file of certificates cannot be used.
@@ -46,7 +46,8 @@ pub enum Unusable {
 }
 
 impl Remote {
-    /// The server at `url`, asked with a token. `certificates` are trusted beside those of the system.
+    /// Creates a client for the server at `url` with a token. `certificates` are trusted in addition to those of the
+    /// system.
     pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, Unusable> {
         let wrong = || Unusable::Address(url.to_owned());
         let address: Uri = url.parse().map_err(|_| wrong())?;
@@ -57,7 +58,7 @@ impl Remote {
         let mut token =
             HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| Unusable::Token)?;
         token.set_sensitive(true);
-        // Reading what the system trusts takes tens of milliseconds, which a plain connection has no use for.
+        // Reading the system's certificates takes tens of milliseconds, and an unencrypted connection does not need them.
         let roots =
             if scheme == Scheme::HTTPS { trusted(certificates)? } else { rustls::RootCertStore::empty() };
         let tls =
@@ -85,7 +86,7 @@ impl Remote {
         })
     }
 
-    /// Its address, for people.
+    /// Returns the address for display.
     pub fn shown(&self) -> &str {
         &self.shown
     }
@@ -97,7 +98,7 @@ impl Remote {
     }
 }
 
-/// The certificates of the system and those in a file.
+/// Returns the certificates of the system and those in a file.
 fn trusted(file: Option<&Path>) -> Result<rustls::RootCertStore, Unusable> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -131,7 +132,7 @@ impl Transport for Remote {
     }
 }
 
-/// What lies behind an error; what is wrapped around it says only that something failed.
+/// Returns the innermost cause of an error; the outer ones only say that something failed.
 fn deepest(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {

@@ -1,8 +1,9 @@
-//! Files that had to make way, kept under temporary names until everything is in its place.
+//! Replaced files, kept under temporary names until all changes are written.
 //!
-//! For every new file, ext4 looks for a free inode near the directory and steps over each one that was freed within the last
-//! minutes. Deleting each replaced file right after its exchange makes every file that follows slower; deleting all of them
-//! after the last one was made costs the same as deleting alone. Until then they take up space, so only so much is kept.
+//! For every new file, ext4 looks for a free inode near the directory and steps over each one that was freed within the
+//! last minutes. Deleting each replaced file right after its exchange makes every file that follows slower; deleting all of
+//! them after the last one was made costs the same as deleting alone. Until then they take up space, so their total size is
+//! limited.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,13 +21,13 @@ use super::{Applier, found, lock, on_threads};
 use crate::anchored_path::Beneath;
 use crate::error::WorktreeError;
 
-/// Bytes that are kept at most.
+/// The most bytes that are kept.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Files under temporary names that hold nothing but what the plan saved.
+/// Files under temporary names that hold only what the plan saved.
 #[derive(Debug, Default)]
 pub(super) struct DisplacedFiles {
-    /// Their places in the plan.
+    /// Their indices in the plan.
     at: Vec<usize>,
     bytes: u64,
 }
@@ -54,7 +55,7 @@ impl Applier<'_> {
         unlink(dir, temporary)
     }
 
-    /// Deletes what is kept in `parent`, which is about to be removed.
+    /// Deletes the files kept in `parent`, which is about to be removed.
     pub(super) fn discard_in(
         &self,
         beneath: &mut Beneath,
@@ -67,7 +68,7 @@ impl Applier<'_> {
         Vec::into_iter(inside).try_for_each(|at| self.delete(beneath, changes, at))
     }
 
-    /// Deletes everything that is kept.
+    /// Deletes all files that are kept.
     pub(super) fn discard_all(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
         let mut kept = std::mem::take(&mut *lock(&self.displaced)).at;
         kept.sort_unstable();

@@ -1,7 +1,7 @@
-//! Making an applied plan durable.
+//! Makes an applied plan durable.
 //!
 //! A few files are synced one by one, with their directories. Syncing the whole file system would be simpler, but it also
-//! waits for everything that anybody else has written to it.
+//! waits for everything that other processes have written to it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +19,7 @@ const FEW: usize = 8;
 /// Makes `changes`, which were applied beneath `root`, durable.
 pub(super) fn make_durable(root: &Beneath, changes: &[PlannedChange]) -> io::Result<()> {
     faults::point()?;
-    // What cannot be opened (a file nobody may read, a directory that is gone again) is synced with everything else.
+    // What cannot be opened (an unreadable file, a directory that is gone again) is synced with the whole file system.
     if only_few_files(changes) && sync_each(&mut root.again(), changes).is_ok() {
         return Ok(());
     }
@@ -43,7 +43,7 @@ fn sync_each(beneath: &mut Beneath, changes: &[PlannedChange]) -> io::Result<()>
         parents.insert(parent);
     }
     for parent in parents {
-        // The handle on the way only leads further; syncing needs one that is open.
+        // The cached handle is only for path lookup; syncing needs one that is open for reading.
         let dir = beneath.dir(&parent)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)?;

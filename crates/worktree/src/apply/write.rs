@@ -1,4 +1,4 @@
-//! Writing one file or link: beside its target, then exchanged with it, then read back.
+//! Writes one file or link: beside its target, then exchanged with it, then read back.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::error::WorktreeError;
 use crate::git;
 use crate::restore::write_content;
 
-/// Whether a file has no other hard link, whose permission bits would change along.
+/// Whether a file has only one hard link; with more, a chmod would change the other names too.
 fn has_one_name(dir: &impl AsFd, name: &OsStr) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink == 1)
 }
@@ -96,14 +96,14 @@ impl Applier<'_> {
                     .map_err(WorktreeError::io("replace", path))?;
             }
             Ok(()) => {
-                // Somebody wrote to it after we looked: theirs goes back, ours goes away.
+                // Another process wrote to it after the check: its version goes back, ours is removed.
                 rename(&dir, &temporary, name, RenameFlags::EXCHANGE)
                     .map_err(WorktreeError::io("put back", path))?;
                 let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                 return Ok(changed_meanwhile());
             }
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::NOSYS)) => {
-                // No exchange on this file system: the check above, made a moment ago, has to do.
+                // This file system has no exchange: only the check above, made a moment ago, guards against a race.
                 rustix::fs::renameat(&dir, &temporary, &dir, name)
                     .map_err(|errno| WorktreeError::io("replace", path)(errno.into()))?;
             }
@@ -118,8 +118,8 @@ impl Applier<'_> {
         self.verify_made(&dir, name, then, path, made)
     }
 
-    /// Gives a file that nobody needs after a crash another content, in place: ext4 makes new files slowly for minutes after
-    /// old ones went away.
+    /// Overwrites a file that is not needed after a crash in place: ext4 creates new files slowly for minutes after old
+    /// ones were removed.
     fn write_over(&self, dir: &impl AsFd, name: &OsStr, content: &Content, mode: u32) -> io::Result<()> {
         let open = || {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -139,7 +139,7 @@ impl Applier<'_> {
         Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
     }
 
-    /// The path is not what the plan saved. Fine if it already is what the plan wants, else it stays.
+    /// Decides about a path that is not what the plan saved: done if it already is what the plan wants, else left alone.
     fn settle(
         &self,
         dir: &impl AsFd,
@@ -196,7 +196,7 @@ impl Applier<'_> {
         self.verify(dir, name, then, path)
     }
 
-    /// Makes the planned file or link under a temporary name; returns it if it is open.
+    /// Creates the planned file or link under a temporary name; returns the file if it is open.
     fn make(
         &self,
         dir: &impl AsFd,
@@ -221,7 +221,8 @@ impl Applier<'_> {
                 };
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
                 vault.bring_back(&key, dir.as_fd(), temporary)?;
-                // Before it takes its place: taking a damaged file away again would look like taking somebody's edit.
+                // Before it takes its place: removing a damaged file afterwards would look like removing another process's
+                // edit.
                 let found = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
                 if found as u64 != *size {
                     return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! From walked directories to tree objects and the next stat cache. Directories where nothing changed keep their tree.
+//! Turns walked directories into tree objects and the next stat cache. Directories where nothing changed keep their tree.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ use crate::git;
 use crate::rules::Budget;
 use crate::statcache::{self, Builder, Entry, Kind, NONE, RACY, Stat, StatCache};
 
-/// What became of one directory.
+/// The result for one directory.
 #[derive(Clone, Copy)]
 pub(super) enum Built {
     Tree(Hash),
@@ -29,7 +29,7 @@ pub(super) enum Built {
 pub(super) struct Assembly<'a> {
     pub old: Option<&'a StatCache>,
     pub dirs: &'a [DirOut],
-    /// Number of the walked directory for each cached one.
+    /// The number of the walked directory for each cached one.
     by_old: Vec<u32>,
     built: Vec<Option<Built>>,
     pub out: &'a Out<'a>,
@@ -38,11 +38,11 @@ pub(super) struct Assembly<'a> {
     pub changed: bool,
     git_changed: bool,
     repositories: Vec<(u32, RelPath)>,
-    /// Directories that were not looked at.
+    /// Directories that were not scanned.
     kept: Vec<RelPath>,
 }
 
-/// Where a scan reads and writes, and which moment it stands for.
+/// What a scan reads from and writes to, and the watcher's token it corresponds to.
 pub(super) struct Out<'a> {
     pub source: &'a (dyn ObjectSource + Sync),
     pub batch: &'a dyn ObjectBatch,
@@ -98,7 +98,7 @@ pub(super) fn build(
 }
 
 impl Assembly<'_> {
-    /// Builds all directories, children before parents, without recursion: depth is up to the user.
+    /// Builds all directories, children before parents, without recursion: their depth is not limited.
     fn build_all(&mut self) -> Result<Built, WorktreeError> {
         let mut stack = vec![(0u32, false, RelPath::root(), false)];
         while let Some((id, children_done, path, in_git)) = stack.pop() {
@@ -126,7 +126,7 @@ impl Assembly<'_> {
         Ok(self.built[0].unwrap_or(Built::Gone))
     }
 
-    /// The walked directory that the cache knows by number `old`. A damaged cache may name one that is not there.
+    /// The walked directory that the cache knows by number `old`. A damaged cache may name one that does not exist.
     pub(super) fn walked(&self, old: u32) -> u32 {
         self.by_old.get(old as usize).copied().unwrap_or(NONE)
     }
@@ -261,7 +261,7 @@ impl Assembly<'_> {
                 Repository { path: path.as_bytes().to_vec(), tree, summary: summary.unwrap_or_default() }
             })
             .collect();
-        // Repositories that were not looked at are as they were.
+        // Repositories that were not scanned are unchanged.
         repositories.extend(known.into_iter().filter(|repository| {
             RelPath::parse(repository.path.as_slice())
                 .is_ok_and(|path| self.kept.iter().any(|kept| path.starts_with(kept)))
@@ -325,8 +325,8 @@ impl Assembly<'_> {
         self.dirs.iter().filter(|dir| dir.outdated).count() > MANY
     }
 
-    /// Whether every subdirectory still is one, with the same times, which are worth as much as before: then its cached entries
-    /// can be copied as they are.
+    /// Whether every subdirectory still is a directory with the same times, which are as reliable as before: then its
+    /// cached entries can be copied as they are.
     pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
             entry.kind != Kind::Dir || {
@@ -338,7 +338,7 @@ impl Assembly<'_> {
         })
     }
 
-    /// An entry as the next cache says it; `None` if it is not there any more.
+    /// An entry for the next cache; `None` if it does not exist any more.
     pub(super) fn cache_entry<'e>(&self, entry: &Entry<'e>, child: u32, number: &[u32]) -> Option<Entry<'e>> {
         if entry.kind != Kind::Dir {
             return Some(*entry);

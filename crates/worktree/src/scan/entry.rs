@@ -1,4 +1,4 @@
-//! Looking at one directory entry: is it what the cache says, and if not, what is it now?
+//! Examines one directory entry: is it what the cache says, and if not, what is it now?
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -47,7 +47,7 @@ const REASONS: [SkipReason; 10] = [
     SkipReason::Unstable,
 ];
 
-/// The reason behind a cached number.
+/// The skip reason for a cached number.
 pub(super) fn reason_from(aux: u32) -> Option<SkipReason> {
     REASONS.get(aux as usize).copied()
 }
@@ -67,29 +67,29 @@ pub(super) struct Large {
     pub flags: u8,
 }
 
-/// What an entry turned out to be.
+/// The result of examining an entry.
 #[derive(Debug)]
 pub(super) enum Examined {
     /// What the cache says, at this position.
     Same(u32),
-    /// Something else.
+    /// Not what the cache says.
     New(OutEntry),
     /// A large file, to be stored later; the entry is a placeholder.
     Large(OutEntry, Option<Hash>),
-    /// Not there any more, or only passing.
+    /// Not there any more, or transient.
     Gone,
-    /// A directory after all (file systems that do not tell types in listings).
+    /// A directory after all (on file systems that do not report types in listings).
     IsDir,
 }
 
-/// What a subdirectory turned out to be.
+/// The result of examining a subdirectory.
 #[derive(Debug)]
 pub(super) enum ExaminedDir {
-    /// Not to be descended into.
+    /// Not walked.
     Skipped { same_at: Option<u32>, entry: OutEntry },
     /// To be walked.
     Walk { same_at: Option<u32>, entry: OutEntry, old: u32, old_stat: Option<Stat> },
-    /// A directory of immutable objects with no entry added or removed: what the cache says holds without looking.
+    /// A directory of immutable objects with no entry added or removed: the cached state holds without a scan.
     Untouched { at: u32, id: u32, old: u32, stat: Stat },
 }
 
@@ -104,22 +104,22 @@ pub(super) fn to_stat(stat: &rustix::fs::Stat) -> Stat {
     }
 }
 
-/// Git's rule for racy timestamps, with the status change time: whoever changes a file changes that, and cannot set it.
+/// Git's rule for racy timestamps, applied to the status change time: every write changes it, and no program can set it.
 pub(super) fn is_racy(stat: &Stat, started: i64) -> bool {
     let coarse = stat.ctime % 1_000_000_000 == 0 && stat.mtime % 1_000_000_000 == 0;
     stat.ctime.saturating_add(if coarse { COARSE_MARGIN } else { RACY_MARGIN }) >= started
 }
 
-/// Whether a file changed so shortly ago that the write may still be going on.
+/// Whether a file changed so recently that the write may still be going on.
 fn is_fresh(stat: &Stat) -> bool {
     (0..RACY_MARGIN).contains(&super::walk::realtime().saturating_sub(stat.ctime))
 }
 
-/// Looks at entries, with buffers that are used again and again.
+/// Examines entries, with buffers that are reused.
 pub(super) struct Examiner<'s, 'a> {
     shared: &'s Shared<'a>,
     buffer: Vec<u8>,
-    /// Something in the directory at hand can change without a watcher's noticing.
+    /// Something in the current directory can change without a watcher noticing.
     pub unsettled: bool,
 }
 
@@ -128,7 +128,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         Self { shared, buffer: Vec::new(), unsettled: false }
     }
 
-    /// Looks at an entry that is not a directory.
+    /// Examines an entry that is not a directory.
     pub fn examine_known(
         &mut self,
         dir: &Arc<DirNode>,
@@ -159,7 +159,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             Err(errno) => return Err(WorktreeError::io("look at", &dir.path().join(name))(errno.into())),
         };
         let found = to_stat(&stat);
-        // Whoever writes to a file under another name is seen only where that name is.
+        // A watcher sees a write through another name only where that name is.
         let linked = stat.st_nlink > 1 && dir.area != DirKind::Objects;
         if linked {
             self.unsettled = true;
@@ -194,7 +194,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
     }
 
-    /// Whether a cached entry whose `stat` is unchanged may be taken over as it is.
+    /// Whether a cached entry whose `stat` is unchanged may be used as it is.
     fn still_believed(&self, dir: &Arc<DirNode>, known: &Entry<'_>) -> Result<bool, WorktreeError> {
         if self.shared.trust == Trust::HashesOnly && dir.area == DirKind::Work {
             let verdict = dir.own_verdict(known.name, false);
@@ -254,7 +254,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
                     let budget = self.shared.scan.budget.git_copy;
                     return match vault.keep(dir.fd.as_fd(), name, &key, found.size, budget) {
                         Ok(Kept::Yes) => {
-                            // Linking changes the status change time: look again.
+                            // Linking changes the status change time: `stat` again.
                             let stat = rustix::fs::statat(
                                 &dir.fd,
                                 OsStr::from_bytes(name),
@@ -279,7 +279,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         self.store(dir, name, previous, flags)
     }
 
-    /// Counts an ignored file against the budget; `false` if it does not fit any more.
+    /// Counts an ignored file against the budget; returns `false` if it does not fit any more.
     fn within_budget(&self, size: u64, before: u64) -> bool {
         let budget = &self.shared.scan.budget;
         let (used, total) = if size <= rules::SMALL {
@@ -295,7 +295,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         true
     }
 
-    /// Whether a file that was over the budget would fit now, because others went.
+    /// Whether a file that was over the budget would fit now, because others were removed.
     fn fits_again(&self, known: &Entry<'_>) -> bool {
         let budget = &self.shared.scan.budget;
         let size = known.stat.size;
@@ -308,7 +308,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             && self.shared.ignored_bytes[class].load(Ordering::Relaxed).saturating_add(size) <= total
     }
 
-    /// Reads and stores a file; tries again while it changes under the reader.
+    /// Reads and stores a file; retries while it changes during the read.
     fn store(
         &mut self,
         dir: &Arc<DirNode>,
@@ -329,7 +329,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
             };
             self.shared.hashed.fetch_add(1, Ordering::Relaxed);
             let mut stored = self.store_content(&file, before.size, previous);
-            // A write that began before the first look and still goes on changes no time: only a second reading tells.
+            // A write that began before the first `stat` and still goes on changes no time: only a second read can detect
+            // it.
             if let Ok(first) = stored
                 && is_fresh(&before)
             {
@@ -385,7 +386,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
         OutEntry { name: name.to_vec(), kind, flags: flags | racy, stat, hash, aux: 0, target: Vec::new() }
     }
 
-    /// A link can be replaced by another of the same length within one tick, and get the inode of the old one.
+    /// Reads a link. It can be racy like a file: another link of the same length can replace it within one tick, and get
+    /// its inode.
     fn symlink(&self, dir: &DirNode, name: &[u8], stat: Stat) -> Examined {
         match rustix::fs::readlinkat(&dir.fd, OsStr::from_bytes(name), Vec::new()) {
             Ok(target) => {
@@ -398,7 +400,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
     }
 
-    /// Looks at a subdirectory before it is descended into.
+    /// Examines a subdirectory before it is walked.
     pub fn examine_dir(
         &mut self,
         dir: &Arc<DirNode>,
@@ -446,7 +448,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
         ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old, old_stat }
     }
 
-    /// Objects are only ever added or removed, which changes their directory's times. `Some` if nothing was.
+    /// The directory's `stat` if it is unchanged. Objects are only ever added or removed, which changes their directory's
+    /// times.
     fn untouched(&self, dir: &Arc<DirNode>, name: &[u8], known: &Entry<'_>) -> Option<Stat> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let found = to_stat(&stat);
@@ -469,7 +472,7 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
             Opened::Failed(error) => return Err(fail(error)),
         };
         if is_fresh(&before) {
-            // Somebody may be writing it right now. Waiting a moment costs less than reading it twice.
+            // Another process may be writing it right now. Waiting a moment costs less than reading it twice.
             std::thread::sleep(std::time::Duration::from_nanos(RACY_MARGIN as u64));
             continue;
         }
@@ -498,7 +501,7 @@ enum Opened {
     Failed(io::Error),
 }
 
-/// Opens a file for reading without following links and without hanging on what is not a file.
+/// Opens a file for reading without following links and without blocking on pipes or devices.
 fn open_regular(dir: &DirNode, name: &[u8]) -> Opened {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) {

@@ -1,8 +1,8 @@
-//! What somebody who watches a workspace can tell a scan: which directories may have changed since an earlier one.
+//! The interface between a scan and a watcher: which directories may have changed since an earlier scan.
 //!
-//! A scan that is told visits those directories and takes the others from the stat cache. It never asks whether the
-//! watcher is right, so whoever answers must name every directory in which something may have happened, or say that it
-//! does not know. `docs/design/0018-watcher.md` says what that takes.
+//! A scan with an answer visits those directories and takes the others from the stat cache. It does not verify the answer,
+//! so a watcher must name every directory in which something may have happened, or say that it does not know.
+//! `docs/design/0018-watcher.md` lists the requirements.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ use stepback_model::path::RelPath;
 use super::Scan;
 use crate::statcache::StatCache;
 
-/// A moment in the life of one watcher. Only that watcher can compare two of them.
+/// A position in the change log of one watcher. Only that watcher can compare two of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Token {
-    /// Which watcher, of which workspace, since it began or lost track.
+    /// The id of the watcher for one workspace; it is new whenever the watcher starts or loses track.
     pub instance: [u8; 16],
-    /// How far it had come.
+    /// The position in the watcher's sequence of changes.
     pub position: u64,
 }
 
@@ -27,73 +27,74 @@ pub struct Token {
 pub struct Question<'a> {
     /// The root of the workspace.
     pub root: &'a Path,
-    /// Its device and inode, so that both talk about the same directory.
+    /// Device and inode of the root, so that both sides mean the same directory.
     pub root_id: (u64, u64),
-    /// The moment that the stat cache describes, if there is one.
+    /// The token that the stat cache corresponds to, if it has one.
     pub since: Option<Token>,
-    /// About how many files and directories there are: how much a look at all of them would cost.
+    /// About how many files and directories there are: the cost of a full scan.
     pub entries: usize,
 }
 
 /// A directory in which something may have happened.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Changed {
-    /// Which.
+    /// The path of the directory, relative to the root.
     pub path: RelPath,
-    /// Also anywhere below it.
+    /// Whether something may have happened anywhere below it, too.
     pub whole: bool,
 }
 
-/// What a watcher says. All of it holds for everything that happened before the question was asked.
+/// A watcher's answer. It covers everything that happened before the question was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Nobody watches, or nobody answered in time.
+    /// There is no watcher, or it did not answer in time.
     Nothing,
-    /// Look at everything; the moment is that of the answer.
+    /// Scan everything; the token is that of the answer.
     Everything(Token),
-    /// Only these directories can differ from what they were at the moment of the question.
+    /// Only these directories can differ from their state at the token of the question. The token is that of the answer.
     Only(Token, Vec<Changed>),
 }
 
-/// Somebody who watches workspaces, or who can ask one who does.
+/// A source of hints: a watcher, or a client of one.
 pub trait Hints: Sync {
-    /// Says what may have changed. Must return soon; a scan waits for it.
+    /// Returns what may have changed. Must return soon; a scan waits for it.
     fn changes(&self, question: &Question<'_>) -> Answer;
 
-    /// A scan that had no answer has visited every directory. Whoever can start a watcher decides by this whether it is
-    /// worth it; must return at once.
+    /// Called when a scan without an answer has visited every directory. An implementation that can start a watcher decides
+    /// by this whether that is worth it; must return at once.
     fn scanned_without(&self, _cost: &FullScanCost<'_>) {}
 }
 
-/// What a scan of a whole workspace cost.
+/// The cost of a full scan.
 #[derive(Clone, Copy, Debug)]
 pub struct FullScanCost<'a> {
     /// The root of the workspace.
     pub root: &'a Path,
     /// How many files and directories there are.
     pub entries: usize,
-    /// How long it took to compare all of them with the stat cache; `None` if there was none, so that everything was read.
+    /// How long it took to compare all of them with the stat cache; `None` if there was no cache, so that everything was
+    /// read.
     pub took: Option<Duration>,
 }
 
-/// How long a scan may rely on hints before it looks at every file again: what a watcher cannot see (a file written
-/// through a hard link elsewhere or a memory map) is found after this time at the latest.
+/// How long scans may rely on hints before a full scan: what a watcher cannot see (a file written through a hard link
+/// elsewhere or a memory map) is found after this time at the latest.
 pub const FULL_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// Most directories that are visited one by one or kept beside the cache; with more, a look at everything costs no more.
+/// The most directories that are visited one by one or kept beside the cache; with more, a full scan costs no more.
 const MOST: usize = 512;
 
 /// Which directories a scan visits, as a tree of names.
 #[derive(Debug, Default)]
 pub(super) struct Visit {
-    /// Its entries are looked at.
+    /// Its entries are examined.
     pub look: bool,
     /// So is everything below it.
     pub whole: bool,
     below: BTreeMap<Vec<u8>, Visit>,
 }
 
-/// A directory whose entries are looked at, but nothing below it that the cache knows.
+/// A directory whose entries are examined, but no known directory below it.
 pub(super) static LOOK: Visit = Visit { look: true, whole: false, below: BTreeMap::new() };
 
 impl Visit {
@@ -116,8 +117,8 @@ impl Visit {
 }
 
 impl Scan<'_> {
-    /// Asks the watcher, if there is one. This comes before anything is looked at: what changes later is after the answer's
-    /// moment, and will be named next time.
+    /// Asks the watcher, if there is one. This comes before anything is read: what changes later is after the answer's
+    /// token, and will be named next time.
     pub(super) fn ask(&self, cache: Option<&StatCache>) -> Answer {
         let (Some(hints), Some(cache)) = (self.hints, cache) else { return Answer::Nothing };
         let Ok(stat) = rustix::fs::stat(self.root) else { return Answer::Nothing };
@@ -129,7 +130,7 @@ impl Scan<'_> {
         })
     }
 
-    /// The directories to visit, if it is enough to visit some.
+    /// The directories to visit, if visiting some is enough.
     pub(super) fn visits(&self, cache: &StatCache, answer: &Answer) -> Option<Visit> {
         let Answer::Only(token, changed) = answer else { return None };
         if self.everything {

@@ -1,4 +1,4 @@
-//! The entries of one directory: where their names come from, and what became of them.
+//! The entries of one directory: where their names come from, and how they compare with the cache.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -18,29 +18,29 @@ use crate::error::WorktreeError;
 use crate::rules::{self, Verdict};
 use crate::statcache::{Dir, IGNORED, Kind, LINKED, RACY};
 
-/// A directory's entries while they come in.
+/// The entries of a directory while they are collected.
 #[derive(Default)]
 pub(super) struct Collected {
     /// Positions in the cache of entries that did not change.
     pub same: Vec<u32>,
-    /// For directories among those: position and number.
+    /// For directories among those: position in the cache and number.
     pub dirs: Vec<(u32, u32)>,
     /// Entries that are not what the cache says.
     pub news: Vec<OutEntry>,
-    /// Subdirectories, to be looked at when the rest is known.
+    /// Subdirectories, examined after all other entries.
     pub subdirs: Vec<Vec<u8>>,
-    /// Something in it says that this directory is a cache.
+    /// Whether a file in it marks this directory as a cache.
     pub is_cache: bool,
 }
 
 impl Collected {
-    /// Entries seen so far.
+    /// The number of entries seen so far.
     pub fn len(&self) -> u64 {
         (self.same.len() + self.news.len()) as u64
     }
 
-    /// Takes everything from the cache but the directories that are to be visited below this one. `false`, and nothing is
-    /// taken, if one of those is not a directory as far as the cache knows.
+    /// Takes everything from the cache except the directories to be visited below this one. Returns `false`, and takes
+    /// nothing, if one of those is not a directory according to the cache.
     pub fn pass(&mut self, cached: &Dir<'_>, visit: &Visit) -> bool {
         let is_dir = |name: &[u8]| {
             let known = cached.find(name).and_then(|at| cached.entry(at));
@@ -58,7 +58,7 @@ impl Collected {
         true
     }
 
-    /// Whether something in it has not come to rest: it may be other than it seems, and is looked at again.
+    /// Whether an entry may still be changing, so that the directory has to be scanned again.
     pub fn is_unsettled(&self) -> bool {
         self.news.iter().any(|entry| {
             entry.flags & RACY != 0
@@ -67,7 +67,7 @@ impl Collected {
         })
     }
 
-    /// Takes the names from the cache: no entry came or went since it was written.
+    /// Takes the names from the cache: no entry was added or removed since it was written.
     pub fn read_cache(
         &mut self,
         node: &Arc<DirNode>,
@@ -88,7 +88,7 @@ impl Collected {
             {
                 self.is_cache = node.own_verdict_of_self() != Verdict::In;
             }
-            // What was skipped without a look at its type gets one.
+            // An entry that was skipped before its type was known gets examined.
             let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
             let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;
             self.take(known.name, examined, dir, node, harvest);
@@ -167,7 +167,7 @@ impl Collected {
         }
     }
 
-    /// Compares what came in with the cache.
+    /// Compares the collected entries with the cache.
     pub fn finish(self, cached: Option<&Dir<'_>>, shared: &Shared<'_>) -> Listing {
         let Some(cached) = cached else {
             return sorted(self.news);
@@ -180,7 +180,7 @@ impl Collected {
         let mut entries = self.news;
         entries.reserve(self.same.len());
         for at in self.same {
-            // Positions come from this very directory, so the entry is there.
+            // Positions come from this very directory, so the entry exists.
             let Some(entry) = cached.entry(at as usize) else { continue };
             entries.push(OutEntry {
                 name: entry.name.to_vec(),

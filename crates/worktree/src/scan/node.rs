@@ -1,4 +1,4 @@
-//! An open directory with the way to it, and what the rules say about what it holds.
+//! An open directory with its ancestors, and the rules that apply in it.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,7 @@ pub(super) enum DirKind {
     Objects,
 }
 
-/// An open directory and the way to it.
+/// An open directory and its ancestors.
 #[derive(Debug)]
 pub(super) struct DirNode {
     pub parent: Option<Arc<DirNode>>,
@@ -44,12 +44,12 @@ impl DirNode {
         Self { parent, name, fd, area, rules: OnceLock::new(), ignored: OnceLock::new() }
     }
 
-    /// Opens a subdirectory, which must be one and no link.
+    /// Opens a subdirectory; fails if it is a link.
     pub fn open(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
         rustix::fs::openat(&self.fd, OsStr::from_bytes(name), DIR_FLAGS, Mode::empty())
     }
 
-    /// Whether a directory of the git area is one that git works in.
+    /// Whether a directory of the git area is a git directory itself: it has a `HEAD`.
     pub fn has_head(&self) -> bool {
         self.area == DirKind::Git
             && rustix::fs::accessat(&self.fd, "HEAD", rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
@@ -66,7 +66,7 @@ impl DirNode {
         self.rules.get_or_init(|| DirRules::read(&self.fd))
     }
 
-    /// Asks the rules from here up to the root; the nearest one with an opinion wins.
+    /// Applies the rules from here up to the root; the nearest one that mentions the path wins.
     fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> Verdict) -> Verdict {
         let mut path = name.to_vec();
         let mut node = self;
@@ -106,7 +106,7 @@ impl DirNode {
         }
     }
 
-    /// Why a directory is not stored, if it is not.
+    /// Why a directory is not stored; `None` if it is.
     pub fn leave_out(&self, name: &[u8]) -> Option<SkipReason> {
         match self.own_verdict(name, true) {
             Verdict::Out => return Some(SkipReason::Rule),
@@ -119,7 +119,7 @@ impl DirNode {
         heavy.then_some(SkipReason::HeavyCache)
     }
 
-    /// Looks inside for the marks of a cache, without listing it.
+    /// Checks for files that mark a cache, without listing the directory.
     fn marked_as_cache(&self, name: &[u8]) -> bool {
         let Ok(inside) = self.open(name) else {
             return false;
@@ -132,7 +132,7 @@ impl DirNode {
             .any(|mark| exists(mark) && rules::marks_cache(inside.as_fd(), mark.as_bytes()))
     }
 
-    /// The area of the subdirectory `name`; `has_head` is what [`Self::has_head`] says.
+    /// The area of the subdirectory `name`; `has_head` is the result of [`Self::has_head`].
     pub fn child_area(&self, name: &[u8], has_head: bool) -> DirKind {
         match self.area {
             DirKind::Work if name == b".git" => DirKind::Git,
@@ -150,7 +150,8 @@ impl DirNode {
     }
 }
 
-/// Whether this file system changes a directory's times whenever an entry comes or goes. Local ones do; others are not trusted.
+/// Whether this file system changes a directory's times whenever an entry is added or removed. Local ones do; others are
+/// not trusted.
 pub(super) fn dir_times_tell(root: &impl AsFd) -> bool {
     const EXT: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;

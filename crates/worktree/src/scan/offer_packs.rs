@@ -1,4 +1,4 @@
-//! Offering a repository's packs to the store before its files are read, so that committed content is not stored twice.
+//! Offers a repository's packs to the store before its files are read, so that committed content is not stored twice.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -14,8 +14,8 @@ use crate::rules::Budget;
 use crate::vault::{Kept, Vault};
 use stepback_model::path::RelPath;
 
-/// Keeps the packs of the repository at `root` in the vault and offers them to `batch`. Whatever goes wrong here only costs
-/// space: what is not lent is stored.
+/// Keeps the packs of the repository at `root` in the vault and offers them to `batch`. An error here only costs space:
+/// what the packs do not provide is stored.
 pub(super) fn offer(root: &Path, vault: &Vault, budget: &Budget, batch: &dyn ObjectBatch) {
     let Ok(path) = RelPath::parse(".git/objects/pack") else { return };
     let Ok(dir) = Beneath::open(root).and_then(|mut beneath| beneath.dir(&path)) else { return };

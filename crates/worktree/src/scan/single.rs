@@ -1,4 +1,4 @@
-//! Looking at single paths without scanning the tree, for undoing one file at once.
+//! Examines single paths without scanning the tree, for undoing one file at once.
 
 use std::path::Path;
 
@@ -18,15 +18,15 @@ use crate::scan::entry::special;
 /// What is at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Single {
-    /// Nothing.
+    /// The path does not exist.
     Nothing,
     /// A file or link (stored now), or something that is only noted.
     Node(Node),
-    /// A directory with these permission bits; what it holds was not looked at.
+    /// A directory with these permission bits; its entries were not read.
     Dir(u32),
 }
 
-/// Looks at one path after the other.
+/// Examines single paths.
 pub struct Looker<'a> {
     beneath: Beneath,
     source: &'a (dyn ObjectSource + Sync),
@@ -45,7 +45,7 @@ impl<'a> Looker<'a> {
         Ok(Self { beneath, source, batch })
     }
 
-    /// Looks at `path` and stores its content.
+    /// Examines `path` and stores its content.
     pub fn look(&mut self, path: &RelPath) -> Result<Single, WorktreeError> {
         let fail = |errno: Errno| WorktreeError::io("look at", path)(errno.into());
         let (dir, name) = match self.beneath.parent(path) {
@@ -61,7 +61,7 @@ impl<'a> Looker<'a> {
         for _ in 0..4 {
             let stat = match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
-                // A name that is too long for the file system is that of no file in it.
+                // A name that is too long for the file system cannot exist in it.
                 Err(Errno::NOENT | Errno::NAMETOOLONG) => return Ok(Single::Nothing),
                 Err(errno) => return Err(fail(errno)),
             };

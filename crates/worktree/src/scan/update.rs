@@ -1,4 +1,4 @@
-//! What a scan leaves for the next one: a new stat cache, or what changed in the one there is.
+//! What a scan leaves for the next one: a new stat cache, or an overlay with the changes to the present one.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::walk::{DirOut, Listing, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan};
 use crate::statcache::{Kind, Meta, NONE, Overlay, StatCache, Tally};
 
-/// Most directories that are remembered as unsettled; with more, the next scan looks at everything.
+/// The most directories that are remembered as unsettled; with more, the next scan is a full one.
 const MOST_UNSETTLED: usize = 512;
 
 impl Assembly<'_> {
-    /// What becomes of the cache; `None` if nothing does.
+    /// The update of the cache; `None` if it stays as it is.
     pub(super) fn update(
         &self,
         scan: &Scan<'_>,
@@ -22,8 +22,8 @@ impl Assembly<'_> {
         git: Option<Hash>,
     ) -> Option<CacheUpdate> {
         let before = self.old.map(StatCache::meta);
-        // Directories whose times are not those in the cache make scans list what they need not, and what lies beside the
-        // cache is read by each of them: both are worth a new one.
+        // Directories whose times differ from the cache make scans list them needlessly, and every scan has to read the
+        // overlay: both are worth a new cache.
         let changed = self.changed
             || before.is_some_and(|meta| meta.git != git)
             || self.has_many_outdated_dirs()
@@ -34,7 +34,7 @@ impl Assembly<'_> {
                 (CacheForm::Beside(*old.checksum(), overlay), ignored)
             }
             Some(old) if !changed => {
-                // Only the moment it stands for is new, if there is a watcher that knows moments.
+                // Only the token is new, if there is a watcher.
                 self.out.token?;
                 (CacheForm::Beside(*old.checksum(), old.overlay().clone()), old.meta().ignored)
             }
@@ -46,7 +46,7 @@ impl Assembly<'_> {
         };
         let root_stat = walked.dirs.first().filter(|root| !root.racy).map(|root| root.stat);
         let rests = walked.unsettled.len() <= MOST_UNSETTLED;
-        // Files that wait for room in the budget are found by a look at everything, when there may be room.
+        // Files that do not fit into the budget are found by a full scan, when there may be room.
         let room_may_have_come =
             ignored.waiting > 0 && before.is_none_or(|before| before.ignored.bytes != ignored.bytes);
         let full_at = before.filter(|_| walked.hinted).map_or(walked.started, |before| before.full_at);
@@ -65,7 +65,8 @@ impl Assembly<'_> {
         Some(CacheUpdate { path: path.to_path_buf(), meta, unsettled, form })
     }
 
-    /// The directories that are not as the cache says, with those that were not before, and what git ignores in all.
+    /// The directories that differ from the cache file, including those of the overlay before, and the total that git
+    /// ignores.
     fn overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (Overlay, Tally) {
         let mut overlay = old.overlay().clone();
         let mut ignored = old.meta().ignored;

@@ -23,12 +23,12 @@ use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
 use crate::statcache::{Kind, NONE, Stat, StatCache};
 
-/// How much of the cache may be believed.
+/// How much of the cache is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// Everything.
     Decisions,
-    /// Hashes, but not what was decided to be in or out.
+    /// Hashes, but not the decisions about what is stored.
     HashesOnly,
 }
 
@@ -45,18 +45,18 @@ pub(super) struct OutEntry {
     pub target: Vec<u8>,
 }
 
-/// What a directory holds, compared with the cache.
+/// The entries of a directory, compared with the cache.
 #[derive(Debug)]
 pub(super) enum Listing {
     /// The same entries as the cache; directories among them were walked too.
     Same,
-    /// It was not looked at: it and everything below it are as the cache says.
+    /// It was not scanned: it and everything below it are as the cache says.
     Kept,
-    /// These, sorted by name.
+    /// These entries, sorted by name.
     New(Vec<OutEntry>),
-    /// It is not there any more.
+    /// It does not exist any more.
     Gone,
-    /// It is there but not stored.
+    /// It exists but is not stored.
     Skipped(SkipReason),
 }
 
@@ -67,32 +67,32 @@ pub(super) struct DirOut {
     pub old: u32,
     pub stat: Stat,
     pub racy: bool,
-    /// Its times are not those in the cache, and would be if that were written anew.
+    /// Whether its times differ from those in the cache, so that rewriting the cache would help.
     pub outdated: bool,
     pub listing: Listing,
-    /// Kept open for git directories, whose HEAD is looked at afterwards.
+    /// Kept open for git directories, whose HEAD is read afterwards.
     pub git: Option<Arc<DirNode>>,
 }
 
-/// Everything a walk brings home.
+/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct WalkResult {
-    /// By number; the root is number 0.
+    /// The directories by number; the root is number 0.
     pub dirs: Vec<DirOut>,
     pub root_id: (u64, u64),
     pub hashed: u64,
     pub rules_changed: bool,
     pub newly_linked: bool,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
-    /// Directories in which something can change without a watcher's noticing, or has not come to rest.
+    /// Directories in which something can change without a watcher noticing, or may still be changing.
     pub unsettled: Vec<RelPath>,
-    /// Only some directories were looked at.
+    /// Whether only some directories were scanned.
     pub hinted: bool,
     pub started: i64,
 }
 
 impl WalkResult {
-    /// How many files and directories were found that the cache did not know.
+    /// How many files and directories were found that the cache did not have.
     pub fn entry_count(&self) -> usize {
         let found = |dir: &DirOut| match &dir.listing {
             Listing::New(entries) => entries.len(),
@@ -103,13 +103,13 @@ impl WalkResult {
 }
 
 struct Task<'a> {
-    /// What to look at in it and below it; `None` for everything.
+    /// What to scan in it and below it; `None` for everything.
     visit: Option<&'a Visit>,
     parent: Option<Arc<DirNode>>,
     name: Vec<u8>,
     area: DirKind,
     old: u32,
-    /// What `stat` said about the directory when it was cached, if that can be relied on.
+    /// The cached `stat` of the directory, if it is reliable.
     old_stat: Option<Stat>,
     id: u32,
 }
@@ -126,26 +126,26 @@ pub(super) struct Shared<'a> {
     pub scan: &'a Scan<'a>,
     pub old: Option<&'a StatCache>,
     pub trust: Trust,
-    /// After a collection, a cached hash must be looked up before it is believed.
+    /// After a collection, a cached hash must be looked up before it is trusted.
     pub confirm: bool,
     pub source: &'a (dyn ObjectSource + Sync),
     pub batch: &'a dyn ObjectBatch,
     pub started: i64,
     pub root_device: u64,
     pub store_id: Option<(u64, u64)>,
-    /// On this file system a directory whose times did not change has the entries it had.
+    /// Whether on this file system unchanged times of a directory prove that its entries are the same.
     pub dir_times_tell: bool,
     pub hashed: AtomicU64,
     pub ignored_bytes: [AtomicU64; 2],
     pub rules_changed: AtomicBool,
-    /// A file has other names than before: where they are, only a look at everything tells.
+    /// A file has more names than before: only a full scan finds them.
     pub newly_linked: AtomicBool,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
     next_id: AtomicU32,
 }
 
-/// What one thread brings home.
+/// The result of one thread.
 #[derive(Default)]
 pub(super) struct ThreadResult {
     pub dirs: Vec<DirOut>,
@@ -203,7 +203,7 @@ pub(super) fn walk(
     };
     lock(&shared.queue).tasks.push(first);
 
-    // Below a few thousand entries a second thread costs more than it brings.
+    // Below a few thousand entries a second thread costs more than it saves.
     let few = visit.is_some() || old.is_some_and(|cache| cache.entry_count() < 2000);
     let threads = if few { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
@@ -229,7 +229,7 @@ pub(super) fn walk(
         unsettled.append(&mut harvest.unsettled);
     }
     dirs.sort_unstable_by_key(|dir| dir.id);
-    // Whether a large file has come to rest is known when it has been read; it is looked at again in any case.
+    // Whether a large file has settled is known only after it was read; its directory is scanned again in any case.
     unsettled.extend(large.iter().map(|large| large.node.path()));
     store_large(&shared, large, &mut dirs, &mut troubles)?;
     unsettled.sort_unstable();
@@ -248,8 +248,8 @@ pub(super) fn walk(
     })
 }
 
-/// Now, on the clock that file systems stamp files with. This is not a recorded fact but one side of a comparison with
-/// timestamps the kernel made, so it is read here and not passed in.
+/// The present time on the clock that file systems use for timestamps. It is not recorded but only compared with timestamps
+/// from the kernel, so it is read here and not passed in.
 pub(super) fn realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
@@ -359,7 +359,7 @@ fn walk_dir<'a>(
     examiner.unsettled = false;
     let unchanged = task.old_stat == Some(out.stat);
     let as_before = shared.dir_times_tell && !shared.confirm && unchanged;
-    // Below a directory that is looked at as a whole, everything is.
+    // Below a directory that is scanned as a whole, everything is.
     let visit = task.visit.filter(|visit| !visit.whole);
     let passing = visit.filter(|visit| unchanged && !visit.look);
     match cached.as_ref().filter(|_| as_before) {
@@ -389,7 +389,7 @@ fn walk_dir<'a>(
                 let id = entry.aux;
                 let below = visit.and_then(|visit| visit.child(&name));
                 let visit = match (visit, below, same_at, old_stat) {
-                    // What the cache does not know is looked at as a whole.
+                    // A directory that the cache does not have is scanned as a whole.
                     (None, ..) | (_, _, None, _) => None,
                     (_, Some(below), ..) => Some(below),
                     (_, None, Some(at), Some(stat)) if is_now(&node, &name, &stat) => {
@@ -421,7 +421,7 @@ fn walk_dir<'a>(
     Ok(())
 }
 
-/// Whether a subdirectory still looks to `stat` as it did.
+/// Whether the `stat` of a subdirectory is unchanged.
 fn is_now(dir: &DirNode, name: &[u8], stat: &Stat) -> bool {
     rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|found| super::entry::to_stat(&found) == *stat)

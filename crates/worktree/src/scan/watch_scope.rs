@@ -1,6 +1,6 @@
-//! The directories that a scan would walk, for somebody who watches them.
+//! The directories that a scan would walk, for a watcher.
 //!
-//! The same rules decide as in a scan: whoever watches less than a scan walks would miss changes.
+//! The same rules apply as in a scan: a watcher that watches less than a scan walks would miss changes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use stepback_model::tree::SkipReason;
 use super::node::{DirKind, DirNode, dir_times_tell};
 use crate::rules;
 
-/// A workspace's directories.
+/// The directories of a workspace.
 #[derive(Debug)]
 pub struct Territory {
     root: PathBuf,
@@ -23,20 +23,20 @@ pub struct Territory {
     store_id: Option<(u64, u64)>,
 }
 
-/// What a directory is to a scan.
+/// How a scan treats a directory.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// It is walked.
     Walked(BorrowedFd<'a>),
-    /// It is left out because of a file in it: if that goes, it is walked.
+    /// It is skipped because of a file in it; once that file is removed, it is walked.
     Marked(BorrowedFd<'a>),
     /// It would be walked if it could be opened.
     Closed,
 }
 
 impl Territory {
-    /// Opens the directory at `root`. `None` if its file system does not tell of all changes: another machine may make
-    /// some, or a program outside of the kernel.
+    /// Opens the directory at `root`. `None` if its file system does not report all changes: another machine, or a program
+    /// outside of the kernel, may make some.
     pub fn open(root: &Path, store_dir: Option<&Path>) -> io::Result<Option<Self>> {
         let fd = open(root)?;
         let stat = rustix::fs::fstat(&fd)?;
@@ -49,7 +49,7 @@ impl Territory {
         Ok(Some(Self { root, root_id: id(stat), store_id }))
     }
 
-    /// The root.
+    /// The path of the root.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -59,8 +59,8 @@ impl Territory {
         self.root_id
     }
 
-    /// Visits the directory at `path` and all below it that a scan would walk, each before it is listed: what is made in a
-    /// directory after the visit is not visited, but can be seen by whoever watches since.
+    /// Visits the directory at `path` and all below it that a scan would walk, each before it is listed: what is created in
+    /// a directory after the visit is not visited, but a watch set during the visit reports it.
     pub fn visit(
         &self,
         path: &RelPath,

@@ -1,7 +1,7 @@
-//! Where the directories of a stat cache are read from: memory, or the file, a few at a time.
+//! Reads the directories of a stat cache: from memory, or on demand from the file.
 //!
-//! A look at some directories of a large tree asks about a handful of thousands. What it does not ask for is not read: not the
-//! entries, and not the records of the directories, of which those that stand together are read together.
+//! A scan of some directories of a large tree needs a few of thousands. The rest is not read: neither the entries, nor
+//! the records of the directories, which are read in groups of neighbours.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 
 use super::DIR_RECORD;
 
-/// So many directories' records are read together: less than a page.
+/// The number of directory records read together: less than a page.
 const TOGETHER: usize = 64;
 
-/// The records of all directories, and behind them their entries and names.
+/// The records of all directories, followed by their entries and names.
 #[derive(Debug)]
 pub(super) enum Body {
     Whole {
@@ -22,23 +22,23 @@ pub(super) enum Body {
     },
     Parts {
         file: File,
-        /// Where it is in the file, which is never written to again.
+        /// Its range in the file, which is never written to again.
         within: Range<usize>,
         table: usize,
         groups: Vec<OnceLock<Option<Group>>>,
     },
 }
 
-/// Directories whose records were read.
+/// A group of directories whose records were read.
 #[derive(Debug)]
 pub(super) struct Group {
     records: Vec<u8>,
-    /// Entries and names of each, as they were asked for.
+    /// Entries and names of each, once they were requested.
     loaded: Vec<OnceLock<Option<Box<[u8]>>>>,
 }
 
 impl Body {
-    /// The part of the file `within`, which begins with a table of `table` bytes. Nothing is read yet.
+    /// The part `within` of the file, which begins with a table of `table` bytes. Nothing is read yet.
     pub(super) fn new(file: File, within: Range<usize>, table: usize) -> Self {
         let groups = (table / DIR_RECORD).div_ceil(TOGETHER);
         let groups = std::iter::repeat_with(OnceLock::new).take(groups).collect();
@@ -76,7 +76,7 @@ impl Body {
         groups.get(dir / TOGETHER)?.get_or_init(read).as_ref()
     }
 
-    /// Entries and names of a directory; where they are is counted from the end of the table.
+    /// Entries and names of a directory; their offsets count from the end of the table.
     pub(super) fn parts(
         &self,
         dir: u32,
@@ -107,7 +107,7 @@ impl Body {
     }
 }
 
-/// These bytes of a file.
+/// Reads this range of a file.
 pub(super) fn read_at(file: &File, range: Range<usize>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; range.len()];
     file.read_exact_at(&mut bytes, range.start as u64).ok().map(|()| bytes)

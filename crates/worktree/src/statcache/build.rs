@@ -1,4 +1,4 @@
-//! Assembling a new stat cache, directory by directory.
+//! Builds a new stat cache, directory by directory.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rules::Budget;
 
-/// Assembles a new cache, directory by directory.
+/// Builds a new cache, directory by directory.
 #[derive(Debug)]
 pub struct Builder {
     budget: Budget,
@@ -25,7 +25,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes room for about as much as `old` holds.
+    /// A builder with capacity for about as much as `old` holds.
     pub fn like(old: Option<&StatCache>, budget: Budget) -> Self {
         let (dirs, entries) = old.map_or((0, 0), |old| (old.dir_count(), old.entry_count()));
         Self {
@@ -39,7 +39,7 @@ impl Builder {
         }
     }
 
-    /// What git ignores in the directories so far.
+    /// The total that git ignores in the directories so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -77,7 +77,7 @@ impl Builder {
         self.heap_start = self.heap.len();
     }
 
-    /// Writes the cache beside `path` and renames it into place. `unsettled` are directories that must be looked at again
+    /// Writes the cache beside `path` and renames it into place. `unsettled` are directories that must be scanned again
     /// whatever a watcher says.
     pub fn write(self, path: &Path, meta: &Meta, unsettled: &[RelPath]) -> std::io::Result<()> {
         let mut tail = Vec::new();

@@ -1,4 +1,4 @@
-//! Facts about the scan that wrote a stat cache, and how they look as bytes.
+//! Facts about the scan that wrote a stat cache, and their encoding.
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
@@ -11,41 +11,41 @@ use crate::scan::hints::Token;
 pub struct Meta {
     /// Device and inode of the root directory: a replaced root invalidates everything.
     pub root: (u64, u64),
-    /// What `stat` said about the root directory; all zero if that cannot be relied on.
+    /// The `stat` of the root directory; all zero if it is not reliable.
     pub root_stat: Stat,
     /// The store's collection epoch: after a collection, cached hashes may name objects that are gone.
     pub epoch: u64,
     /// Fingerprint of the rules that decided what is stored.
     pub rules: [u8; 32],
-    /// Which boot of the system wrote it; within one boot the page cache cannot be torn.
+    /// The boot of the system in which it was written; within one boot the page cache cannot be torn.
     pub boot: [u8; 16],
-    /// What git ignores.
+    /// Totals of what git ignores.
     pub ignored: Tally,
     /// The git slot of the state that was scanned, if there were git directories.
     pub git: Option<Hash>,
-    /// The moment of a watcher since which nothing was looked at but what it named.
+    /// The watcher's token that the cache corresponds to: since then only directories that the watcher named were scanned.
     pub token: Option<Token>,
-    /// When every file was last looked at, in nanoseconds.
+    /// When the last full scan happened, in nanoseconds.
     pub full_at: i64,
 }
 
-/// What git ignores and is stored nevertheless, and what waits for room.
+/// Totals of ignored files: what is stored nevertheless, and what does not fit into the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Bytes of ignored files stored, small and large ones.
+    /// Bytes of ignored files stored: small ones, large ones.
     pub bytes: [u64; 2],
-    /// Ignored files that are left out because the budget is used up.
+    /// The number of ignored files that are skipped because the budget is used up.
     pub waiting: u64,
 }
 
 impl Tally {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         let sum = |at: usize| self.bytes[at].saturating_add(other.bytes[at]);
         Self { bytes: [sum(0), sum(1)], waiting: self.waiting.saturating_add(other.waiting) }
     }
 
-    /// This without the other.
+    /// The difference of both.
     pub fn minus(self, other: Self) -> Self {
         let rest = |at: usize| self.bytes[at].saturating_sub(other.bytes[at]);
         Self { bytes: [rest(0), rest(1)], waiting: self.waiting.saturating_sub(other.waiting) }
@@ -53,7 +53,7 @@ impl Tally {
 }
 
 impl Meta {
-    /// Length of the encoded form.
+    /// Length of the encoded form in bytes.
     pub const LEN: usize = 216;
 
     /// Appends the encoded form.
@@ -114,7 +114,7 @@ impl Meta {
     }
 }
 
-/// Appends paths, each with its length before it.
+/// Appends paths, each preceded by its length.
 pub(super) fn encode_paths(paths: &[RelPath], bytes: &mut Vec<u8>) {
     for path in paths {
         bytes.extend_from_slice(&(path.as_bytes().len() as u32).to_le_bytes());
@@ -122,7 +122,7 @@ pub(super) fn encode_paths(paths: &[RelPath], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`encode_paths`] wrote; `None` if it is something else.
+/// Decodes the output of [`encode_paths`]; `None` if it is malformed.
 pub(super) fn decode_paths(mut bytes: &[u8]) -> Option<Vec<RelPath>> {
     let mut paths = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk::<4>() {

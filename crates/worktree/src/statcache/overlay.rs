@@ -1,9 +1,10 @@
-//! What changed in a stat cache since its file was written: a small file beside it, so that a look at a few directories
-//! need not write what is known of all the others.
+//! Changes to a stat cache since its file was written, in a small file beside it, so that a scan of a few directories does
+//! not have to rewrite all others.
 //!
-//! The file is a row of sections, and a look adds one with what it found. Each names what it adds to by its checksum: the
-//! first the cache, every other the section before. Where that does not fit, or something is torn, the row ends: what comes
-//! before is a cache by itself, of an earlier moment. When enough of the file is out of date, it is written anew, in one section.
+//! The file is a sequence of sections; each scan appends one with what it found. A section names its base by checksum: the
+//! first the cache, every other the section before. Reading stops where that does not match or something is torn: what
+//! comes before is a complete cache of an earlier state. When enough of the file is out of date, it is rewritten as one
+//! section.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,33 +20,33 @@ use super::meta::{Meta, decode_paths, encode_paths};
 use super::{Dir, ENTRY_RECORD, Entry, append_entry, u32_at, u64_at, write_beside};
 
 const MAGIC: [u8; 8] = *b"SBSTATO\x02";
-/// Magic, what it adds to, meta, length of the list of paths, length of the directories.
+/// Magic, checksum of the base, meta, length of the list of paths, length of the directories.
 const HEADER: usize = 8 + 32 + Meta::LEN + 8 + 8;
 const SUM: usize = 32;
 /// Number, entries, length of names, tree.
 const DIR_HEADER: usize = 4 + 4 + 8 + 32;
-/// A file is not written anew before it has this much, and a quarter of what is needed, more than that.
+/// A file is not rewritten before its size exceeds what is needed by this many bytes plus a quarter of what is needed.
 const SPARE: usize = 64 << 10;
 
-/// Directories that are not as the cache below says.
+/// Directories that differ from the cache below.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     dirs: BTreeMap<u32, Replaced>,
     file: Option<Row>,
 }
 
-/// The sections that were read from the file, if that can be added to.
+/// The sections that were read from the file, if more can be appended.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     last: [u8; SUM],
     len: usize,
 }
 
-/// A directory that stands for another, or is new.
+/// A directory that replaces a cached one, or is new.
 #[derive(Clone, Debug)]
 struct Replaced {
     tree: Hash,
-    /// Something that holds its records and, right behind them, its names.
+    /// A buffer that holds its records and, right behind them, its names.
     bytes: Arc<Vec<u8>>,
     records: Range<usize>,
     names_end: usize,
@@ -79,7 +80,7 @@ impl Replaced {
 }
 
 impl Overlay {
-    /// How many directories it replaces or adds.
+    /// The number of directories it replaces or adds.
     pub fn len(&self) -> usize {
         self.dirs.len()
     }
@@ -99,7 +100,7 @@ impl Overlay {
         self.dirs.get(&number).map(Replaced::view)
     }
 
-    /// Sets what a directory holds; entries come in order of names.
+    /// Sets the entries of a directory, which come in order of names.
     pub fn set<'e>(&mut self, number: u32, tree: Hash, entries: impl Iterator<Item = Entry<'e>>) {
         let (mut bytes, mut names) = (Vec::new(), Vec::new());
         for entry in entries {
@@ -112,7 +113,7 @@ impl Overlay {
         self.dirs.insert(number, dir);
     }
 
-    /// Where the overlay of the cache at `cache` is kept.
+    /// The path of the overlay of the cache at `cache`.
     pub fn path(cache: &Path) -> PathBuf {
         let mut name = cache.file_name().unwrap_or_default().to_owned();
         name.push(".changes");
@@ -163,7 +164,7 @@ impl Overlay {
         bytes
     }
 
-    /// Removes the one of the cache at `cache`: that has just been written anew.
+    /// Removes the overlay of the cache at `cache`, which has just been rewritten.
     pub fn forget(cache: &Path) {
         let _ = fs::remove_file(Self::path(cache));
     }
@@ -185,7 +186,7 @@ impl Overlay {
     }
 }
 
-/// A section whose checksum is right.
+/// A section whose checksum is valid.
 struct Section {
     meta: Meta,
     paths: Range<usize>,
@@ -195,7 +196,7 @@ struct Section {
 }
 
 impl Section {
-    /// The one that begins at `start`, if it adds to `below`.
+    /// The section at `start`, if its base is `below`.
     fn at(bytes: &[u8], start: usize, below: &[u8; 32]) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.get(start..)?.first_chunk()?;
         if header[..8] != MAGIC || header[8..40] != *below {
@@ -210,7 +211,7 @@ impl Section {
         is_whole.then_some(Self { meta, paths: paths..dirs, dirs: dirs..dirs_end, sum, end: dirs_end + SUM })
     }
 
-    /// Adds its directories, and says which are unsettled.
+    /// Adds its directories, and returns which are unsettled.
     fn read_into(&self, dirs: &mut BTreeMap<u32, Replaced>, bytes: &Arc<Vec<u8>>) -> Option<Vec<RelPath>> {
         let mut at = self.dirs.start;
         let mut read = Vec::new();
@@ -234,7 +235,7 @@ impl Section {
     }
 }
 
-/// Adds to a file that still has the length it was read with.
+/// Appends to a file if it still has the length it was read with.
 fn append(path: &Path, len: usize, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().append(true).open(path)?;
     if file.metadata()?.len() != len as u64 {

@@ -1,4 +1,4 @@
-//! What is written is found again, and what is torn or foreign is not.
+//! What is written can be read again; torn files and files of other caches are rejected.
 
 use super::*;
 use crate::scan::hints::Token;
@@ -69,7 +69,7 @@ fn a_torn_cache_is_no_cache() {
     assert!(StatCache::open(&path, [0; 16]).is_none(), "zeroes after a power loss");
 }
 
-/// An overlay as the next process finds it.
+/// Loads an overlay as the next process would.
 fn load(path: &Path) -> (Overlay, u64) {
     let cache = StatCache::open(path, [5; 16]).unwrap();
     (cache.overlay().clone(), cache.meta().epoch)
@@ -116,7 +116,7 @@ fn a_torn_change_leaves_those_before_and_the_next_writes_anew() {
         let (overlay, epoch) = load(&path);
         assert_eq!((overlay.len(), epoch), (1, 10), "cut at {cut}");
     }
-    // A byte that is not as written counts as torn, too.
+    // A changed byte counts as torn, too.
     let mut damaged = both.clone();
     damaged[whole + 300] ^= 1;
     fs::write(Overlay::path(&path), &damaged).unwrap();
@@ -141,7 +141,7 @@ fn of_two_that_looked_at_once_the_last_holds() {
     let cache = StatCache::open(&path, [5; 16]).unwrap();
     assert_eq!(cache.meta().epoch, 12);
     assert_eq!(cache.dir(2).unwrap().entry(0).unwrap().name, b"other");
-    // Even if both found the file as they knew it: what adds to something else is not read.
+    // Even if both find the file as they read it: a section with another base is not read.
     let sound = fs::read(Overlay::path(&path)).unwrap();
     fs::write(Overlay::path(&path), [&sound[..], &sound[..]].concat()).unwrap();
     assert_eq!(load(&path).1, 12);

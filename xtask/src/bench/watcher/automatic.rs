@@ -68,10 +68,15 @@ pub fn measure(run: &mut Run<'_>, area: &Path, tree: &Tree) -> Result<AutomaticC
         command.args(words).arg("--store").arg(sessions[0].1.store());
         quietly(&mut command)
     };
-    let watcher: Value = serde_json::from_slice(&ask(&["watcher", "--json"])?)?;
+    let status: Value = serde_json::from_slice(&ask(&["watcher", "--json"])?)?;
     ask(&["watcher", "stop"])?;
+    let mut watcher = status["watcher"].clone();
+    if let Some(fields) = watcher.as_object_mut() {
+        // Paths of this machine do not belong into a kept report.
+        fields.remove("roots");
+    }
     let sessions = sessions.into_iter().map(|(costs, ..)| costs).collect();
-    Ok(AutomaticCosts { files: tree.files, sessions, watcher: watcher["watcher"].clone() })
+    Ok(AutomaticCosts { files: tree.files, sessions, watcher })
 }
 
 impl SessionCosts {

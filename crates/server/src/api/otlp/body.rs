@@ -1,4 +1,4 @@
-//! The body of a request: all of it or a refusal, and unpacked only so far.
+//! Reads and decompresses the body of a request, both within limits.
 
 use std::io::Read;
 
@@ -11,17 +11,17 @@ use http_body_util::BodyExt;
 use super::room::Held;
 use crate::problem::Problem;
 
-/// Bytes that are unpacked at a time.
+/// Bytes decompressed at a time.
 const PIECE: usize = 64 << 10;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packed {
     /// `gzip`
     Gzip,
 }
 
-/// How a body says it is packed; `None` if it is not.
+/// Returns the compression that the header names; `None` if there is none.
 pub fn packing(encoding: Option<&HeaderValue>) -> Result<Option<Packed>, Problem> {
     let Some(encoding) = encoding else { return Ok(None) };
     match encoding.to_str().map(str::trim).unwrap_or_default() {
@@ -35,7 +35,7 @@ pub fn packing(encoding: Option<&HeaderValue>) -> Result<Option<Packed>, Problem
     }
 }
 
-/// All of a body, unless it has more bytes than `most`.
+/// Reads a whole body. Fails if it has more bytes than `most`.
 pub async fn whole(mut body: Body, most: usize, room: &mut Held) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -50,7 +50,7 @@ pub async fn whole(mut body: Body, most: usize, room: &mut Held) -> Result<Bytes
     Ok(whole.freeze())
 }
 
-/// What a packed body unpacks to, unless that has more bytes than `most`.
+/// Decompresses a body. Fails if the result has more bytes than `most`.
 pub fn unpacked(bytes: &[u8], packed: Packed, most: usize, room: &mut Held) -> Result<Vec<u8>, Problem> {
     let Packed::Gzip = packed;
     let mut decoder = MultiGzDecoder::new(bytes);
@@ -68,12 +68,12 @@ pub fn unpacked(bytes: &[u8], packed: Packed, most: usize, room: &mut Held) -> R
     }
 }
 
-/// A body with more bytes than are taken.
+/// The error for a body that is too large.
 pub fn too_large(most: usize) -> Problem {
     smaller(format!("the body has more than {} MiB, as it came or unpacked", most >> 20))
 }
 
-/// A request that should be sent in parts.
+/// The error for a request that should be split.
 pub fn smaller(detail: String) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
         .hint("let the exporter send smaller batches, such as OTEL_BSP_MAX_EXPORT_BATCH_SIZE=64")

@@ -1,7 +1,7 @@
-//! gRPC, as much of it as the protocol needs: one message in, one message out.
+//! The part of gRPC that the protocol needs: one message in, one message out.
 //!
-//! A message is a byte that says whether it is packed, four bytes for its length, and the message; how it went is told in
-//! trailers. HTTP/2 itself is the server's.
+//! A message is a byte that says whether it is compressed, four bytes for its length, and the message; the status is in the
+//! trailers. HTTP/2 itself is handled by the server.
 
 use axum::Router;
 use axum::body::Body;
@@ -17,10 +17,10 @@ use super::{LARGEST, Signal, body};
 use crate::problem::Problem;
 use crate::state::AppState;
 
-/// Bytes before a message.
+/// Bytes of the prefix of a message.
 const PREFIX: usize = 5;
 
-/// The services that the protocol fixes.
+/// The services that the protocol defines.
 pub fn router() -> Router<AppState> {
     let service = |name: &str| format!("/opentelemetry.proto.collector.{name}/Export");
     Router::new()
@@ -51,7 +51,7 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
     Ok(answer(&reply::taken(Encoding::Protobuf, &rejected, "")))
 }
 
-/// The one message of a request, and whether it is packed.
+/// Returns the one message of a request, and whether it is compressed.
 fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
     let broken = || Problem::usage("the body is not one message of gRPC");
     if whole.len() < PREFIX {
@@ -68,7 +68,7 @@ fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
 fn answer(message: &[u8]) -> Response {
     let mut bytes = BytesMut::with_capacity(PREFIX + message.len());
     bytes.put_u8(0);
-    // Our answers are a few hundred bytes.
+    // Answers are a few hundred bytes, so the length always fits.
     bytes.put_u32(message.len() as u32);
     bytes.put_slice(message);
     let mut trailers = HeaderMap::new();

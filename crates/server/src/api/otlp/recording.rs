@@ -1,4 +1,4 @@
-//! From events of a service to steps of its workspace.
+//! Records the events of a service as steps of its workspace.
 
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -12,12 +12,12 @@ use stepback_otlp::telemetry::Rejected;
 
 use crate::problem::Problem;
 
-/// So many events are recorded by one commit.
+/// Events recorded by one commit.
 const AT_ONCE: usize = 512;
 
-/// The name of the workspace that stands for a service. The same service has the same name; different ones, different names.
+/// Returns the name of the workspace of a service. The mapping is one to one.
 pub fn name(service: &Service) -> String {
-    // A name has no slash, so that the one between both tells them apart.
+    // Slashes in a name are escaped, so that the separator is unambiguous.
     let written = |name: &str| name.replace('%', "%25").replace('/', "%2F");
     match &service.namespace {
         Some(namespace) => format!("{}/{}", written(namespace), written(&service.name)),
@@ -25,18 +25,18 @@ pub fn name(service: &Service) -> String {
     }
 }
 
-/// The root of that workspace.
+/// Returns the root of the workspace of a service.
 pub fn root(service: &Service) -> Vec<u8> {
     [record::Workspace::REMOTE, name(service).as_bytes()].concat()
 }
 
-/// The workspace that stands for a service; made if it is new.
+/// Opens the workspace of a service; creates it if it is new.
 pub fn workspace<'e>(engine: &'e Engine<'_>, service: &Service) -> Result<Workspace<'e>, EngineError> {
     engine.remote_workspace(&name(service))
 }
 
-/// Records events of one workspace; those that were recorded before are not recorded again. One that cannot be recorded keeps
-/// nothing else from it.
+/// Records the events of one workspace; those recorded before are skipped. An event that cannot be recorded does not fail the
+/// others.
 pub fn record(
     workspace: &Workspace<'_>,
     events: Vec<Event>,
@@ -78,16 +78,16 @@ fn report<'a>(workspace: &Workspace<'_>, mut event: Event) -> ReportedEvent<'a> 
     ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned }
 }
 
-/// What an event tells about its session.
+/// What an event says about its session.
 fn learned(event: &Event) -> SessionUpdate {
     let cost = event.metadata.as_ref().and_then(|metadata| metadata.get("cost_usd")?.as_f64());
     let is_answer = event.kind == StepKind::ModelEnd && event.error.is_none();
     SessionUpdate {
         model: event.tool.clone().filter(|_| event.kind == StepKind::ModelEnd),
         cost: cost.map_or(0, |dollars| (dollars * 1e6).round() as u64),
-        // An answer without calls is a turn of its own; one with calls is counted by these.
+        // An answer without tool calls is a turn of its own; one with calls is counted by these.
         answered: is_answer && event.output.as_ref().is_some_and(|output| !calls_tools(output)),
-        // Ids tell what is the same, whenever it comes.
+        // Duplicates are recognised by their ids, whenever they arrive.
         imported: true,
         ..SessionUpdate::default()
     }
@@ -98,7 +98,7 @@ fn calls_tools(output: &Value) -> bool {
     messages.is_some_and(|messages| messages.iter().any(|message| message.get("tool_calls").is_some()))
 }
 
-/// What the sender is told if it cannot be recorded now: to come back. Whatever the reason, what it has is not lost yet.
+/// Turns an error into 503, so that the sender retries: whatever the reason, it still has the data.
 pub fn later(error: EngineError) -> Problem {
     Problem { status: StatusCode::SERVICE_UNAVAILABLE.as_u16(), ..Problem::from(error) }
 }

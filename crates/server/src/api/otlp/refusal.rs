@@ -1,7 +1,7 @@
-//! Refusals in the protocol's words: a status document in the encoding of the request, or the trailers of gRPC.
+//! Errors in the form of the protocol: a status document in the encoding of the request, or gRPC trailers.
 //!
-//! Everything that goes wrong in this server is a problem document. On the addresses of the protocol it is translated on its way
-//! out, whoever said it: the guard, a limit, the handler.
+//! Every error of this server is a problem document. On the paths of the protocol it is translated on its way out, whether it
+//! comes from the guard, a limit or the handler.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,19 +14,19 @@ use stepback_otlp::reply::{self, Code};
 
 use super::content_type;
 
-/// Bytes of a problem document that are read; none is as long.
+/// Most bytes of a problem document that are read; none is that long.
 const MOST: usize = 64 << 10;
-/// Seconds after which somebody who could not be served should come back.
+/// Seconds after which a client that was turned away should retry.
 const RETRY: u64 = 1;
 
-/// Who asked, and so how to answer.
+/// The protocol of the client, which decides the form of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     Http(Encoding),
     Grpc,
 }
 
-/// Translates refusals on the addresses of the protocol.
+/// Middleware that translates errors on the paths of the protocol.
 pub async fn otlp_errors(request: Request, next: Next) -> Response {
     let Some(asker) = asker(request.uri().path(), request.headers()) else { return next.run(request).await };
     let response = next.run(request).await;
@@ -48,7 +48,7 @@ fn asker(path: &str, headers: &HeaderMap) -> Option<Asker> {
     ours.then(|| Asker::Http(encoding_of(headers).unwrap_or(Encoding::Json)))
 }
 
-/// How a body says it is written.
+/// Returns the encoding that the Content-Type names.
 pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
@@ -58,7 +58,7 @@ pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
     }
 }
 
-/// What a problem says, and what to do.
+/// The detail and the hints of a problem document.
 fn words(problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     let detail = problem["detail"].as_str().unwrap_or("this could not be done");
@@ -110,7 +110,7 @@ fn code(status: StatusCode) -> Code {
     }
 }
 
-/// Text as gRPC writes it in a header.
+/// Encodes text for a `grpc-message` header.
 fn percent_encoded(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     for byte in text.bytes() {

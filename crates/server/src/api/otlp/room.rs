@@ -1,7 +1,7 @@
-//! How much telemetry is in memory at a time.
+//! Limits how much telemetry is in memory at a time.
 //!
-//! A request takes room for its first bytes when its turn comes, and for more of them as they arrive or are unpacked: how large
-//! it will be is not known before, and what it says about that need not be true.
+//! A request reserves memory for its first bytes when its turn comes, and for more as they arrive or are decompressed: its
+//! size is not known before, and what its headers say need not be true.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
 
-/// Mebibytes of bodies, as they came and unpacked, that are held at a time.
+/// Most mebibytes of bodies, compressed and decompressed, held at a time.
 const MOST: usize = 192;
 /// How long a request waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Room for the bodies of requests.
+/// The memory budget for the bodies of requests.
 #[derive(Clone, Debug)]
 pub struct Room {
     mebibytes: Arc<Semaphore>,
@@ -28,7 +28,7 @@ impl Default for Room {
     }
 }
 
-/// Room that a request has taken; given back when dropped.
+/// The memory that a request has reserved; released when dropped.
 #[derive(Debug)]
 pub struct Held {
     room: Room,
@@ -36,7 +36,7 @@ pub struct Held {
 }
 
 impl Room {
-    /// Waits until there is room for one more request.
+    /// Waits until there is room for one more request. Fails if that times out.
     pub async fn turn(&self) -> Result<Held, Problem> {
         match tokio::time::timeout(PATIENCE, self.mebibytes.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Held { room: self.clone(), permit }),
@@ -46,7 +46,7 @@ impl Room {
 }
 
 impl Held {
-    /// Takes room for so many bytes in all.
+    /// Grows the reservation to so many bytes in total.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let wanted = (bytes >> 20) + 1;
         let more = wanted.saturating_sub(self.permit.num_permits());

@@ -1,4 +1,4 @@
-//! From an item of a mind to the document that shows it.
+//! Turns the items of a mind into documents.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use stepback_model::ids::StepId;
 use super::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
 use crate::problem::Problem;
 
-/// Makes documents of the items of a mind.
+/// Turns the items of a mind into documents.
 pub struct Describer<'m> {
     workspace: &'m Workspace<'m>,
     mind: &'m Mind,
@@ -23,7 +23,7 @@ pub struct Describer<'m> {
 }
 
 impl<'m> Describer<'m> {
-    /// Of a mind of a session in this workspace. What happened to items since another moment is told with them.
+    /// Describes the mind of a session in this workspace. `changes` says what happened to items since another moment.
     pub fn new(workspace: &'m Workspace<'m>, mind: &'m Mind, changes: HashMap<Item, &'static str>) -> Self {
         Self {
             workspace,
@@ -35,7 +35,7 @@ impl<'m> Describer<'m> {
         }
     }
 
-    /// The number of a step; none if it is gone.
+    /// Returns the number of a step; `None` if it is gone. Cached.
     fn number(&mut self, step: StepId) -> Result<Option<u64>, Problem> {
         if let Some(known) = self.numbers.get(&step) {
             return Ok(*known);
@@ -69,7 +69,7 @@ impl<'m> Describer<'m> {
         Ok(SourceDocument { kind: kind.to_owned(), text, step })
     }
 
-    /// The document of an item; none if it is not there.
+    /// Returns the document of an item; `None` if it does not exist.
     pub fn item(&mut self, item: Item) -> Result<Option<MindItemDocument>, Problem> {
         let mind = self.mind;
         let Some((origin, whole)) = mind.origin_of(item).zip(mind.document_of(item)) else {
@@ -100,7 +100,7 @@ impl<'m> Describer<'m> {
         Ok(Some(document))
     }
 
-    /// Fills in what items of its kind have. Says what last changed it.
+    /// Fills in the fields of its kind. Returns the origin of its last change.
     fn fill(&mut self, item: Item, into: &mut MindItemDocument) -> Result<Option<&'m Origin>, Problem> {
         let (mind, number) = (self.mind, item.number);
         let mut changed = None;
@@ -194,7 +194,7 @@ impl<'m> Describer<'m> {
     }
 }
 
-/// A word about another item.
+/// A link to another item.
 pub(crate) fn link(to: impl Into<Item>, how: &str) -> MindLinkDocument {
     MindLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
 }

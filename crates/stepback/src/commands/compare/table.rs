@@ -1,4 +1,4 @@
-//! The steps of both sides in two columns, with what is the same folded away.
+//! The steps of both sides in two columns, with long runs of equal steps folded.
 
 use stepback_engine::compare::{Entry, Part, Row};
 use stepback_model::record::StepKind;
@@ -7,16 +7,16 @@ use unicode_width::UnicodeWidthStr;
 use crate::diff_view;
 use crate::output::{self, Paint};
 
-/// Equal steps that are shown before and after one that differs.
+/// Equal steps shown before and after one that differs.
 const AROUND: usize = 2;
-/// Between the columns.
+/// The separator between the columns.
 const GAP: &str = " │ ";
-/// A column is never narrower than this.
+/// The narrowest width of a column.
 const NARROWEST: usize = 24;
 
-/// The table, fitted to `width` columns; equal steps that are far from any difference only with `all`.
+/// Returns the table, fitted to `width` columns. Equal steps far from any difference are included only with `all`.
 pub fn lines(rows: &[Row], all: bool, paint: Paint, width: usize) -> Vec<String> {
-    // A mark, a blank, two columns.
+    // A mark, a space, two columns.
     let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(NARROWEST);
     let near = near_differences(rows);
     let mut lines = vec![format!("  {}{}{}", pad("A", column), paint.dim(GAP), "B")];
@@ -40,7 +40,7 @@ fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
     }
 }
 
-/// Which rows differ or are close to one that does.
+/// Returns which rows differ or are close to one that does.
 fn near_differences(rows: &[Row]) -> Vec<bool> {
     let mut near = vec![false; rows.len()];
     for at in (0..rows.len()).filter(|at| !rows[*at].is_same()) {
@@ -63,7 +63,7 @@ fn line(row: &Row, column: usize, paint: Paint) -> String {
     if row.b.is_none() && !paint.is_on() { line.trim_end().to_string() } else { line }
 }
 
-/// A step in one cell.
+/// Returns a step as the text of one cell.
 fn text(entry: &Entry, column: usize) -> String {
     let side = match entry.kind {
         StepKind::ToolStart | StepKind::ModelStart => "▸ ",

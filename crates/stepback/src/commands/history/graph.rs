@@ -1,36 +1,36 @@
-//! The lanes of `stepback timeline`: the present line on the left, other branches and what was rolled back beside it, each
-//! leaving where it really left.
+//! The lanes of `stepback timeline`: the current line on the left, other branches and rolled back steps beside it, each
+//! leaving at the step where it forked.
 
 use std::fmt::Write;
 
 /// A step to be drawn.
 pub struct Drawn<K> {
-    /// The step.
+    /// The key of the step.
     pub step: K,
-    /// The step before it on its line, if that is drawn too.
+    /// The key of the step before it on its line, if that is drawn too.
     pub before: Option<K>,
-    /// Whether it is on the present line.
+    /// Whether the step is on the current line.
     pub is_present: bool,
-    /// What stands for it.
+    /// The character that represents the step.
     pub glyph: char,
 }
 
 /// The lanes at a step.
 pub struct Lanes {
-    /// Lanes that come together here, above the step.
+    /// Lanes that join here, drawn above the step.
     pub joins: Option<String>,
-    /// The lanes beside the step before it, the step's own glyph, and the lanes after it.
+    /// The lanes left of the step, the step's own glyph, and the lanes right of it.
     pub row: (String, char, String),
-    /// A lane that goes on in another one, below the step.
+    /// A lane that continues in another one, drawn below the step.
     pub merge: Option<String>,
 }
 
-/// Fewest lanes that there is room for.
+/// The minimum number of lanes that space is reserved for.
 const ROOM: usize = 2;
 
 /// Draws steps, newest first.
 pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
-    // What each lane waits for. The first is that of the present line.
+    // The step that each lane waits for. The first lane is that of the current line.
     let mut waiting: Vec<Option<K>> = vec![None; ROOM];
     let mut drawn = Vec::new();
     for step in steps {
@@ -59,7 +59,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
         let left = waiting[..lane].iter().map(cell).collect();
         let right = waiting[lane + 1..].iter().map(cell).collect();
         waiting[lane] = step.before;
-        // Two lanes that wait for the same step go on as one.
+        // Two lanes that wait for the same step continue as one.
         let twin = (1..waiting.len()).find(|other| {
             *other != lane && lane > 0 && step.before.is_some() && waiting[*other] == step.before
         });
@@ -77,7 +77,7 @@ pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
     drawn
 }
 
-/// A line from one lane to others on its right or left, across those in between.
+/// Returns a line from one lane to others on its right or left, across the lanes in between.
 fn connector<K: PartialEq>(waiting: &[Option<K>], lane: usize, corner: char, others: &[usize]) -> String {
     let first = others.iter().copied().chain([lane]).min().unwrap_or(lane);
     let last = others.iter().copied().chain([lane]).max().unwrap_or(lane);
@@ -105,7 +105,7 @@ fn connector<K: PartialEq>(waiting: &[Option<K>], lane: usize, corner: char, oth
 mod tests {
     use super::*;
 
-    /// Steps as `(number, before, is present)`, newest first.
+    /// Draws steps given as `(number, before, is present)`, newest first.
     fn picture(steps: &[(u32, u32, bool)]) -> String {
         let drawn = |(step, before, is_present): &(u32, u32, bool)| Drawn {
             step: *step,

@@ -1,4 +1,4 @@
-//! `stepback mind` and `stepback recover`
+//! The commands `stepback mind` and `stepback recover`.
 
 use serde_json::json;
 use stepback_engine::Workspace;
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `mind`
+/// Runs `stepback mind`.
 pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
     match &arguments.command {
         None => with_board(context, &arguments.board, |workspace, session| {
@@ -144,7 +144,7 @@ fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, argumen
     DONE
 }
 
-/// Tells what joining two boards did, or would do.
+/// Prints what joining two boards did, or would do.
 pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> CommandResult {
     if context.json {
         let mut document = json!(joined);
@@ -170,7 +170,7 @@ pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> Command
     DONE
 }
 
-/// `recover`
+/// Runs `stepback recover`.
 pub fn recover(context: &Context, arguments: &Recover) -> CommandResult {
     with_board(context, &arguments.board, |workspace, session| {
         let moment = moment(context, workspace, arguments.at.as_deref())?;

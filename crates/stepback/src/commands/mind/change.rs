@@ -1,4 +1,5 @@
-//! Hypotheses, evidence, beliefs, contradictions, gaps and notes: from words to mutations.
+//! The commands for hypotheses, evidence, beliefs, contradictions, gaps and notes: they turn arguments into mutations of
+//! the board.
 
 use serde_json::json;
 use stepback_engine::Workspace;
@@ -17,7 +18,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `hypothesis …`
+/// Runs `stepback hypothesis …`.
 pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
     let set = |board: &Board, which: &str, status: HypothesisStatus, reason: Option<&String>| {
         think(context, board, |_| {
@@ -75,7 +76,7 @@ pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
     }
 }
 
-/// `evidence …`
+/// Runs `stepback evidence …`.
 pub fn evidence(context: &Context, command: &Evidence) -> CommandResult {
     match command {
         Evidence::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
@@ -149,7 +150,7 @@ fn source(
     })
 }
 
-/// `belief …`
+/// Runs `stepback belief …`.
 pub fn belief(context: &Context, command: &Belief) -> CommandResult {
     match command {
         Belief::Add { statement, kind, confidence, subject, value, range, hypothesis, tags, board } => {
@@ -217,7 +218,7 @@ fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, 
     }))
 }
 
-/// Beliefs in a row, with what leads from one to the next.
+/// Returns a chain of beliefs as text, with `arrow` between them.
 fn path(beliefs: &[stepback_mind::ids::BeliefId], arrow: &str) -> String {
     beliefs.iter().map(ToString::to_string).collect::<Vec<_>>().join(arrow)
 }
@@ -272,7 +273,7 @@ fn roots(context: &Context, roots: &[Root], belief: &str) -> CommandResult {
     DONE
 }
 
-/// `contradiction …`
+/// Runs `stepback contradiction …`.
 pub fn contradiction(context: &Context, command: &Contradiction) -> CommandResult {
     let settle = |board: &Board, which: &str, status: ContradictionStatus, how: &str| {
         think(context, board, |_| {
@@ -301,7 +302,7 @@ pub fn contradiction(context: &Context, command: &Contradiction) -> CommandResul
     }
 }
 
-/// `gap …`
+/// Runs `stepback gap …`.
 pub fn gap(context: &Context, command: &Gap) -> CommandResult {
     match command {
         Gap::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
@@ -336,7 +337,7 @@ pub fn gap(context: &Context, command: &Gap) -> CommandResult {
     }
 }
 
-/// `note …`
+/// Runs `stepback note …`.
 pub fn note(context: &Context, command: &Note) -> CommandResult {
     match command {
         Note::Add { text, about, tags, board } => think(context, board, |_| {
@@ -348,7 +349,7 @@ pub fn note(context: &Context, command: &Note) -> CommandResult {
     }
 }
 
-/// What to do next, the best first.
+/// Prints recommended actions, best first.
 fn actions(context: &Context, actions: &[Action], nothing: &str) -> CommandResult {
     if context.json {
         output::document(&json!({ "items": actions }));

@@ -1,4 +1,4 @@
-//! `stepback verify`
+//! The command `stepback verify`.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// `verify …`
+/// Runs `stepback verify …`.
 pub fn verify(context: &Context, command: &Verify) -> CommandResult {
     match command {
         Verify::Add(plan) => think(context, &plan.board, |workspace| {

@@ -1,4 +1,4 @@
-//! Boards and branches: experiments, switching with the board, going back with it.
+//! Commands that combine boards and branches: experiments, switching with the board, rewinding with it.
 
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-/// `experiment …`
+/// Runs `stepback experiment …`.
 pub fn experiment(context: &Context, command: &Experiment) -> CommandResult {
     match command {
         Experiment::Start { branch, hypothesis, success, board } => {
@@ -47,7 +47,7 @@ pub fn experiment(context: &Context, command: &Experiment) -> CommandResult {
     }
 }
 
-/// Stands on another branch, with the board that was left there.
+/// Switches to another branch and to the board that was left there.
 pub fn switch(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -67,7 +67,7 @@ pub fn switch(
     rewind::finish(context, workspace, report, "undo", None)
 }
 
-/// Takes the board back to a point, after files went there.
+/// Rewinds the board to a point, after the files were rewound there.
 pub fn go_back(
     context: &Context,
     workspace: &Workspace<'_>,

@@ -1,4 +1,4 @@
-//! One step as a few lines that a person can read.
+//! Renders one step as a few readable lines.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use super::super::view;
 use crate::diff_view;
 use crate::output::{self, Paint};
 
-/// How many lines of an input or an output are shown.
+/// The most lines shown of an input or an output.
 const FEW: usize = 6;
-/// How many lines of what a person said.
+/// The most lines shown of a user's message.
 const MANY: usize = 40;
-/// How many changed paths.
+/// The most changed paths shown.
 const PATHS: usize = 12;
-/// What stands in front of lines that belong to a step.
+/// The indentation of lines that belong to a step.
 const INDENT: &str = "                  ";
 
-/// A step with what is shown of it.
+/// A step with everything that is shown of it.
 pub struct Shown<'s> {
-    /// The step.
+    /// The step itself.
     pub stored: &'s StoredCheckpoint,
-    /// Its input, output and the rest.
+    /// The input, output and other recorded details of the step.
     pub detail: Option<Value>,
-    /// What changed with it.
+    /// The file changes that came with the step.
     pub changes: Vec<Change>,
-    /// How long after the first step of the session it came.
+    /// The time between the session's first step and this one.
     pub after: Duration,
 }
 
-/// The lines, each at most `width` columns wide.
+/// Returns the lines, each at most `width` columns wide.
 pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
     let step = &shown.stored.checkpoint.step;
     let room = width.saturating_sub(INDENT.len()).max(10);
@@ -75,12 +75,12 @@ pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
     lines
 }
 
-/// Blanks that make a painted word as wide as others.
+/// Returns the spaces that pad a painted word to the width of others.
 fn pad(word: &str, columns: usize) -> String {
     " ".repeat(columns.saturating_sub(word.len()))
 }
 
-/// How a line is meant.
+/// How a line is styled.
 #[derive(Clone, Copy)]
 enum LineStyle {
     Said,
@@ -98,7 +98,7 @@ fn colored(kind: StepKind, text: String, paint: Paint) -> String {
     }
 }
 
-/// What happened, below the line that names it.
+/// Returns the lines below the line that names the step.
 fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
     let Some(detail) = &shown.detail else { return Vec::new() };
     let step = &shown.stored.checkpoint.step;
@@ -110,7 +110,7 @@ fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
     match step.kind {
         StepKind::UserInput => {
             let said = get("input").and_then(|input| input.get("prompt").or(Some(input)));
-            // One line is in the summary already.
+            // A single line is already in the summary.
             let texts = said.map(texts).unwrap_or_default();
             if texts.len() > 1 || texts.iter().any(|text| *text != step.summary) {
                 put(texts, MANY, LineStyle::Said);
@@ -137,7 +137,7 @@ fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
     lines
 }
 
-/// What a model is asked, without the conversation that is asked with.
+/// Returns a model's request, without the conversation sent with it.
 fn asked(input: &Value) -> Vec<String> {
     let text = |pointer: &str| input.pointer(pointer).and_then(Value::as_str);
     let Some(path) = text("/path") else { return texts(input) };
@@ -154,7 +154,7 @@ fn asked(input: &Value) -> Vec<String> {
     vec![parts.join(", ")]
 }
 
-/// What a model said, and which tools it calls.
+/// Returns a model's answer, and the tools it calls.
 fn answer(output: &Value) -> Vec<String> {
     let Some(answered) = timeline::answer_of(output, None) else {
         return if output.is_string() { texts(output) } else { Vec::new() };
@@ -173,7 +173,7 @@ fn answer(output: &Value) -> Vec<String> {
     lines
 }
 
-/// Model, tokens and cost on one line.
+/// Returns model, tokens and cost on one line.
 fn spent(spent: &Spent) -> String {
     let mut parts: Vec<String> = spent.model.iter().cloned().collect();
     if let Some(tokens) = spent.tokens {
@@ -191,7 +191,7 @@ fn spent(spent: &Spent) -> String {
     parts.join(", ")
 }
 
-/// How an answer ended, unless all went well.
+/// Returns how an answer ended, unless it ended normally.
 fn ended(detail: &Value) -> Vec<String> {
     let status = detail.pointer("/output/status").and_then(Value::as_u64).filter(|status| *status >= 400);
     let ended = detail.pointer("/output/ended").filter(|ended| ended.as_str() != Some("complete"));
@@ -202,12 +202,12 @@ fn ended(detail: &Value) -> Vec<String> {
     status.map(|status| format!("status {status}")).into_iter().chain(ended).collect()
 }
 
-/// A value as lines: texts as they are, fields with their names, nothing for what is empty.
+/// Returns a value as lines: texts as they are, fields with their names, nothing for empty values.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
         Value::String(text) => text.trim_end().lines().map(str::to_string).collect(),
-        // A piece of what a model or a tool said, as most agents write it down.
+        // A content part of a model's or a tool's message, as most agents record it.
         Value::Object(fields) if fields.get("type").is_some_and(|kind| kind == "text") => {
             fields.get("text").map(texts).unwrap_or_default()
         }
@@ -240,7 +240,7 @@ fn field(name: &str, value: &Value) -> Vec<String> {
     }
 }
 
-/// The first lines, and how many more there are.
+/// Returns the first lines, and how many more there are.
 fn few(mut lines: Vec<String>, most: usize) -> Vec<String> {
     if lines.len() > most {
         let more = lines.len() - (most - 1);
@@ -250,7 +250,7 @@ fn few(mut lines: Vec<String>, most: usize) -> Vec<String> {
     lines
 }
 
-/// A moment of a session: `0:07`, `12:34`, `1:02:03`.
+/// Formats a time within a session: `0:07`, `12:34`, `1:02:03`.
 fn clock(after: Duration) -> String {
     let seconds = after.as_secs();
     match seconds / 3600 {

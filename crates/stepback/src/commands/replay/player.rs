@@ -1,61 +1,61 @@
-//! What keys do while a session is played. Knows no terminal, so that every key can be tried without one.
+//! What keys do while a session is played. It does not use a terminal, so every key can be tested without one.
 
 use std::time::Duration;
 
 use stepback_engine::timeline::Cursor;
 
-/// Speeds that + and - go through.
+/// The speeds that + and - go through.
 const SPEEDS: [f64; 8] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
-/// A key, as far as it means something.
+/// A key that has a meaning here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// A character.
+    /// A printable character.
     Char(char),
-    /// An arrow.
+    /// The left arrow.
     Left,
-    /// An arrow.
+    /// The right arrow.
     Right,
-    /// Home.
+    /// The Home key.
     Home,
-    /// End.
+    /// The End key.
     End,
-    /// Enter.
+    /// The Enter key.
     Enter,
-    /// Escape.
+    /// The Escape key.
     Escape,
-    /// Backspace.
+    /// The Backspace key.
     Backspace,
     /// Ctrl-C.
     Interrupt,
 }
 
-/// What a key leads to.
+/// What happens after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It goes on.
+    /// Playing continues.
     Stay,
-    /// It is over.
+    /// The player ends.
     Quit,
 }
 
-/// A session that is played.
+/// A session that is being played.
 pub struct Player {
-    /// Where it stands.
+    /// The current position.
     pub cursor: Cursor,
-    /// Whether it goes on by itself.
+    /// Whether it advances by itself.
     pub playing: bool,
-    /// How many times faster than it was.
+    /// The speed, as a multiple of the original one.
     pub speed: f64,
-    /// Whether keys are explained instead of steps shown.
+    /// Whether the keys are explained instead of showing steps.
     pub help: bool,
-    /// A number that is being typed.
+    /// A step number that is being typed.
     typed: Option<String>,
-    /// What the last key could not do.
+    /// Why the last key had no effect.
     note: Option<String>,
 }
 
-/// What keys do, for people.
+/// The keys and their descriptions, for the help.
 pub const HELP: [(&str, &str); 10] = [
     ("space", "play, pause"),
     ("n, →", "one step on"),
@@ -70,12 +70,12 @@ pub const HELP: [(&str, &str); 10] = [
 ];
 
 impl Player {
-    /// Stands on the first step.
+    /// Creates a player at the first step.
     pub fn new(cursor: Cursor, playing: bool, speed: f64) -> Self {
         Self { cursor, playing, speed, help: false, typed: None, note: None }
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) -> Next {
         if key == Key::Interrupt {
             return Next::Quit;
@@ -92,7 +92,7 @@ impl Player {
             Key::Char('q') | Key::Escape => return Next::Quit,
             Key::Char(' ') => {
                 self.playing = !self.playing;
-                // Played to its end, it begins again.
+                // After the end, playing starts over.
                 if self.playing && self.cursor.is_at_end() {
                     self.cursor.first();
                 }
@@ -133,7 +133,7 @@ impl Player {
         Next::Stay
     }
 
-    /// Goes somewhere because a person said so, and stops playing; says why not if there is no such place.
+    /// Moves because the user pressed a key, and stops playing. Returns `otherwise` if the move is not possible.
     fn by_hand(&mut self, go: impl FnOnce(&mut Cursor) -> bool, otherwise: &str) -> Option<String> {
         self.playing = false;
         (!go(&mut self.cursor)).then(|| otherwise.to_string())
@@ -160,13 +160,13 @@ impl Player {
         }
     }
 
-    /// How long the present step is shown before the next one; `None` if it stays.
+    /// Returns how long the current step is shown before the next one; `None` if it stays.
     pub fn wait(&self) -> Option<Duration> {
         let gap = self.cursor.gap().filter(|_| self.playing && !self.help)?;
         Some(super::pause(gap, self.speed))
     }
 
-    /// The time for the present step is over.
+    /// Advances when the time for the current step is over.
     pub fn tick(&mut self) {
         if self.playing {
             self.cursor.forward();
@@ -174,7 +174,7 @@ impl Player {
         }
     }
 
-    /// The line at the bottom.
+    /// Returns the status line at the bottom.
     pub fn status(&self) -> String {
         if let Some(typed) = &self.typed {
             return format!("go to step #{typed}_   Enter goes there, Escape does not");
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Five steps, ten seconds apart; the fourth went wrong.
+    /// Five steps, ten seconds apart; the fourth failed.
     fn player() -> Player {
         let steps = (1..=5).map(|number: u64| {
             let step = Step {

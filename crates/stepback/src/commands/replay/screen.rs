@@ -1,4 +1,4 @@
-//! The terminal while a session is played: keys in, steps out, and everything as it was afterwards.
+//! The terminal while a session is played: reads keys, draws steps, and restores the terminal afterwards.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::commands::{CommandResult, DONE};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-/// How long to wait for a key before looking whether somebody wants us to end.
+/// How long to wait for a key before checking for signals.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Plays until somebody has seen enough.
+/// Plays until the user quits or a signal arrives.
 pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
@@ -54,7 +54,7 @@ fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(),
         match event::poll(left.map_or(GLANCE, |left| left.min(GLANCE))) {
             Ok(false) => continue,
             Ok(true) => {}
-            // A signal; the loop looks what it was.
+            // A signal; the loop checks which one it was.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         }
@@ -97,7 +97,7 @@ fn meaning(pressed: KeyEvent) -> Option<Key> {
     })
 }
 
-/// Shows the present step at the bottom, with as much of what came before as there is room for.
+/// Draws the current step at the bottom, with as many of the steps before it as fit.
 fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), Failure> {
     let (columns, rows) = terminal::size().unwrap_or((80, 24));
     let (columns, rows) = (usize::from(columns.max(20)), usize::from(rows.max(3)));
@@ -137,7 +137,7 @@ fn page(tape: &Tape<'_>, player: &Player, columns: usize, room: usize) -> Result
             break;
         }
     }
-    // A step that is taller than the screen is shown from its beginning; of those before it, the end.
+    // A step taller than the screen is shown from its beginning; of the steps before it, the end is shown.
     let present = blocks.first().map_or(0, Vec::len);
     let mut lines: Vec<String> = blocks.into_iter().rev().flatten().collect();
     if present > room {
