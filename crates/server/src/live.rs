@@ -192,7 +192,8 @@ pub struct Follower {
     /// Whether there may be more steps after the position.
     behind: bool,
     seen: watch::Receiver<Seen>,
-    mark: Option<CommitMark>,
+    /// The last commit that the follower was told about.
+    mark: CommitMark,
     stops: Vec<StopDocument>,
     closing: watch::Receiver<bool>,
     /// When the next hint that something changed is due. `hinted` is when the last one was sent.
@@ -210,7 +211,9 @@ impl Follower {
                 .hint("end one of them, or follow several sessions with one connection")
         })?;
         let seen = live.subscribe(work);
-        let newest = work.run(|engine| Ok(engine.store.newest_position()?)).await?;
+        // The mark is read before the position: a commit in between is announced once too often, never not at all.
+        let (mark, newest) =
+            work.run(|engine| Ok((engine.store.commit_seq()?, engine.store.newest_position()?))).await?;
         if let Some(after) = after.filter(|after| *after > newest) {
             let what = format!("the log ends at {newest}, and there is nothing behind {after} to come");
             return Err(Problem::usage(what).hint("begin without a position: this may be another store"));
@@ -220,7 +223,7 @@ impl Follower {
             wanted,
             position: after.unwrap_or(newest),
             behind: true,
-            mark: None,
+            mark,
             seen,
             stops: Vec::new(),
             closing: live.closing.subscribe(),
@@ -282,13 +285,13 @@ impl Follower {
     /// Applies the latest scan. Returns which agents wait, if that changed.
     fn look(&mut self) -> Option<Vec<StopDocument>> {
         let seen = self.seen.borrow_and_update();
-        if seen.mark != self.mark {
-            // The first mark is not a commit, it only says where the store is.
-            if self.mark.is_some() && self.hint.is_none() {
+        // The scan may be older than the follower.
+        if let Some(mark) = seen.mark.filter(|mark| *mark > self.mark) {
+            if self.hint.is_none() {
                 let now = Instant::now();
                 self.hint = Some(self.hinted.map_or(now, |last| now.max(last + HINTS)));
             }
-            self.mark = seen.mark;
+            self.mark = mark;
             self.behind = true;
         }
         let stops: Vec<StopDocument> =
@@ -297,5 +300,33 @@ impl Follower {
             self.stops.clone_from(&stops);
             stops
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_model::env::FrozenEnv;
+    use stepback_model::record::Workspace;
+    use stepback_model::time::Timestamp;
+    use stepback_store::Store;
+    use stepback_store::memory::MemoryStore;
+    use stepback_store::port::Mutation;
+
+    use super::*;
+
+    /// The scan can be delayed for so long that its first mark already contains a commit the follower has to be told about.
+    #[tokio::test]
+    async fn a_commit_before_the_first_scan_is_announced() {
+        let now = Timestamp::from_micros(1);
+        let store: &'static MemoryStore = Box::leak(Box::new(MemoryStore::new(1 << 20)));
+        let work = AppState::new(store, Box::new(FrozenEnv::new(now, 1)), 1);
+        *work.live().looking.lock().unwrap() = true;
+        let mut follower = Follower::begin(&work, LiveFilter::default(), None).await.unwrap();
+        let workspace =
+            Workspace { id: WorkspaceId::from_bytes([1; 16]), root: b"/w".to_vec(), created_at: now };
+        store.commit(None, &[Mutation::AddWorkspace(workspace)]).unwrap();
+        let mark = store.commit_seq().unwrap();
+        work.live().seen.send_modify(|seen| seen.mark = Some(mark));
+        assert!(matches!(follower.next().await, Some(News::Changed)));
     }
 }

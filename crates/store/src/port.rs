@@ -159,7 +159,7 @@ pub struct ObjectInfo {
 }
 
 /// A position in the store's sequence of commits, for detecting concurrent ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitMark(pub u64);
 
 /// Objects being written, not yet visible to others. Usable from several threads.

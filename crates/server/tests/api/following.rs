@@ -49,12 +49,14 @@ impl Follower {
 
     /// The next event of this name.
     fn await_event(&mut self, name: &str) -> Told {
-        loop {
-            let told = self.next().expect("it goes on");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            let told = self.next().expect("the stream goes on");
             if told.event == name {
                 return told;
             }
         }
+        panic!("no {name} within a minute");
     }
 
     /// The next line of what is inside the chunks.
