@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stepback_exchange::edit;
-use stepback_exchange::prices::Prices;
-use stepback_exchange::semantics::{self, Answered, ContentPart};
-use stepback_exchange::{Ended, Exchange, Request, Response};
+use stepback_llm_wire::edit;
+use stepback_llm_wire::prices::Prices;
+use stepback_llm_wire::semantics::{self, Answered, ContentPart};
+use stepback_llm_wire::{Ended, Exchange, Request, Response};
 use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::{LaunchCommand, StepKind};
 use stepback_model::time::Timestamp;
@@ -305,7 +305,7 @@ pub fn exchange(id: &str, asked: &Value, answered: &Value) -> Option<Exchange> {
 
 #[cfg(test)]
 mod tests {
-    use stepback_exchange::{Chunks, Wire};
+    use stepback_llm_wire::{Chunks, Wire};
 
     use super::*;
 

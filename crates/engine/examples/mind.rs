@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use stepback_engine::Engine;
 use stepback_engine::reason::{Moment, Thinker};
-use stepback_mind::Mutation;
-use stepback_mind::ids::{BeliefId, GapId, HypothesisId};
-use stepback_mind::item::{
-    BeliefKind, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus, Source,
-};
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::{BeliefId, GapId, HypothesisId};
+use stepback_reasoning::item::{
+    BeliefKind, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus, Source,
+};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_worktree::rules::Budget;

@@ -1,8 +1,8 @@
 //! Classifies errors into kinds and adds advice, with the same words on the command line and over the network.
 
-use stepback_mind::MindError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
+use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use stepback_mind::MindError;
 use stepback_model::object::ObjectError;
+use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 

@@ -15,8 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_mind::Mind;
-use stepback_mind::store::{Place, Written};
 use stepback_model::event::Event;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
@@ -25,6 +23,8 @@ use stepback_model::record::{
 };
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
+use stepback_reasoning::Mind;
+use stepback_reasoning::store::{Place, Written};
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 

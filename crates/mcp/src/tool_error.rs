@@ -1,7 +1,7 @@
 //! Errors of tools, worded so that a model can act on them.
 
 use stepback_engine::{EngineError, diagnostics};
-use stepback_mind::MindError;
+use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 
 /// Why a tool failed.

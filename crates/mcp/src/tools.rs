@@ -15,8 +15,8 @@ mod rewind;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use stepback_engine::reason::{Moment, Thinker, Thought};
-use stepback_mind::{MindError, Mutation};
 use stepback_model::time::Timestamp;
+use stepback_reasoning::{MindError, Mutation};
 use stepback_store::port::StoredCheckpoint;
 
 use crate::page;

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::event::Event;
 use stepback_model::time::Timestamp;
 

@@ -10,7 +10,7 @@ pub mod openinference;
 pub mod traceloop;
 
 use serde_json::{Map, Value};
-use stepback_exchange::semantics::Usage;
+use stepback_llm_wire::semantics::Usage;
 
 use crate::attributes::Attributes;
 use crate::messages::Message;

@@ -1,7 +1,7 @@
 //! Turns a span into its events: a beginning and an end.
 
 use serde_json::{Map, Value, json};
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::event::Event;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::event::Event;
 use stepback_model::time::Timestamp;
 use stepback_otlp::{Assembler, Encoding, Taken, logs, traces};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use stepback_exchange::Ended;
+use stepback_llm_wire::Ended;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stepback_exchange::Chunks;
+use stepback_llm_wire::Chunks;
 
 use crate::decode::{Decoded, Decoder};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
-use stepback_exchange::{Ended, Response};
+use stepback_llm_wire::{Ended, Response};
 use tokio::runtime::Runtime;
 
 use crate::body_capture::{BodyCapture, Budget};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Request, Version, header};
 use http_body_util::BodyExt;
-use stepback_exchange::Wire;
+use stepback_llm_wire::Wire;
 
 use crate::body::AnswerBody;
 use crate::connect::AnyBody;

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use stepback_exchange::Wire;
+use stepback_llm_wire::Wire;
 
 use crate::body::{AnswerBody, RequestBody};
 use crate::connect::{AnyBody, AnyError};

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use stepback_exchange::{Exchange, Request, Response};
+use stepback_llm_wire::{Exchange, Request, Response};
 
 pub use server::{Proxy, Stats, start};
 pub use upstream::Upstreams;

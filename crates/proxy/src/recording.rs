@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
 use serde_json::Value;
-use stepback_exchange::{Ended, Exchange, Request, Response, Wire, semantics, sse};
+use stepback_llm_wire::{Ended, Exchange, Request, Response, Wire, semantics, sse};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use serde_json::json;
-use stepback_exchange::Wire;
+use stepback_llm_wire::Wire;
 
 /// Returns an error document of a wire.
 pub(crate) fn document(wire: Option<Wire>, status: u16, message: &str) -> String {

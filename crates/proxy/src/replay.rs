@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
-use stepback_exchange::{Ended, Response, Wire};
+use stepback_llm_wire::{Ended, Response, Wire};
 use tokio::time::Sleep;
 
 use crate::Timing;

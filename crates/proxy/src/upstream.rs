@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Uri};
-use stepback_exchange::Wire;
+use stepback_llm_wire::Wire;
 
 /// Addresses of models, `http://` or `https://`, with a path that is prepended to every request's path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

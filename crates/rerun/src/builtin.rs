@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use stepback_agents::decisions::DecidedCalls;
 use stepback_agents::install::Route;
 use stepback_agents::policy::Tools;
-use stepback_builtin::{NAME, Options, Outcome, Price, Provider, RunEvent, ToolPolicy, ToolResult};
+use stepback_builtin_agent::{NAME, Options, Outcome, Price, Provider, RunEvent, ToolPolicy, ToolResult};
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::semantics;
+use stepback_llm_wire::semantics;
 use stepback_model::conversation;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
@@ -132,14 +132,14 @@ fn beginning(
         None => (state.conversation, state.memory),
     };
     let lines = conversation::texts(original.store(), said_so_far).map_err(EngineError::from)?;
-    let mut history = stepback_builtin::resumable(&lines).ok_or_else(damaged)?;
+    let mut history = stepback_builtin_agent::resumable(&lines).ok_or_else(damaged)?;
     let mut prompt = None;
     let number = from.checkpoint.step.number;
     if goes_on.is_some() {
         prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
     } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
         // The rerun sends it again.
-        stepback_builtin::take_back_prompt(&mut history);
+        stepback_builtin_agent::take_back_prompt(&mut history);
         prompt = Some(said.text.clone());
     }
     let memory = remembered.map(|hash| stepback_model::json::load(original.store(), hash));
@@ -264,7 +264,7 @@ impl Beginning {
             price,
             ..Options::new(self.model, watch)
         };
-        stepback_builtin::run(workspace, provider, options)
+        stepback_builtin_agent::run(workspace, provider, options)
     }
 }
 

@@ -26,7 +26,7 @@ use stepback_engine::diagnostics::{self, Kind};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_proxy::Timing;
@@ -180,7 +180,7 @@ pub fn rerun(
     }
     let who = match Agent::parse(&tape.session.agent) {
         Some(agent) => Who::Agent(agent),
-        None if tape.session.agent == stepback_builtin::NAME => Who::BuiltIn,
+        None if tape.session.agent == stepback_builtin_agent::NAME => Who::BuiltIn,
         None => return Err(RerunError::Unknown(tape.session.agent.clone())),
     };
     check(who, &changes)?;

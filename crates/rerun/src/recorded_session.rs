@@ -8,7 +8,7 @@ use stepback_agents::breakpoints::timed_out;
 use stepback_agents::decisions::{DecidedCall, RecordedDecision, RecordedReply};
 use stepback_agents::record::TOLD;
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::Exchange;
+use stepback_llm_wire::Exchange;
 use stepback_model::json;
 use stepback_model::record::{Session, Step, StepKind};
 use stepback_store::port::{Query, StoredCheckpoint};

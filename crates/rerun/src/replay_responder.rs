@@ -11,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 use stepback_agents::decisions::DecidedCalls;
-use stepback_exchange::edit::{self, Part};
-use stepback_exchange::matching::{Difference, Found, Places, Recording};
-use stepback_exchange::semantics::{self, ContentPart};
-use stepback_exchange::{Exchange, Request, Response, Wire};
+use stepback_llm_wire::edit::{self, Part};
+use stepback_llm_wire::matching::{Difference, Found, Places, Recording};
+use stepback_llm_wire::semantics::{self, ContentPart};
+use stepback_llm_wire::{Exchange, Request, Response, Wire};
 use stepback_proxy::{Answers, Decision, Timing};
 
 use crate::change::Change;

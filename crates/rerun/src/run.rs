@@ -187,12 +187,12 @@ impl Sink for Nobody {
         &self,
         _: &str,
         _: std::time::SystemTime,
-        _: &stepback_exchange::Request,
+        _: &stepback_llm_wire::Request,
         _: &[(String, String)],
     ) {
     }
 
-    fn ended(&self, _: &str, _: &stepback_exchange::Exchange) {}
+    fn ended(&self, _: &str, _: &stepback_llm_wire::Exchange) {}
 }
 
 type Told = Vec<(Route, String)>;

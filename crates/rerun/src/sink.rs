@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use stepback_agents::model_call_inbox::{Caller, ModelCallWriter, caller};
-use stepback_exchange::{Exchange, Request};
+use stepback_llm_wire::{Exchange, Request};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 

@@ -12,7 +12,7 @@ use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
-use stepback_watch::client::Client;
+use stepback_watcher::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
 use tokio::task::JoinHandle;

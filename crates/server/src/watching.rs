@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use stepback_store::Store;
-use stepback_watch::client::Client;
-use stepback_watch::server::{Config, Watcher};
+use stepback_watcher::client::Client;
+use stepback_watcher::server::{Config, Watcher};
 
 use crate::state::AppState;
 

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use stepback_engine::workspace::{Engine, Workspace};
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::env::Env;
 use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Store, StoreError};
-use stepback_watch::client::Client;
+use stepback_watcher::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
 

@@ -15,7 +15,7 @@ use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
 use stepback_model::record::LaunchCommand;
-use stepback_watch::client::Client;
+use stepback_watcher::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
 

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     if let Some(code) = hook::run_if_asked(&words) {
         return code;
     }
-    if let Some(code) = stepback_watch::process::run_if_asked(&words) {
+    if let Some(code) = stepback_watcher::process::run_if_asked(&words) {
         return ExitCode::from(code);
     }
     if let Some(error) = stepback_rerun::sandbox::run_sandbox_child(&words) {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use stepback_watch::client::{Client, SLOW_SCAN, Starter};
-use stepback_watch::launch::Launcher;
+use stepback_watcher::client::{Client, SLOW_SCAN, Starter};
+use stepback_watcher::launch::Launcher;
 
 use crate::context;
 use crate::settings::Settings;

@@ -2,12 +2,12 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use stepback_mind::Mind;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::state::State;
+use stepback_reasoning::Mind;
 
 use super::side::{Side, unreadable};
 use super::speech;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use stepback_exchange::Wire;
-use stepback_exchange::semantics::ContentPart;
+use stepback_llm_wire::Wire;
+use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};

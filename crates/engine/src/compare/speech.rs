@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use stepback_exchange::matching::TextNormalizer;
+use stepback_llm_wire::matching::TextNormalizer;
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stepback_exchange::semantics::Usage;
+use stepback_llm_wire::semantics::Usage;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepKind;
 

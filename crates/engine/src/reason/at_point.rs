@@ -1,8 +1,6 @@
 //! Finds the mind of a session at a moment: now, a step, a time, or a branch.
 
 use jiff::tz::TimeZone;
-use stepback_mind::Mind;
-use stepback_mind::store::Place;
 use stepback_model::hash::Hash;
 use stepback_model::ids::SessionId;
 use stepback_model::point::{Anchor, PointExpr};
@@ -10,6 +8,8 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
+use stepback_reasoning::Mind;
+use stepback_reasoning::store::Place;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::error::EngineError;

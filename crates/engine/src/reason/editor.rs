@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stepback_mind::store::Place;
-use stepback_mind::{Effect as Led, Mind, Mutation, Origin};
 use stepback_model::event::Event;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
+use stepback_reasoning::store::Place;
+use stepback_reasoning::{Effect as Led, Mind, Mutation, Origin};
 use stepback_store::StoreError;
 
 use super::at_point::{Moment, Seen};

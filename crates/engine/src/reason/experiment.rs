@@ -1,10 +1,10 @@
 //! Boards and branches: starts experiments on a branch of their own, and restores the board that a branch had when it was
 //! left.
 
-use stepback_mind::Mutation;
-use stepback_mind::ids::HypothesisId;
 use stepback_model::ids::SessionId;
 use stepback_model::plan::Plan;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::HypothesisId;
 
 use super::at_point::Moment;
 use super::editor::{Thinker, Thought};

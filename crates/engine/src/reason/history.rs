@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stepback_mind::Mind;
-use stepback_mind::item::HypothesisStatus;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
+use stepback_reasoning::Mind;
+use stepback_reasoning::item::HypothesisStatus;
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stepback_mind::diff::Diff;
-use stepback_mind::merge::{Conflict, Merged};
-use stepback_mind::{Item, Mind};
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::record::{Operation, StepKind};
+use stepback_reasoning::diff::Diff;
+use stepback_reasoning::merge::{Conflict, Merged};
+use stepback_reasoning::{Item, Mind};
 use stepback_store::Mutation;
 use stepback_store::port::Query;
 

@@ -1,10 +1,10 @@
 //! The recovery page: tells an agent where it stopped, from its mind and from the record of its session.
 
 use serde::Serialize;
-use stepback_mind::Item;
-use stepback_mind::recovery::RecoveryContext;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
+use stepback_reasoning::Item;
+use stepback_reasoning::recovery::RecoveryContext;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::at_point::Moment;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use globset::{Glob, GlobSetBuilder};
 use serde::Serialize;
 use serde_json::Value;
-use stepback_mind::ids::{RunId, VerificationId};
-use stepback_mind::item::{Check, Measured, Outcome, Verification};
-use stepback_mind::{MindError, Mutation};
+use stepback_reasoning::ids::{RunId, VerificationId};
+use stepback_reasoning::item::{Check, Measured, Outcome, Verification};
+use stepback_reasoning::{MindError, Mutation};
 
 use super::editor::{Thinker, Thought};
 use super::process::{self, End, MOST_OUTPUT};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use stepback_exchange::semantics::ContentPart;
+use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::conversation::Message;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_exchange::semantics::{self, Answered, Call, ContentPart, Usage};
-use stepback_exchange::{Response, Wire};
+use stepback_llm_wire::semantics::{self, Answered, Call, ContentPart, Usage};
+use stepback_llm_wire::{Response, Wire};
 
 /// Parses a recorded answer: the `output` of a step, if a proxy or telemetry recorded it. Without a wire, the first wire
 /// format is used in which the answer has any content.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stepback_exchange::semantics::Usage;
+use stepback_llm_wire::semantics::Usage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, Checkpoint, StepMeta};

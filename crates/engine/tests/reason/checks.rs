@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use stepback_engine::reason::{Thinker, Verified};
-use stepback_mind::Mutation;
-use stepback_mind::ids::{HypothesisId, VerificationId};
-use stepback_mind::item::{Check, Measured, OnOutcome, Outcome};
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::{HypothesisId, VerificationId};
+use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome};
 
 use crate::place::{Place, propose, think};
 

@@ -6,10 +6,10 @@ use stepback_engine::reason::{Moment, Thinker};
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::Direction;
-use stepback_mind::Mutation;
-use stepback_mind::ids::{HypothesisId, VerificationId};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::{HypothesisId, VerificationId};
 
 use crate::place::Place;
 

@@ -6,9 +6,9 @@ use stepback_engine::compare::{Side, compare};
 use stepback_engine::prune::Rules;
 use stepback_engine::reason::{Moment, Thinker};
 use stepback_engine::recorder::ScanPolicy;
-use stepback_mind::item::HypothesisStatus;
-use stepback_mind::{Mind, Mutation, Origin};
 use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_reasoning::item::HypothesisStatus;
+use stepback_reasoning::{Mind, Mutation, Origin};
 use stepback_store::port::Query;
 
 use crate::place::{Place, conclude, evidence, propose, think};

@@ -1,9 +1,9 @@
 //! Experiments on branches, and the boards that wait there.
 
 use stepback_engine::reason::{Moment, Thinker};
-use stepback_mind::ids::HypothesisId;
-use stepback_mind::item::HypothesisStatus;
 use stepback_model::record::Trigger;
+use stepback_reasoning::ids::HypothesisId;
+use stepback_reasoning::item::HypothesisStatus;
 
 use crate::place::{Place, conclude, evidence, propose, think};
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_mind::Mutation;
-use stepback_mind::ids::BeliefId;
-use stepback_mind::item::{BeliefKind, DependencyKind, Measure};
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::BeliefId;
+use stepback_reasoning::item::{BeliefKind, DependencyKind, Measure};
 
 use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, parsed, think, thought_schema, words};
 use crate::schema::{anything, list, number, object, open_object, text, texts, word};

@@ -6,9 +6,9 @@ use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::reason::Moment;
-use stepback_mind::item::{HypothesisStatus, Source};
-use stepback_mind::{Item, Kind, Mind};
 use stepback_model::ids::StepId;
+use stepback_reasoning::item::{HypothesisStatus, Source};
+use stepback_reasoning::{Item, Kind, Mind};
 
 use super::{Args, LOOKS, Reply, Tool, limit, limit_schema, short};
 use crate::schema::{list, object, text, texts, whole};

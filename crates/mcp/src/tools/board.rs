@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_mind::Item;
 use stepback_model::clip;
+use stepback_reasoning::Item;
 
 use super::experiment::{joined, joined_schema};
 use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_mind::Mutation;
-use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Check, Measured, OnOutcome, Outcome, Verification};
 use stepback_model::clip;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::VerificationId;
+use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome, Verification};
 
 use super::{ADDS, Args, Hints, Reply, Tool, think, thought_schema};
 use crate::schema::{anything, flag, list, number, object, text, texts, whole};

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use stepback_engine::reason::{Joined, Thinker};
-use stepback_mind::Mutation;
-use stepback_mind::item::ExperimentStatus;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::item::ExperimentStatus;
 
 use super::rewind::{expect_alone, mover};
 use super::{

@@ -1,7 +1,7 @@
 //! Gaps (what the agent does not know yet) and notes (what is worth remembering).
 
-use stepback_mind::Mutation;
-use stepback_mind::item::{Criticality, GapKind};
+use stepback_reasoning::Mutation;
+use stepback_reasoning::item::{Criticality, GapKind};
 
 use super::{ADDS, Tool, parsed, think, thought_schema, words};
 use crate::schema::{number, object, text, texts, word};

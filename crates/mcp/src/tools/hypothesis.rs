@@ -1,8 +1,8 @@
 //! Hypotheses, the evidence for and against them, and contradictions.
 
 use jiff::tz::TimeZone;
-use stepback_mind::Mutation;
-use stepback_mind::item::{ContradictionStatus, EvidenceKind, HypothesisStatus, Severity, Source};
+use stepback_reasoning::Mutation;
+use stepback_reasoning::item::{ContradictionStatus, EvidenceKind, HypothesisStatus, Severity, Source};
 
 use super::{ADDS, Args, Tool, parsed, think, thought_schema, words};
 use crate::schema::{number, object, text, texts, word};

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use stepback_exchange::Ended;
+use stepback_llm_wire::Ended;
 
 use crate::agent::Agent;
 use crate::proxy;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stepback_exchange::Ended;
+use stepback_llm_wire::Ended;
 use stepback_proxy::start;
 
 use crate::agent::{Agent, ask};

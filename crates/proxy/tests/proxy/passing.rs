@@ -144,7 +144,7 @@ fn an_answer_without_a_body_is_recorded() {
     assert_eq!(ask(proxy.addr(), "POST /v1/messages", "", "{}").0.status, 204);
     // The sink was told before the answer went out.
     assert_eq!(told.ended_now(), 1);
-    assert_eq!(told.only().response.ended, stepback_exchange::Ended::Complete);
+    assert_eq!(told.only().response.ended, stepback_llm_wire::Ended::Complete);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stepback_exchange::{Ended, Wire};
+use stepback_llm_wire::{Ended, Wire};
 use stepback_proxy::start;
 
 use crate::agent::ask;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use stepback_exchange::{Chunks, Ended, Exchange, Request, Response};
+use stepback_llm_wire::{Chunks, Ended, Exchange, Request, Response};
 use stepback_proxy::{Answers, Decision, Proxy, Timing, start};
 
 use crate::agent::{Agent, ask};

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stepback_exchange::Ended;
+use stepback_llm_wire::Ended;
 use stepback_proxy::client::{Client, Error};
 use stepback_proxy::{Limits, start};
 

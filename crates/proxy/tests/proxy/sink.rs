@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex};
 use std::time::SystemTime;
 
-use stepback_exchange::{Exchange, Request};
+use stepback_llm_wire::{Exchange, Request};
 use stepback_proxy::Sink;
 
 use crate::PATIENCE;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
-use stepback_exchange::{Ended, Exchange, Request};
+use stepback_llm_wire::{Ended, Exchange, Request};
 use stepback_proxy::{Limits, Sink, start};
 
 use crate::agent::Agent;

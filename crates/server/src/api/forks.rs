@@ -116,9 +116,9 @@ fn plan(
     target: &stepback_store::port::StoredCheckpoint,
 ) -> Result<Planned, Problem> {
     let id = workspace.engine.env.fresh_id();
-    if session.agent == stepback_builtin::NAME {
+    if session.agent == stepback_builtin_agent::NAME {
         let store = Some(stage.store.display().to_string());
-        return Ok(stepback_builtin::resume(workspace, session, target, store, None, None, id)?);
+        return Ok(stepback_builtin_agent::resume(workspace, session, target, store, None, None, id)?);
     }
     let home = stage.agents.as_ref().ok_or_else(|| {
         Problem::new(StatusCode::CONFLICT, "refused", "the server has no home, so no agent's conversations")

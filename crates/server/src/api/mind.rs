@@ -6,9 +6,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Seen};
-use stepback_mind::diff::Diff;
-use stepback_mind::{Item, Kind};
 use stepback_model::record::Session;
+use stepback_reasoning::diff::Diff;
+use stepback_reasoning::{Item, Kind};
 use utoipa::IntoParams;
 
 use super::points::LONGEST;
@@ -107,7 +107,7 @@ fn before(
 }
 
 fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
-    let word = |change: &stepback_mind::diff::Change| match (&change.before, &change.after) {
+    let word = |change: &stepback_reasoning::diff::Change| match (&change.before, &change.after) {
         (None, _) => "added",
         (_, None) => "removed",
         _ => "changed",
@@ -255,7 +255,7 @@ pub async fn part(
 }
 
 fn item(name: &str) -> Result<Item, Problem> {
-    name.parse().map_err(|error: stepback_mind::MindError| Problem::usage(error.to_string()))
+    name.parse().map_err(|error: stepback_reasoning::MindError| Problem::usage(error.to_string()))
 }
 
 /// What rests on what at a moment: beliefs, the hypotheses they belong to, and contradictions.

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::record::Session;
 use stepback_otlp::telemetry::Rejected;
 use stepback_otlp::{Assembler, Encoding, Service, Taken, Unreadable, reply};

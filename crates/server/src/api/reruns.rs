@@ -17,7 +17,7 @@ use serde::Deserialize;
 use stepback_agents::policy::Tools;
 use stepback_agents::transcript::Home;
 use stepback_engine::reruns::Rerun;
-use stepback_exchange::prices::Prices;
+use stepback_llm_wire::prices::Prices;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_proxy::Timing;

@@ -248,7 +248,7 @@ pub async fn conversation(
 }
 
 fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
-    let is_ours = Agent::parse(agent).is_some() || agent == stepback_builtin::NAME;
+    let is_ours = Agent::parse(agent).is_some() || agent == stepback_builtin_agent::NAME;
     let document = |(number, message): (u64, &Message)| {
         let (role, text) = (message.role, message.shown_text());
         let whole = serde_json::to_value(message).unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_mind::ids::{BeliefId, HypothesisId};
-use stepback_mind::item::{BeliefKind, DependencyKind, EvidenceKind, HypothesisStatus, Source};
-use stepback_mind::{Kind, Mutation};
+use stepback_reasoning::ids::{BeliefId, HypothesisId};
+use stepback_reasoning::item::{BeliefKind, DependencyKind, EvidenceKind, HypothesisStatus, Source};
+use stepback_reasoning::{Kind, Mutation};
 
 use crate::support::Place;
 

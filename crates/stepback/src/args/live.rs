@@ -82,7 +82,7 @@ pub struct Agent {
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
     /// End after N answers of the model
-    #[arg(long, value_name = "N", default_value_t = stepback_builtin::MAX_TURNS)]
+    #[arg(long, value_name = "N", default_value_t = stepback_builtin_agent::MAX_TURNS)]
     pub max_turns: u64,
     /// Begin as this file says (a rerun does this)
     #[arg(long, value_name = "FILE", hide = true)]

@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::payload::{one_line, visible};
-use stepback_builtin::provider::{Dialect, Http, Post, ScriptError, Scripted};
-use stepback_builtin::{ExitReason, NAME, Options, Outcome, Provider, RunEvent};
+use stepback_builtin_agent::provider::{Dialect, Http, Post, ScriptError, Scripted};
+use stepback_builtin_agent::{ExitReason, NAME, Options, Outcome, Provider, RunEvent};
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::Response;
+use stepback_llm_wire::Response;
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::record::Step;
@@ -80,7 +80,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
         price: &|model, usage| prices.cost(model, usage),
         ..Options::new(model, &mut watch)
     };
-    let outcome = stepback_builtin::run(&workspace, &mut *provider, options)?;
+    let outcome = stepback_builtin_agent::run(&workspace, &mut *provider, options)?;
     Ok(told(json, &outcome))
 }
 
@@ -245,7 +245,11 @@ impl Begin {
             Some(Value::Object(memory)) => memory,
             _ => Map::new(),
         };
-        Ok(Self { history: stepback_builtin::resumable(&lines).ok_or_else(damaged)?, memory, session: None })
+        Ok(Self {
+            history: stepback_builtin_agent::resumable(&lines).ok_or_else(damaged)?,
+            memory,
+            session: None,
+        })
     }
 
     fn at(workspace: &Workspace<'_>, step: &Step) -> Result<Self, Failure> {

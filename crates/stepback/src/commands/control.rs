@@ -216,7 +216,7 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandR
 /// Returns the agent as the subject of a sentence. The built-in agent has the program's name, which would be misread as
 /// the program.
 fn who(stop: &Stop) -> &str {
-    if stop.agent == stepback_builtin::NAME { "The built-in agent" } else { &stop.agent }
+    if stop.agent == stepback_builtin_agent::NAME { "The built-in agent" } else { &stop.agent }
 }
 
 /// Runs `stepback deny`.

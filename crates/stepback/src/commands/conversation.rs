@@ -58,11 +58,11 @@ pub fn plan_at(
     prompt: Option<&str>,
 ) -> Result<Planned, Failure> {
     let session = session_of(workspace, target)?;
-    if session.agent == stepback_builtin::NAME {
+    if session.agent == stepback_builtin_agent::NAME {
         let unusual = crate::store_location::StoreLocation::find(None).ok().as_ref() != Some(context.place());
         let store = unusual.then(|| context.place().argument());
         let id = context.fresh_id();
-        return Ok(stepback_builtin::resume(workspace, session, target, store, cwd, prompt, id)?);
+        return Ok(stepback_builtin_agent::resume(workspace, session, target, store, cwd, prompt, id)?);
     }
     let home = context::agents_home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agent's conversations cannot be found")
@@ -164,7 +164,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
     }
     let Some((program, arguments)) = continued.ready.command.split_first() else { return DONE };
     // The built-in agent is this program, wherever it is installed.
-    let own = (program == stepback_builtin::NAME).then(std::env::current_exe).and_then(Result::ok);
+    let own = (program == stepback_builtin_agent::NAME).then(std::env::current_exe).and_then(Result::ok);
     let program = own.unwrap_or_else(|| program.into());
     let status = Command::new(program).args(arguments).current_dir(&continued.ready.cwd).status().map_err(
         |error| {

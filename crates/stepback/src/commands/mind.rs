@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker, Thought};
-use stepback_mind::{Mind, Mutation};
 use stepback_model::record::Session;
+use stepback_reasoning::{Mind, Mutation};
 
 pub use self::board::{mind, recover};
 pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
@@ -115,12 +115,14 @@ fn list(
 }
 
 /// Parses the name of an item of some kind.
-fn name<T: std::str::FromStr<Err = stepback_mind::MindError>>(text: &str) -> Result<T, Failure> {
+fn name<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(text: &str) -> Result<T, Failure> {
     text.trim().parse().map_err(|error| stepback_engine::EngineError::Mind(error).into())
 }
 
 /// Parses names of items.
-fn names<T: std::str::FromStr<Err = stepback_mind::MindError>>(texts: &[String]) -> Result<Vec<T>, Failure> {
+fn names<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(
+    texts: &[String],
+) -> Result<Vec<T>, Failure> {
     texts.iter().map(|text| name(text)).collect()
 }
 

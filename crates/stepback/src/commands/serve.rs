@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_server::{AppState, Config, Server, Stage, Tls};
-use stepback_watch::server::Watcher;
+use stepback_watcher::server::Watcher;
 
 use super::agents::binary;
 use super::studio::ServerFile;

@@ -16,7 +16,7 @@ use stepback_model::state::GitState;
 use stepback_model::tree::{Node, SkipReason};
 
 use stepback_store::port::{Query, StoredCheckpoint};
-use stepback_watch::client::SLOW_SCAN;
+use stepback_watcher::client::SLOW_SCAN;
 
 use super::watcher::WatcherState;
 use super::{CommandResult, DONE, view};

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
-use stepback_watch::client::{Client, SLOW_SCAN, WatcherPresence};
-use stepback_watch::launch::LaunchRecord;
-use stepback_watch::process;
-use stepback_watch::report::WatcherReport;
-use stepback_watch::server::lock_holder;
+use stepback_watcher::client::{Client, SLOW_SCAN, WatcherPresence};
+use stepback_watcher::launch::LaunchRecord;
+use stepback_watcher::process;
+use stepback_watcher::report::WatcherReport;
+use stepback_watcher::server::lock_holder;
 
 use super::{CommandResult, DONE};
 use crate::context::Context;

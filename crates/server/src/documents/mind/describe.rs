@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use stepback_engine::Workspace;
-use stepback_mind::contradiction::said;
-use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Origin, Source};
-use stepback_mind::{Item, Kind, Mind};
 use stepback_model::ids::StepId;
+use stepback_reasoning::contradiction::said;
+use stepback_reasoning::ids::VerificationId;
+use stepback_reasoning::item::{Origin, Source};
+use stepback_reasoning::{Item, Kind, Mind};
 
 use super::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
 use crate::problem::Problem;

@@ -3,13 +3,13 @@
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_mind::Mutation;
-use stepback_mind::graph::{Impact, Root};
-use stepback_mind::item::{
+use stepback_reasoning::Mutation;
+use stepback_reasoning::graph::{Impact, Root};
+use stepback_reasoning::item::{
     BeliefKind, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus,
     Measure, Severity, Source,
 };
-use stepback_mind::suggestions::Action;
+use stepback_reasoning::suggestions::Action;
 
 use super::{list, look, name, names, think, word};
 use crate::args::mind::{Belief, Board, Contradiction, Evidence, Gap, Hypothesis, Note};
@@ -98,11 +98,12 @@ pub fn evidence(context: &Context, command: &Evidence) -> CommandResult {
             Ok(Mutation::WithdrawEvidence { evidence: name(evidence)?, reason: reason.clone() })
         }),
         Evidence::List { hypothesis, board } => look(context, board, None, |mind| {
-            let wanted = hypothesis.as_deref().map(name::<stepback_mind::ids::HypothesisId>).transpose()?;
+            let wanted =
+                hypothesis.as_deref().map(name::<stepback_reasoning::ids::HypothesisId>).transpose()?;
             if let Some(id) = wanted {
                 mind.hypotheses.known(id.0).map_err(stepback_engine::EngineError::from)?;
             }
-            let about = |id: stepback_mind::ids::HypothesisId| wanted.is_none_or(|wanted| wanted == id);
+            let about = |id: stepback_reasoning::ids::HypothesisId| wanted.is_none_or(|wanted| wanted == id);
             if context.json {
                 let is = |item: &serde_json::Value| {
                     wanted.is_none_or(|wanted| item["hypothesis"] == wanted.to_string())
@@ -219,7 +220,7 @@ fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, 
 }
 
 /// Returns a chain of beliefs as text, with `arrow` between them.
-fn path(beliefs: &[stepback_mind::ids::BeliefId], arrow: &str) -> String {
+fn path(beliefs: &[stepback_reasoning::ids::BeliefId], arrow: &str) -> String {
     beliefs.iter().map(ToString::to_string).collect::<Vec<_>>().join(arrow)
 }
 

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_mind::Mutation;
-use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Check, Measured, OnOutcome, Outcome};
+use stepback_reasoning::Mutation;
+use stepback_reasoning::ids::VerificationId;
+use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome};
 
 use super::{list, look, name, names, think, with_board};
 use crate::args::mind::verify::{Add, Verify};

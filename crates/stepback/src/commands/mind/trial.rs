@@ -3,8 +3,8 @@
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
 use stepback_engine::rewind::RewindReport;
-use stepback_mind::Mutation;
-use stepback_mind::item::ExperimentStatus;
+use stepback_reasoning::Mutation;
+use stepback_reasoning::item::ExperimentStatus;
 use stepback_store::port::StoredCheckpoint;
 
 use super::{board, list, look, name, tell, think, with_board, word};

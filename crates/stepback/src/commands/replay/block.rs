@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::timeline::{self, Spent};
-use stepback_exchange::semantics::ContentPart;
+use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::change::Change;
 use stepback_model::record::StepKind;
 use stepback_store::port::StoredCheckpoint;

@@ -1,0 +1,476 @@
+//! The agent without a process around it: what it records, what stops it, and what it makes of models that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use stepback_agents::transcript::messages_of;
+use stepback_builtin_agent::provider::Scripted;
+use stepback_builtin_agent::{
+    ExitReason, NAME, Options, Outcome, Provider, RunEvent, ToolPolicy, ToolResult, run,
+};
+use stepback_engine::{Engine, Workspace};
+use stepback_llm_wire::matching::{Found, Places, Recording};
+use stepback_llm_wire::{Chunks, Ended, Exchange, Request, Response};
+use stepback_model::env::FrozenEnv;
+use stepback_model::event::ReportedError;
+use stepback_model::record::StepKind;
+use stepback_model::state::State;
+use stepback_model::time::Timestamp;
+use stepback_model::{conversation, json as stored_json};
+use stepback_store::memory::MemoryStore;
+use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_worktree::rules::Budget;
+
+struct Place {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    store: MemoryStore,
+    env: FrozenEnv,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
+        let root = dir.path().canonicalize().unwrap().join("work");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a.txt"), "one\n").unwrap();
+        let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), 1);
+        Self { _dir: dir, root, store: MemoryStore::new(1 << 30), env }
+    }
+
+    fn engine(&self) -> Engine<'_> {
+        Engine {
+            store: &self.store,
+            env: &self.env,
+            budget: Budget::default(),
+            threads: 2,
+            progress: None,
+            watcher: None,
+        }
+    }
+
+    fn play(&self, script: &Value, change: impl FnOnce(&mut Options<'_>)) -> Outcome {
+        let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
+        self.ask(&mut provider, change)
+    }
+
+    fn ask(&self, provider: &mut dyn Provider, change: impl FnOnce(&mut Options<'_>)) -> Outcome {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let mut watch = |_: RunEvent<'_>| ();
+        let mut options = Options { prompt: Some("go".into()), ..Options::new("scripted-1", &mut watch) };
+        change(&mut options);
+        run(&workspace, provider, options).unwrap()
+    }
+
+    fn steps(&self, outcome: &Outcome) -> Vec<StoredCheckpoint> {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let query = Query { session: Some(outcome.session), ..Query::default() };
+        let mut steps = workspace.store().steps(workspace.record.id, &query).unwrap();
+        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+        steps
+    }
+
+    fn kinds(&self, outcome: &Outcome) -> Vec<&'static str> {
+        self.steps(outcome).iter().map(|stored| stored.checkpoint.step.kind.as_str()).collect()
+    }
+
+    fn detail(&self, step: &StoredCheckpoint) -> Value {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        stored_json::load(workspace.store(), step.checkpoint.step.facts.detail.unwrap()).unwrap()
+    }
+
+    fn with_workspace<T>(&self, look: impl FnOnce(&Workspace<'_>) -> T) -> T {
+        let engine = self.engine();
+        look(&engine.workspace(&self.root).unwrap())
+    }
+}
+
+fn one_call(tool: &str, input: Value) -> Value {
+    json!({ "turns": [{ "calls": [{ "tool": tool, "input": input }] }, { "text": "finished" }] })
+}
+
+/// A model that gives these answers one after another.
+struct Answers(Vec<(u16, Value)>);
+
+impl Provider for Answers {
+    fn ask(&mut self, _: &Request) -> Result<Response, ReportedError> {
+        let (status, body) = self.0.remove(0);
+        Ok(Response {
+            status,
+            headers: Vec::new(),
+            body: body.to_string(),
+            chunks: Chunks::default(),
+            ended: Ended::Complete,
+            first_byte: None,
+            took: 1,
+            left_out: 0,
+        })
+    }
+}
+
+fn said(content: Value) -> (u16, Value) {
+    (200, json!({ "type": "message", "role": "assistant", "model": "m", "content": content }))
+}
+
+#[test]
+fn everything_is_a_step() {
+    let place = Place::new();
+    let outcome = place.play(&one_call("write", json!({ "path": "b.txt", "content": "new\n" })), |_| ());
+    assert_eq!(
+        (outcome.ended.clone(), outcome.turns, outcome.text.as_str()),
+        (ExitReason::Done, 2, "finished")
+    );
+    assert_eq!(fs::read_to_string(place.root.join("b.txt")).unwrap(), "new\n");
+    let expected = [
+        "agent-step", // session started
+        "user-input",
+        "model-start",
+        "model-end",
+        "tool-start",
+        "tool-end",
+        "model-start",
+        "model-end",
+        "agent-step", // done
+        "agent-step", // session ended
+    ];
+    assert_eq!(place.kinds(&outcome), expected);
+    assert_eq!(outcome.steps, expected.len() as u64);
+    let steps = place.steps(&outcome);
+    let summary = |at: usize| steps[at].checkpoint.step.summary.as_str();
+    assert_eq!((summary(2), summary(3)), ("scripted-1: 1 message", "calls write"));
+    assert_eq!((summary(4), summary(7)), ("write: b.txt", "finished"));
+    assert_eq!((summary(8), summary(9)), ("done: finished", "session ended"));
+    assert!(steps[5].checkpoint.trigger.is_some(), "what the call did is a checkpoint");
+    let request: Request = serde_json::from_value(place.detail(&steps[6])["input"].clone()).unwrap();
+    assert_eq!(request.body["messages"].as_array().unwrap().len(), 3);
+    let response: Response = serde_json::from_value(place.detail(&steps[7])["output"].clone()).unwrap();
+    assert!(response.body.contains("finished"));
+    assert_eq!(steps[6].checkpoint.step.facts.call, steps[7].checkpoint.step.facts.call);
+    let authors = &place.detail(&steps[5])["authors"]["calls"][0];
+    assert_eq!(authors["tool"], "write");
+    place.with_workspace(|workspace| {
+        let session = workspace.store().session(outcome.session).unwrap().unwrap();
+        assert_eq!(session.agent, NAME);
+        assert!(session.info.ended_at.is_some() && session.info.open.is_empty());
+        assert_eq!(session.info.title.as_deref(), Some("go"));
+        assert_eq!(session.info.iteration, 2);
+        // Before the call, the model had not asked for it yet; at the end, everything was said.
+        let lines = |at: usize| {
+            let state = State::load(workspace.store(), steps[at].checkpoint.step.state).unwrap();
+            conversation::texts(workspace.store(), state.conversation).unwrap()
+        };
+        assert_eq!(messages_of(NAME, &lines(4)).len(), 1);
+        assert_eq!(messages_of(NAME, &lines(9)).len(), 4);
+    });
+}
+
+#[test]
+fn a_conversation_that_goes_on_is_answered_as_it_would_have_been() {
+    let script = json!({ "turns": [
+        { "calls": [{ "tool": "bash", "input": { "command": "echo 1 >> log" } }] },
+        { "calls": [{ "tool": "bash", "input": { "command": "echo 2 >> log" } }] },
+        { "text": "finished" },
+    ] });
+    let place = Place::new();
+    let first = place.play(&script, |options| options.max_turns = 1);
+    assert_eq!(first.ended, ExitReason::MaxTurns);
+    let history: Vec<Value> = place.with_workspace(|workspace| {
+        let session = workspace.store().session(first.session).unwrap().unwrap();
+        let lines = conversation::texts(workspace.store(), session.info.tip).unwrap();
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    });
+    let second = place.play(&script, |options| {
+        options.prompt = None;
+        options.history = history;
+    });
+    assert_eq!((second.ended, second.text.as_str()), (ExitReason::Done, "finished"));
+    assert_eq!(fs::read_to_string(place.root.join("log")).unwrap(), "1\n2\n");
+}
+
+#[test]
+fn a_worker_has_tasks_and_steps_of_its_own() {
+    let place = Place::new();
+    let script = json!({
+        "turns": [
+            { "calls": [{ "tool": "delegate", "input": { "worker": "tester", "task": "test it" } }] },
+            { "text": "tested" },
+        ],
+        "workers": { "tester": [
+            { "calls": [{ "tool": "bash", "input": { "command": "echo ok > result" } }] },
+            { "text": "all green" },
+        ] },
+    });
+    let outcome = place.play(&script, |_| ());
+    let steps = place.steps(&outcome);
+    let kinds: Vec<&str> = place.kinds(&outcome);
+    let tasks: Vec<&&str> = kinds.iter().filter(|kind| kind.starts_with("task")).collect();
+    assert_eq!(tasks, [&"task-created", &"task-assigned", &"task-started", &"task-completed"]);
+    let of_worker = |kind: StepKind| {
+        let found = steps.iter().find(|stored| {
+            stored.checkpoint.step.kind == kind
+                && stored.checkpoint.step.facts.worker.as_deref() == Some("tester call_1_1")
+        });
+        found.unwrap_or_else(|| panic!("no {kind:?} of the worker"))
+    };
+    of_worker(StepKind::ModelStart);
+    assert!(of_worker(StepKind::ToolEnd).checkpoint.trigger.is_some(), "what the worker did is a checkpoint");
+    let end = steps.iter().rfind(|stored| stored.checkpoint.step.kind == StepKind::ToolEnd).unwrap();
+    assert_eq!(place.detail(end)["output"]["text"], "all green");
+    place.with_workspace(|workspace| {
+        let session = workspace.store().session(outcome.session).unwrap().unwrap();
+        let task = stored_json::load(workspace.store(), session.info.slots.task.unwrap()).unwrap();
+        assert_eq!(task[0]["status"], "completed");
+        let lines = conversation::texts(workspace.store(), session.info.tip).unwrap();
+        assert_eq!(lines.len(), 4, "the worker's conversation is not part of the agent's");
+    });
+}
+
+#[test]
+fn a_worker_that_fails_fails_its_task_and_not_the_agent() {
+    let place = Place::new();
+    let script = json!({
+        "turns": [
+            { "calls": [{ "tool": "delegate", "input": { "worker": "w", "task": "t" } }] },
+            { "text": "so be it" },
+        ],
+        "workers": { "w": [{ "fails": "out of order" }] },
+    });
+    let outcome = place.play(&script, |_| ());
+    assert_eq!(outcome.ended, ExitReason::Done);
+    assert!(place.kinds(&outcome).contains(&"task-failed"));
+}
+
+#[test]
+fn what_it_remembers_is_told_to_the_model_and_kept_in_the_state() {
+    let place = Place::new();
+    let script = one_call("remember", json!({ "key": "port", "value": "8080" }));
+    let memory: Map<String, Value> = [("style".to_string(), json!("tabs"))].into_iter().collect();
+    let outcome = place.play(&script, |options| options.memory = memory);
+    let steps = place.steps(&outcome);
+    let asked: Vec<Value> = (steps.iter())
+        .filter(|stored| stored.checkpoint.step.kind == StepKind::ModelStart)
+        .map(|stored| place.detail(stored)["input"]["body"]["system"].clone())
+        .collect();
+    assert!(asked[0].as_str().unwrap().contains("style: tabs") && !asked[0].to_string().contains("8080"));
+    assert!(asked[1].as_str().unwrap().contains("port: 8080"));
+    place.with_workspace(|workspace| {
+        let memory_at = |at: usize| {
+            let state = State::load(workspace.store(), steps[at].checkpoint.step.state).unwrap();
+            stored_json::load(workspace.store(), state.memory.unwrap()).unwrap()
+        };
+        assert_eq!(memory_at(0), json!({ "style": "tabs" }));
+        assert_eq!(memory_at(steps.len() - 1), json!({ "style": "tabs", "port": "8080" }));
+    });
+}
+
+#[test]
+fn calls_run_are_refused_or_recalled() {
+    let script = one_call("bash", json!({ "command": "touch ran" }));
+    let place = Place::new();
+    let denied = place.play(&script, |options| options.tools = ToolPolicy::Deny);
+    assert_eq!((denied.ended, place.root.join("ran").exists()), (ExitReason::Done, false));
+    let mut asked = Vec::new();
+    let recall = |tool: &str, input: &Value| {
+        asked.push(format!("{tool} {input}"));
+        Some(ToolResult { text: "as it was".into(), failed: false })
+    };
+    let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
+    let outcome = {
+        let engine = place.engine();
+        let workspace = engine.workspace(&place.root).unwrap();
+        let mut watch = |_: RunEvent<'_>| ();
+        let options = Options {
+            prompt: Some("go".into()),
+            tools: ToolPolicy::Recorded(Box::new(recall)),
+            ..Options::new("scripted-1", &mut watch)
+        };
+        run(&workspace, &mut provider, options).unwrap()
+    };
+    assert_eq!(asked, [r#"bash {"command":"touch ran"}"#]);
+    assert!(!place.root.join("ran").exists());
+    let steps = place.steps(&outcome);
+    let end = steps.iter().find(|stored| stored.checkpoint.step.kind == StepKind::ToolEnd).unwrap();
+    assert_eq!(place.detail(end)["output"]["text"], "as it was");
+}
+
+#[test]
+fn it_ends_where_it_is_told_to() {
+    let script = one_call("bash", json!({ "command": "touch ran" }));
+    let place = Place::new();
+    let outcome = place.play(&script, |options| options.until = Some(StepKind::ToolStart));
+    assert_eq!((outcome.ended, place.root.join("ran").exists()), (ExitReason::Until, false));
+    let outcome = place.play(&script, |options| options.max_steps = Some(3));
+    assert_eq!(outcome.ended, ExitReason::MaxSteps);
+    assert_eq!(outcome.steps, 4, "and the step that says that it is over");
+    let stop = Arc::new(AtomicBool::new(true));
+    let outcome = place.play(&script, |options| options.stop = stop);
+    assert_eq!(outcome.ended, ExitReason::Interrupted);
+    assert_eq!(place.steps(&outcome).last().unwrap().checkpoint.step.summary, "session ended: interrupted");
+    let slow = one_call("bash", json!({ "command": "sleep 300" }));
+    let outcome = place.play(&slow, |options| options.timeout = Some(Duration::from_millis(500)));
+    assert_eq!(outcome.ended, ExitReason::TimedOut);
+    place.with_workspace(|workspace| {
+        let session = workspace.store().session(outcome.session).unwrap().unwrap();
+        assert!(session.info.open.is_empty() && session.info.ended_at.is_some());
+    });
+}
+
+#[test]
+fn a_model_that_misbehaves_is_told_or_ends_the_run() {
+    let place = Place::new();
+    let unknown = json!([{ "type": "tool_use", "id": "x", "name": "fly", "input": {} }]);
+    let outcome = place
+        .ask(&mut Answers(vec![said(unknown), said(json!([{ "type": "text", "text": "I see" }]))]), |_| ());
+    assert_eq!((outcome.ended, outcome.text.as_str()), (ExitReason::Done, "I see"));
+    let refused =
+        json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "too long" } });
+    let outcome = place.ask(&mut Answers(vec![(400, refused)]), |_| ());
+    let ExitReason::Failed(trouble) = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    assert!(trouble.message.contains("too long"), "{trouble:?}");
+    let kinds = place.kinds(&outcome);
+    assert_eq!(kinds[kinds.len() - 3..], ["model-end", "error", "agent-step"]);
+    let outcome = place.ask(&mut Answers(vec![(200, json!("<html>"))]), |_| ());
+    assert!(matches!(outcome.ended, ExitReason::Failed(_)));
+    let busy = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "busy" } });
+    let fine = said(json!([{ "type": "text", "text": "now" }]));
+    let outcome = place.ask(&mut Answers(vec![(529, busy.clone()), fine]), |_| ());
+    assert_eq!((outcome.ended, outcome.text.as_str()), (ExitReason::Done, "now"));
+    let outcome = place.ask(&mut Answers(vec![(529, busy)]), |options| options.retries = 0);
+    assert!(matches!(outcome.ended, ExitReason::Failed(_)));
+}
+
+#[test]
+fn secrets_are_not_recorded_and_costs_add_up() {
+    let place = Place::new();
+    let token = ["ghp_", "a1B2c3D4e5", "F6g7H8i9J0", "k1L2m3N4o5", "P6q7R8"].concat();
+    let script = json!({ "turns": [
+        { "calls": [{ "tool": "bash", "input": { "command": format!("echo {token} > used") } }],
+          "usage": { "input": 100, "output": 20 }, "cost_usd": 0.25 },
+        { "text": "done", "usage": { "input": 10, "output": 1 } },
+    ] });
+    let prompt = format!("use {token}");
+    let price = |model: &str, usage: &stepback_llm_wire::semantics::Usage| {
+        (model == "scripted-1").then_some(usage.input * 1000)
+    };
+    let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
+    let outcome = {
+        let engine = place.engine();
+        let workspace = engine.workspace(&place.root).unwrap();
+        let mut watch = |_: RunEvent<'_>| ();
+        let new = Options::new("scripted-1", &mut watch);
+        run(&workspace, &mut provider, Options { prompt: Some(prompt), price: &price, ..new }).unwrap()
+    };
+    assert_eq!(
+        fs::read_to_string(place.root.join("used")).unwrap().trim(),
+        token,
+        "what runs is what was said"
+    );
+    assert_eq!(outcome.cost, 250_000 + 10_000);
+    for step in place.steps(&outcome) {
+        assert!(!step.checkpoint.step.summary.contains(&token));
+        if step.checkpoint.step.facts.detail.is_some() {
+            assert!(!place.detail(&step).to_string().contains(&token), "{:?}", step.checkpoint.step.kind);
+        }
+    }
+    place.with_workspace(|workspace| {
+        let session = workspace.store().session(outcome.session).unwrap().unwrap();
+        assert_eq!(session.info.cost, 260_000);
+        let lines = conversation::texts(workspace.store(), session.info.tip).unwrap();
+        assert!(!lines.join("").contains(&token));
+    });
+}
+
+#[test]
+fn a_stopped_thought_is_an_interruption() {
+    let place = Place::new();
+    let stop = Arc::new(AtomicBool::new(false));
+    let script = json!({ "turns": [{ "text": "late", "thinks_ms": 600_000 }] });
+    let mut provider = Scripted::parse(&script.to_string(), stop.clone()).unwrap();
+    let ends = stop.clone();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            ends.store(true, Ordering::Relaxed);
+        });
+        place.ask(&mut provider, |options| options.stop = stop)
+    });
+    assert_eq!(outcome.ended, ExitReason::Interrupted);
+}
+
+/// A model that answers from what was recorded.
+struct Replay(Recording);
+
+impl Provider for Replay {
+    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
+        match self.0.find(request) {
+            Found::Same(at) => Ok(self.0.exchanges()[at].response.clone()),
+            other => Err(ReportedError { message: format!("{other:?}"), ..ReportedError::default() }),
+        }
+    }
+}
+
+#[test]
+fn a_recorded_run_is_run_once_more_from_its_record() {
+    let script = json!({
+        "turns": [
+            { "calls": [
+                { "tool": "bash", "input": { "command": "pwd; echo 1 >> log" } },
+                { "tool": "remember", "input": { "key": "k", "value": "v" } },
+            ] },
+            { "calls": [{ "tool": "delegate", "input": { "worker": "w", "task": "t" } }] },
+            { "text": "finished" },
+        ],
+        "workers": { "w": [{ "calls": [{ "tool": "read", "input": { "path": "log" } }] }, { "text": "read" }] },
+    });
+    let (first, second) = (Place::new(), Place::new());
+    let recorded = first.play(&script, |_| ());
+    let steps = first.steps(&recorded);
+    let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind);
+    let answers = |call: &Option<String>| {
+        let end =
+            of_kind(StepKind::ModelEnd).find(|stored| stored.checkpoint.step.facts.call == *call).unwrap();
+        serde_json::from_value(first.detail(end)["output"].clone()).unwrap()
+    };
+    let exchanges = of_kind(StepKind::ModelStart).map(|stored| {
+        let call = &stored.checkpoint.step.facts.call;
+        let request = serde_json::from_value(first.detail(stored)["input"].clone()).unwrap();
+        Exchange { id: call.clone().unwrap(), request, response: answers(call) }
+    });
+    let places = Places {
+        recorded: vec![(first.root.clone(), "workspace")],
+        present: vec![(second.root.clone(), "workspace")],
+    };
+    let mut provider = Replay(Recording::new(exchanges.collect(), places));
+    let mut results: Vec<(Value, ToolResult)> = of_kind(StepKind::ToolEnd)
+        .map(|stored| first.detail(stored))
+        .map(|detail| (detail["input"].clone(), serde_json::from_value(detail["output"].clone()).unwrap()))
+        .collect();
+    let recall = move |_: &str, input: &Value| {
+        let at = results.iter().position(|(known, _)| known == input)?;
+        Some(results.remove(at).1)
+    };
+    let engine = second.engine();
+    let workspace = engine.workspace(&second.root).unwrap();
+    let mut watch = |_: RunEvent<'_>| ();
+    let options = Options {
+        prompt: Some("go".into()),
+        tools: ToolPolicy::Recorded(Box::new(recall)),
+        ..Options::new("scripted-1", &mut watch)
+    };
+    let again = run(&workspace, &mut provider, options).unwrap();
+    assert_eq!(
+        (again.ended, again.text, again.steps),
+        (ExitReason::Done, recorded.text.clone(), recorded.steps)
+    );
+    assert_eq!(second.kinds(&Outcome { session: again.session, ..recorded.clone() }), first.kinds(&recorded));
+    assert!(!second.root.join("log").exists(), "nothing was run");
+}

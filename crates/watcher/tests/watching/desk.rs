@@ -1,0 +1,182 @@
+//! A workspace, a store, a watcher, and scans with and without it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use stepback_model::hash::Hash;
+use stepback_model::tree::{Node, Tree};
+use stepback_store::Store;
+use stepback_store::memory::MemoryStore;
+use stepback_testkit::tree::{self, Copy, Thing};
+use stepback_watcher::kernel::{Inotify, Kernel};
+use stepback_watcher::watch::{Place, Source, Watch};
+use stepback_worktree::restore::read_content;
+use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::{Answer, Hints, Question};
+use stepback_worktree::scan::{Scan, Snapshot, boot_id};
+
+/// A watcher in this process.
+pub struct Direct(pub Mutex<Option<Watch>>);
+
+impl Hints for Direct {
+    fn changes(&self, question: &Question<'_>) -> Answer {
+        let mut watch = self.0.lock().unwrap();
+        let answer = watch.as_mut().map(|watch| {
+            if watch.is_lost() {
+                watch.begin_anew()?;
+            }
+            watch.answer(question.root_id, question.since)
+        });
+        match answer {
+            Some(Ok(answer)) => answer,
+            // What cannot be watched any more is not.
+            Some(Err(_)) => {
+                *watch = None;
+                Answer::Nothing
+            }
+            None => Answer::Nothing,
+        }
+    }
+}
+
+/// What a test works with.
+pub struct Desk {
+    pub dir: tempfile::TempDir,
+    pub root: PathBuf,
+    pub store: MemoryStore,
+    pub budget: Budget,
+    pub watcher: Direct,
+    pub source: fn() -> Source,
+    /// How many entries of directories were looked at.
+    pub looked: AtomicU64,
+}
+
+/// The real kernel.
+pub fn inotify() -> Source {
+    Box::new(|| Ok(Box::new(Inotify::new()?) as Box<dyn Kernel>))
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        Self::over(inotify)
+    }
+
+    pub fn over(source: fn() -> Source) -> Self {
+        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
+        let root = dir.path().canonicalize().unwrap().join("work");
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(dir.path().join("marks")).unwrap();
+        let desk = Self {
+            dir,
+            root,
+            store: MemoryStore::new(4 << 30),
+            budget: Budget::default(),
+            watcher: Direct(Mutex::new(None)),
+            source,
+            looked: AtomicU64::new(0),
+        };
+        desk.watch().unwrap();
+        desk
+    }
+
+    /// Starts the watcher, or another in its place.
+    pub fn watch(&self) -> io::Result<()> {
+        let marks = self.dir.path().join("marks");
+        let place = Place { root: &self.root, store_dir: None, marks: &marks, most: 10_000 };
+        *self.watcher.0.lock().unwrap() = Some(Watch::begin(&place, (self.source)())?);
+        Ok(())
+    }
+
+    pub fn cache(&self) -> PathBuf {
+        self.dir.path().join("cache")
+    }
+
+    pub fn scan(&self, cache: Option<&Path>, hints: Option<&dyn Hints>) -> Snapshot {
+        self.scan_with(cache, hints, false)
+    }
+
+    /// A scan that asks the watcher for the moment alone.
+    pub fn whole(&self) -> Snapshot {
+        self.scan_with(Some(&self.cache()), Some(&self.watcher), true)
+    }
+
+    fn scan_with(&self, cache: Option<&Path>, hints: Option<&dyn Hints>, everything: bool) -> Snapshot {
+        let batch = self.store.begin().unwrap();
+        let scan = Scan {
+            root: &self.root,
+            cache,
+            vault: None,
+            store_dir: None,
+            budget: self.budget,
+            epoch: self.store.gc_generation().unwrap(),
+            boot: boot_id(),
+            threads: 2,
+            progress: Some(&self.looked),
+            hints,
+            everything,
+        };
+        let mut snapshot = scan.run(&self.store, &*batch).unwrap();
+        self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
+        snapshot.remember();
+        snapshot
+    }
+
+    /// A scan that asks the watcher.
+    pub fn asked(&self) -> Snapshot {
+        self.scan(Some(&self.cache()), Some(&self.watcher))
+    }
+
+    /// Scans with the watcher and without cache, and compares. Whether the watcher could help.
+    #[track_caller]
+    pub fn check(&self, when: &dyn Fn() -> String) -> bool {
+        let (asked, cold) = (self.asked(), self.scan(None, None));
+        if (asked.files, asked.git) != (cold.files, cold.git) {
+            let differences = tree::differences(&self.stored(cold.files), &self.stored(asked.files));
+            let git = if asked.git == cold.git { "" } else { "git differs\n" };
+            panic!("{}: a scan with a watcher is wrong:\n{git}{differences}", when());
+        }
+        asked.hinted
+    }
+
+    /// What a scan stored, read back from the store.
+    pub fn stored(&self, files: Hash) -> Copy {
+        let mut copy = Copy::new();
+        self.read_tree(files, &[], &mut copy);
+        copy
+    }
+
+    fn read_tree(&self, hash: Hash, path: &[u8], copy: &mut Copy) {
+        for entry in Tree::load(&self.store, hash).unwrap().into_entries() {
+            let child = match path.is_empty() {
+                true => entry.name.clone(),
+                false => [path, b"/", entry.name.as_slice()].concat(),
+            };
+            let thing = match entry.node {
+                Node::Dir { mode, tree } => {
+                    self.read_tree(tree, &child, copy);
+                    Thing::Dir(mode)
+                }
+                Node::File { mode, content, .. } => {
+                    Thing::File(mode, read_content(&content, &self.store).unwrap().into())
+                }
+                Node::Symlink { target } => Thing::Link(target),
+                Node::Skipped { .. } => Thing::Special,
+            };
+            copy.insert(child, thing);
+        }
+    }
+
+    pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+/// Until nothing that was written before is racy.
+pub fn let_times_settle() {
+    std::thread::sleep(std::time::Duration::from_millis(60));
+}
