@@ -169,7 +169,7 @@ impl Desk {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            let step = &steps[(random % steps.len() as u64) as usize].checkpoint.step;
+            let step = &steps[(random % steps.len() as u64) as usize].step;
             // A fresh store each time: nothing is remembered from the point before.
             let store = EmbeddedStore::open_existing(&self.store_dir)?;
             let began = Instant::now();

@@ -17,7 +17,7 @@ use stepback_model::ids::SessionId;
 use stepback_model::json;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::Agent;
 use crate::answer::Answer;
@@ -157,12 +157,12 @@ pub fn stand_in(
     let original = scratch.engine.known_workspace(root)?;
     let calls = Query { session: Some(policy.session), ..Query::default() };
     let mut steps = original.store().steps(original.record.id, &calls)?;
-    steps.sort_by_key(|stored| stored.checkpoint.step.number);
+    steps.sort_by_key(|stored| stored.step.number);
     let (then, now) = (root.display().to_string(), policy.root.display().to_string());
     let wanted = input.to_string().replace(&now, &then);
     let used = used(scratch)?;
     for start in &steps {
-        let step = &start.checkpoint.step;
+        let step = &start.step;
         let is_call = step.kind == StepKind::ToolStart && step.facts.tool.as_deref() == Some(tool);
         if !is_call || used.contains(&step.number) {
             continue;
@@ -173,8 +173,8 @@ pub fn stand_in(
         if given != wanted {
             continue;
         }
-        let ends = |other: &&StoredCheckpoint| {
-            let other = &other.checkpoint.step;
+        let ends = |other: &&StepRow| {
+            let other = &other.step;
             other.kind == StepKind::ToolEnd
                 && other.facts.call == step.facts.call
                 && other.number > step.number

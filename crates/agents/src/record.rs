@@ -443,7 +443,7 @@ pub fn note_for_turn(
     let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };
     let Some(prompt) = session.info.prompt else { return Ok(None) };
     let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };
-    let number = prompt.checkpoint.step.number;
+    let number = prompt.step.number;
     let query = stepback_store::port::Query {
         session: Some(recorded.session),
         kinds: vec![StepKind::ToolEnd],
@@ -451,7 +451,7 @@ pub fn note_for_turn(
         ..stepback_store::port::Query::default()
     };
     let steps = workspace.store().steps(workspace.record.id, &query)?;
-    let changed = steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
+    let changed = steps.iter().any(|stored| stored.is_checkpoint());
     Ok(changed
         .then(|| format!("checkpoint saved: stepback rewind '#{number}' takes back what this prompt led to")))
 }

@@ -16,7 +16,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 use stepback_worktree::rules::Budget;
 
 struct Desk {
@@ -100,7 +100,7 @@ impl Desk {
         );
     }
 
-    fn steps(&self) -> Vec<StoredCheckpoint> {
+    fn steps(&self) -> Vec<StepRow> {
         let workspace = self.store.workspaces().unwrap().pop().unwrap();
         self.store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap()
     }
@@ -132,7 +132,7 @@ fn many_reports_cost_one_commit_and_keep_their_order() {
     desk.hook("one", "PreToolUse", "Bash", "second");
     // One commit for all that waited, one for the call, however many there were.
     assert_eq!(desk.store.commit_seq().unwrap().0, mark + 2);
-    let steps: Vec<_> = desk.steps().into_iter().map(|stored| stored.checkpoint.step).collect();
+    let steps: Vec<_> = desk.steps().into_iter().map(|stored| stored.step).collect();
     let calls: Vec<_> = steps[before..].iter().map(|step| step.facts.call.as_deref().unwrap()).collect();
     assert_eq!(calls, ["r1", "r1", "r2", "r2", "r3", "r3", "r4", "r4", "second"]);
     let numbers: Vec<_> = steps.iter().map(|step| step.number).collect();
@@ -173,7 +173,7 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
             }
         }
         desk.hook("one", "PreToolUse", "Bash", "last");
-        let steps: Vec<_> = (desk.steps().into_iter().map(|stored| stored.checkpoint.step))
+        let steps: Vec<_> = (desk.steps().into_iter().map(|stored| stored.step))
             .map(|step| (step.number, step.kind, step.facts.call, step.facts.iteration, step.state))
             .collect();
         let sessions = desk.store.sessions(desk.store.workspaces().unwrap()[0].id).unwrap();
@@ -218,7 +218,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let lock = workspace.lock_recording().unwrap();
     record::record_notes(&workspace, &lock, &notes).unwrap();
     let said = || {
-        let steps = desk.steps().into_iter().skip(before).map(|stored| stored.checkpoint.step);
+        let steps = desk.steps().into_iter().skip(before).map(|stored| stored.step);
         steps.map(|step| step.facts.call.unwrap_or(step.summary)).collect::<Vec<_>>()
     };
     let steps = said();
@@ -239,7 +239,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
         .steps()
         .into_iter()
         .skip(before)
-        .map(|stored| stored.checkpoint.step)
+        .map(|stored| stored.step)
         .map(|step| step.facts.call.unwrap_or(step.summary))
         .collect();
     assert_eq!(calls, ["good", "no space", "failed", "no time", "also good"]);
@@ -263,7 +263,7 @@ fn the_turn_of_a_call_is_found_however_long_the_conversation_is() {
     }
     desk.hook("one", "PreToolUse", "Bash", "last");
     let steps = desk.steps();
-    let starts: Vec<_> = (steps.iter().map(|stored| &stored.checkpoint.step))
+    let starts: Vec<_> = (steps.iter().map(|stored| &stored.step))
         .filter(|step| {
             step.kind == StepKind::ToolStart && step.facts.call.as_deref().unwrap().starts_with('c')
         })

@@ -7,7 +7,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use crate::NAME;
 
@@ -18,7 +18,7 @@ const GO_ON: &str = "Go on.";
 pub fn resume(
     workspace: &Workspace<'_>,
     session: Session,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     store: Option<String>,
     cwd: Option<&Path>,
     prompt: Option<&str>,

@@ -24,7 +24,7 @@ use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as stored_json};
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 use stepback_worktree::rules::Budget;
 
 struct Place {
@@ -69,23 +69,23 @@ impl Place {
         run(&workspace, provider, options).unwrap()
     }
 
-    fn steps(&self, outcome: &Outcome) -> Vec<StoredCheckpoint> {
+    fn steps(&self, outcome: &Outcome) -> Vec<StepRow> {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let query = Query { session: Some(outcome.session), ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query).unwrap();
-        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+        steps.sort_by_key(|stored| stored.step.number);
         steps
     }
 
     fn kinds(&self, outcome: &Outcome) -> Vec<&'static str> {
-        self.steps(outcome).iter().map(|stored| stored.checkpoint.step.kind.as_str()).collect()
+        self.steps(outcome).iter().map(|stored| stored.step.kind.as_str()).collect()
     }
 
-    fn detail(&self, step: &StoredCheckpoint) -> Value {
+    fn detail(&self, step: &StepRow) -> Value {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        stored_json::load(workspace.store(), step.checkpoint.step.facts.detail.unwrap()).unwrap()
+        stored_json::load(workspace.store(), step.step.facts.detail.unwrap()).unwrap()
     }
 
     fn with_workspace<T>(&self, look: impl FnOnce(&Workspace<'_>) -> T) -> T {
@@ -145,16 +145,16 @@ fn everything_is_a_step() {
     assert_eq!(place.kinds(&outcome), expected);
     assert_eq!(outcome.steps, expected.len() as u64);
     let steps = place.steps(&outcome);
-    let summary = |at: usize| steps[at].checkpoint.step.summary.as_str();
+    let summary = |at: usize| steps[at].step.summary.as_str();
     assert_eq!((summary(2), summary(3)), ("scripted-1: 1 message", "calls write"));
     assert_eq!((summary(4), summary(7)), ("write: b.txt", "finished"));
     assert_eq!((summary(8), summary(9)), ("done: finished", "session ended"));
-    assert!(steps[5].checkpoint.trigger.is_some(), "what the call did is a checkpoint");
+    assert!(steps[5].is_checkpoint(), "what the call did is a checkpoint");
     let request: Request = serde_json::from_value(place.detail(&steps[6])["input"].clone()).unwrap();
     assert_eq!(request.body["messages"].as_array().unwrap().len(), 3);
     let response: Response = serde_json::from_value(place.detail(&steps[7])["output"].clone()).unwrap();
     assert!(response.body.contains("finished"));
-    assert_eq!(steps[6].checkpoint.step.facts.call, steps[7].checkpoint.step.facts.call);
+    assert_eq!(steps[6].step.facts.call, steps[7].step.facts.call);
     let authors = &place.detail(&steps[5])["authors"]["calls"][0];
     assert_eq!(authors["tool"], "write");
     place.with_workspace(|workspace| {
@@ -165,7 +165,7 @@ fn everything_is_a_step() {
         assert_eq!(session.info.iteration, 2);
         // Before the call, the model had not asked for it yet; at the end, everything was said.
         let lines = |at: usize| {
-            let state = State::load(workspace.store(), steps[at].checkpoint.step.state).unwrap();
+            let state = State::load(workspace.store(), steps[at].step.state).unwrap();
             conversation::texts(workspace.store(), state.conversation).unwrap()
         };
         assert_eq!(messages_of(NAME, &lines(4)).len(), 1);
@@ -216,14 +216,13 @@ fn a_worker_has_tasks_and_steps_of_its_own() {
     assert_eq!(tasks, [&"task-created", &"task-assigned", &"task-started", &"task-completed"]);
     let of_worker = |kind: StepKind| {
         let found = steps.iter().find(|stored| {
-            stored.checkpoint.step.kind == kind
-                && stored.checkpoint.step.facts.worker.as_deref() == Some("tester call_1_1")
+            stored.step.kind == kind && stored.step.facts.worker.as_deref() == Some("tester call_1_1")
         });
         found.unwrap_or_else(|| panic!("no {kind:?} of the worker"))
     };
     of_worker(StepKind::ModelStart);
-    assert!(of_worker(StepKind::ToolEnd).checkpoint.trigger.is_some(), "what the worker did is a checkpoint");
-    let end = steps.iter().rfind(|stored| stored.checkpoint.step.kind == StepKind::ToolEnd).unwrap();
+    assert!(of_worker(StepKind::ToolEnd).is_checkpoint(), "what the worker did is a checkpoint");
+    let end = steps.iter().rfind(|stored| stored.step.kind == StepKind::ToolEnd).unwrap();
     assert_eq!(place.detail(end)["output"]["text"], "all green");
     place.with_workspace(|workspace| {
         let session = workspace.store().session(outcome.session).unwrap().unwrap();
@@ -257,14 +256,14 @@ fn what_it_remembers_is_told_to_the_model_and_kept_in_the_state() {
     let outcome = place.play(&script, |options| options.memory = memory);
     let steps = place.steps(&outcome);
     let asked: Vec<Value> = (steps.iter())
-        .filter(|stored| stored.checkpoint.step.kind == StepKind::ModelStart)
+        .filter(|stored| stored.step.kind == StepKind::ModelStart)
         .map(|stored| place.detail(stored)["input"]["body"]["system"].clone())
         .collect();
     assert!(asked[0].as_str().unwrap().contains("style: tabs") && !asked[0].to_string().contains("8080"));
     assert!(asked[1].as_str().unwrap().contains("port: 8080"));
     place.with_workspace(|workspace| {
         let memory_at = |at: usize| {
-            let state = State::load(workspace.store(), steps[at].checkpoint.step.state).unwrap();
+            let state = State::load(workspace.store(), steps[at].step.state).unwrap();
             stored_json::load(workspace.store(), state.memory.unwrap()).unwrap()
         };
         assert_eq!(memory_at(0), json!({ "style": "tabs" }));
@@ -298,7 +297,7 @@ fn calls_run_are_refused_or_recalled() {
     assert_eq!(asked, [r#"bash {"command":"touch ran"}"#]);
     assert!(!place.root.join("ran").exists());
     let steps = place.steps(&outcome);
-    let end = steps.iter().find(|stored| stored.checkpoint.step.kind == StepKind::ToolEnd).unwrap();
+    let end = steps.iter().find(|stored| stored.step.kind == StepKind::ToolEnd).unwrap();
     assert_eq!(place.detail(end)["output"]["text"], "as it was");
 }
 
@@ -314,7 +313,7 @@ fn it_ends_where_it_is_told_to() {
     let stop = Arc::new(AtomicBool::new(true));
     let outcome = place.play(&script, |options| options.stop = stop);
     assert_eq!(outcome.ended, ExitReason::Interrupted);
-    assert_eq!(place.steps(&outcome).last().unwrap().checkpoint.step.summary, "session ended: interrupted");
+    assert_eq!(place.steps(&outcome).last().unwrap().step.summary, "session ended: interrupted");
     let slow = one_call("bash", json!({ "command": "sleep 300" }));
     let outcome = place.play(&slow, |options| options.timeout = Some(Duration::from_millis(500)));
     assert_eq!(outcome.ended, ExitReason::TimedOut);
@@ -376,9 +375,9 @@ fn secrets_are_not_recorded_and_costs_add_up() {
     );
     assert_eq!(outcome.cost, 250_000 + 10_000);
     for step in place.steps(&outcome) {
-        assert!(!step.checkpoint.step.summary.contains(&token));
-        if step.checkpoint.step.facts.detail.is_some() {
-            assert!(!place.detail(&step).to_string().contains(&token), "{:?}", step.checkpoint.step.kind);
+        assert!(!step.step.summary.contains(&token));
+        if step.step.facts.detail.is_some() {
+            assert!(!place.detail(&step).to_string().contains(&token), "{:?}", step.step.kind);
         }
     }
     place.with_workspace(|workspace| {
@@ -434,14 +433,13 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
     let (first, second) = (Place::new(), Place::new());
     let recorded = first.play(&script, |_| ());
     let steps = first.steps(&recorded);
-    let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind);
+    let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.step.kind == kind);
     let answers = |call: &Option<String>| {
-        let end =
-            of_kind(StepKind::ModelEnd).find(|stored| stored.checkpoint.step.facts.call == *call).unwrap();
+        let end = of_kind(StepKind::ModelEnd).find(|stored| stored.step.facts.call == *call).unwrap();
         serde_json::from_value(first.detail(end)["output"].clone()).unwrap()
     };
     let exchanges = of_kind(StepKind::ModelStart).map(|stored| {
-        let call = &stored.checkpoint.step.facts.call;
+        let call = &stored.step.facts.call;
         let request = serde_json::from_value(first.detail(stored)["input"].clone()).unwrap();
         Exchange { id: call.clone().unwrap(), request, response: answers(call) }
     });

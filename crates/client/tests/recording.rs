@@ -14,7 +14,7 @@ use stepback_model::time::Timestamp;
 use stepback_server::{AppState, Config as Served, Server, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -47,17 +47,17 @@ impl Place {
         Config::new(&url, &self.token).workspace("shop").agent("mine").batch(10, Duration::from_millis(5))
     }
 
-    fn steps(&self) -> Vec<StoredCheckpoint> {
+    fn steps(&self) -> Vec<StepRow> {
         let Some(workspace) = self.store.workspace_at(b"remote:shop").unwrap() else { return Vec::new() };
         self.store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap()
     }
 
     fn summaries(&self) -> Vec<String> {
-        self.steps().into_iter().map(|stored| stored.checkpoint.step.summary).collect()
+        self.steps().into_iter().map(|stored| stored.step.summary).collect()
     }
 
-    fn detail(&self, stored: &StoredCheckpoint) -> serde_json::Value {
-        let hash = stored.checkpoint.step.facts.detail.unwrap();
+    fn detail(&self, stored: &StepRow) -> serde_json::Value {
+        let hash = stored.step.facts.detail.unwrap();
         stepback_model::json::load(&Source(self.store), hash).unwrap()
     }
 }
@@ -93,7 +93,7 @@ fn what_a_program_records_is_in_the_store_in_its_order() {
     session.end();
     assert!(recorder.flush(LONG));
     let steps = place.steps();
-    let kinds: Vec<&str> = steps.iter().map(|stored| stored.checkpoint.step.kind.as_str()).collect();
+    let kinds: Vec<&str> = steps.iter().map(|stored| stored.step.kind.as_str()).collect();
     let expected = [
         "user-input",
         "tool-start",
@@ -113,11 +113,11 @@ fn what_a_program_records_is_in_the_store_in_its_order() {
     assert_eq!(found["metadata"]["trace_id"], "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(found["metadata"]["span_id"], place.detail(&steps[1])["metadata"]["span_id"]);
     assert!(!place.detail(&steps[3]).to_string().contains("hunter2"));
-    assert!(steps[4].checkpoint.step.facts.failed && steps[4].checkpoint.step.facts.duration.is_some());
+    assert!(steps[4].step.facts.failed && steps[4].step.facts.duration.is_some());
     let counts = recorder.counts();
     assert_eq!((counts.stored, counts.waiting, counts.dropped, counts.rejected), (11, 0, 0, 0));
     assert!(counts.left_out_bytes > 4000);
-    let session = place.store.session(steps[0].checkpoint.step.session).unwrap().unwrap();
+    let session = place.store.session(steps[0].step.session).unwrap().unwrap();
     assert_eq!((session.agent.as_str(), session.info.cost), ("mine", 500_000));
     assert!(session.info.ended_at.is_some() && session.info.tip.is_some());
 }
@@ -152,10 +152,9 @@ fn kinds_and_samples_are_chosen_and_calls_stay_whole() {
     assert!(recorder.flush(LONG));
     let steps = place.steps();
     let of = |kind: StepKind, tool: &str| -> Vec<String> {
-        let own = |stored: &&StoredCheckpoint| {
-            stored.checkpoint.step.kind == kind && stored.checkpoint.step.facts.tool.as_deref() == Some(tool)
-        };
-        steps.iter().filter(own).filter_map(|stored| stored.checkpoint.step.facts.call.clone()).collect()
+        let own =
+            |stored: &&StepRow| stored.step.kind == kind && stored.step.facts.tool.as_deref() == Some(tool);
+        steps.iter().filter(own).filter_map(|stored| stored.step.facts.call.clone()).collect()
     };
     let calls = of(StepKind::ToolStart, "t");
     assert_eq!(calls, of(StepKind::ToolEnd, "t"));

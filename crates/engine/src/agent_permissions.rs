@@ -25,10 +25,9 @@ impl Workspace<'_> {
         session: SessionId,
     ) -> Result<Vec<RelPath>, EngineError> {
         let Some(tip) = self.branch_tip(name)? else { return Ok(Vec::new()) };
-        let there: HashSet<StepId> =
-            self.ancestry(&tip)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let there: HashSet<StepId> = self.ancestry(&tip)?.iter().map(|stored| stored.step.id).collect();
         let mut line = self.ancestry(&self.head()?)?;
-        let fork = line.iter().position(|stored| there.contains(&stored.checkpoint.step.id));
+        let fork = line.iter().position(|stored| there.contains(&stored.step.id));
         line.truncate(fork.map_or(0, |fork| fork + 1));
         if line.is_empty() || line.iter().any(|stored| stored.purged) {
             return Err(EngineError::Input(format!(
@@ -90,7 +89,7 @@ impl Workspace<'_> {
             return Ok(());
         }
         let mut line = self.ancestry(&self.head()?)?;
-        let Some(reached) = line.iter().position(|stored| stored.checkpoint.step.id == moved.after) else {
+        let Some(reached) = line.iter().position(|stored| stored.step.id == moved.after) else {
             return Err(EngineError::CannotUndo(format!(
                 "the workspace has left the line that operation {} ({}) is on",
                 operation.number, operation.summary

@@ -5,10 +5,10 @@
 
 use serde_json::json;
 use stepback_model::ids::StepId;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, Annotation, Operation, Step, StepKind, StepMeta};
 use stepback_model::state::State;
 use stepback_store::Mutation;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindReport, RewindRequest};
@@ -23,7 +23,7 @@ pub struct Branch {
     /// Name of the branch.
     pub name: String,
     /// Newest step of the branch.
-    pub tip: StoredCheckpoint,
+    pub tip: StepRow,
     /// Whether the workspace is on it.
     pub present: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 impl Workspace<'_> {
     /// Returns the newest step of a branch; `None` if the branch does not exist.
-    pub fn branch_tip(&self, name: &str) -> Result<Option<StoredCheckpoint>, EngineError> {
+    pub fn branch_tip(&self, name: &str) -> Result<Option<StepRow>, EngineError> {
         let step = match self.present_branch()? == name {
             true => self.head_id()?,
             false => self.store().reference(&self.branch_ref(name))?,
@@ -131,22 +131,22 @@ impl Workspace<'_> {
     }
 
     /// Creates a branch that begins at `from`, without switching to it.
-    pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
+    pub fn create_branch(&self, name: &str, from: &StepRow) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
         let base = self.nearest_checkpoint(from)?;
         // A branch from the head includes all steps so far.
-        let upto = match from.checkpoint.trigger {
-            None => Some(from.checkpoint.step.number),
-            Some(_) if self.head_id()? == Some(from.checkpoint.step.id) => Some(self.newest_number()?),
+        let upto = match from.trigger {
+            None => Some(from.step.number),
+            Some(_) if self.head_id()? == Some(from.step.id) => Some(self.newest_number()?),
             Some(_) => None,
         };
-        let step = self.branch_step(StepKind::BranchCreated, name, base.checkpoint.step.id)?;
+        let step = self.branch_step(StepKind::BranchCreated, name, base.step.id)?;
         let operation = self.operation(
             format!("create branch {name} at {}", crate::workspace::describe(from)),
-            Action::BranchCreate { name: name.to_string(), step: base.checkpoint.step.id, upto },
+            Action::BranchCreate { name: name.to_string(), step: base.step.id, upto },
         );
         let mutations = [
-            Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.checkpoint.step.id },
+            Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.step.id },
             Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None },
             Mutation::AppendOp(operation.clone()),
         ];
@@ -167,7 +167,7 @@ impl Workspace<'_> {
                 "{name} is the present branch; switch to another one first"
             )));
         }
-        let step = tip.checkpoint.step.id;
+        let step = tip.step.id;
         let operation = self.operation(
             format!("delete branch {name}"),
             Action::BranchDelete { name: name.to_string(), step },
@@ -181,7 +181,7 @@ impl Workspace<'_> {
     /// Renames a branch.
     pub fn rename_branch(&self, name: &str, to: &str) -> Result<Operation, EngineError> {
         self.check_name(to)?;
-        let step = self.known_branch(name)?.checkpoint.step.id;
+        let step = self.known_branch(name)?.step.id;
         if self.branch_tip(to)?.is_some() {
             return Err(EngineError::Input(format!("there is a branch {to} already")));
         }
@@ -201,7 +201,7 @@ impl Workspace<'_> {
         Ok(operation)
     }
 
-    fn known_branch(&self, name: &str) -> Result<StoredCheckpoint, EngineError> {
+    fn known_branch(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
             let known = self.branch_names().unwrap_or_default().join(", ");
             EngineError::Input(format!("there is no branch {name}; there are {known}"))
@@ -219,19 +219,15 @@ impl Workspace<'_> {
     }
 
     /// Plans a switch to a branch that is yet to be created at `from`.
-    pub fn prepare_switch_to_new(
-        &self,
-        name: &str,
-        from: &StoredCheckpoint,
-    ) -> Result<PreparedRewind, EngineError> {
+    pub fn prepare_switch_to_new(&self, name: &str, from: &StepRow) -> Result<PreparedRewind, EngineError> {
         self.check_new_branch(name)?;
-        self.prepare_move_to(name, self.nearest_checkpoint(from)?, from.checkpoint.step.id)
+        self.prepare_move_to(name, self.nearest_checkpoint(from)?, from.step.id)
     }
 
     fn prepare_move_to(
         &self,
         name: &str,
-        tip: StoredCheckpoint,
+        tip: StepRow,
         conversation_from: StepId,
     ) -> Result<PreparedRewind, EngineError> {
         let mut prepared = self.prepare_rewind(&RewindRequest {
@@ -258,11 +254,11 @@ impl Workspace<'_> {
     }
 
     /// Returns the nearest step at or before `from` that has files of its own.
-    pub fn nearest_checkpoint(&self, from: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
+    pub fn nearest_checkpoint(&self, from: &StepRow) -> Result<StepRow, EngineError> {
         let mut base = from.clone();
-        while base.checkpoint.trigger.is_none() {
+        while !base.is_checkpoint() {
             let nothing = || EngineError::NoFiles { what: crate::workspace::describe(from) };
-            let parent = base.checkpoint.step.parent.ok_or_else(nothing)?;
+            let parent = base.step.parent.ok_or_else(nothing)?;
             base = self.store().step(parent)?.ok_or_else(nothing)?;
         }
         Ok(base)
@@ -274,7 +270,7 @@ impl Workspace<'_> {
         let mut state = State::default();
         match (kind, self.store().step(at)?) {
             (StepKind::BranchSwitched, Some(reached)) => {
-                let reached = State::load(self.store(), reached.checkpoint.step.state)?;
+                let reached = State::load(self.store(), reached.step.state)?;
                 state = State { files: None, git: None, ..reached };
             }
             _ => self.fill_session_slots(&mut state)?,

@@ -14,8 +14,8 @@ mod graph;
 use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, Operation, Step, StepKind};
-use stepback_store::port::StoredCheckpoint;
 
 pub(crate) use self::graph::LineGraph;
 use self::graph::LineSegment;
@@ -85,7 +85,7 @@ impl Workspace<'_> {
         let mut branches = self.branches()?;
         let made = made(&operations);
         branches.sort_by_key(|branch| {
-            let unknown = (u64::MAX, branch.tip.checkpoint.step.number);
+            let unknown = (u64::MAX, branch.tip.step.number);
             (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
         });
         let graph = self.line_graph(&all, &operations)?;
@@ -102,7 +102,7 @@ impl Workspace<'_> {
         for branch in &branches {
             lines.add_branch(branch);
         }
-        let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.checkpoint.step).collect();
+        let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.step).collect();
         // The parent of a step has a lower number, so it is processed first.
         steps.sort_by_key(|step| step.number);
         for step in steps.into_iter().filter(|step| !lines.on.contains_key(&step.id)) {
@@ -138,7 +138,7 @@ impl Lines {
     /// Adds a branch. Its own steps are those that are on no branch added before.
     fn add_branch(&mut self, branch: &Branch) {
         let place = self.branches.len();
-        let tip = &branch.tip.checkpoint.step;
+        let tip = &branch.tip.step;
         let upto = if branch.present { u64::MAX } else { self.graph.end_of(&branch.name, tip.id) };
         let (mut from, mut first, mut own) = (None, None, 0);
         let mut newer: Option<StepId> = None;
@@ -176,20 +176,20 @@ impl Lines {
     }
 
     /// Whether a step was rolled back.
-    pub fn is_rolled_back(&self, stored: &StoredCheckpoint) -> bool {
+    pub fn is_rolled_back(&self, stored: &StepRow) -> bool {
         if self.is_one() {
             return false;
         }
-        match self.ends.get(&stored.checkpoint.step.id) {
+        match self.ends.get(&stored.step.id) {
             Some((rolled_back, _)) => *rolled_back,
             None => !self.is_on_line(stored),
         }
     }
 
     /// Whether a step is on a line, without regard to the other end of its call.
-    fn is_on_line(&self, stored: &StoredCheckpoint) -> bool {
-        let step = &stored.checkpoint.step;
-        if stored.checkpoint.trigger.is_some() {
+    fn is_on_line(&self, stored: &StepRow) -> bool {
+        let step = &stored.step;
+        if stored.is_checkpoint() {
             return self.on.contains_key(&step.id);
         }
         // The creation of a branch is never rolled back; its step is a child of the step where the branch begins.
@@ -212,13 +212,13 @@ impl Lines {
     }
 
     /// Returns the index of the branch that a step is on, or was on before it was rolled back.
-    pub fn branch_of(&self, stored: &StoredCheckpoint) -> usize {
+    pub fn branch_of(&self, stored: &StepRow) -> usize {
         if self.branches.len() <= 1 {
             return 0;
         }
-        match self.ends.get(&stored.checkpoint.step.id) {
+        match self.ends.get(&stored.step.id) {
             Some((_, branch)) => *branch,
-            None => self.own_branch_of(&stored.checkpoint.step),
+            None => self.own_branch_of(&stored.step),
         }
     }
 

@@ -7,11 +7,11 @@ use serde_json::Value;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, Operation, SessionInfo, Step};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::authorship::{Attribution, Authors};
 use crate::calls;
@@ -40,10 +40,7 @@ pub struct NumberedChange {
 
 impl Workspace<'_> {
     /// Returns all changes on the present line, oldest first; with `since`, only those after it. Numbers are not affected.
-    pub fn numbered_changes(
-        &self,
-        since: Option<&StoredCheckpoint>,
-    ) -> Result<Vec<NumberedChange>, EngineError> {
+    pub fn numbered_changes(&self, since: Option<&StepRow>) -> Result<Vec<NumberedChange>, EngineError> {
         let present = self.look()?;
         self.numbered_changes_against(&present.state, since)
     }
@@ -51,7 +48,7 @@ impl Workspace<'_> {
     pub(crate) fn numbered_changes_against(
         &self,
         present: &State,
-        since: Option<&StoredCheckpoint>,
+        since: Option<&StepRow>,
     ) -> Result<Vec<NumberedChange>, EngineError> {
         let head = self.head()?;
         let mut line = self.ancestry(&head)?;
@@ -63,11 +60,11 @@ impl Workspace<'_> {
         if let Some(since) = since {
             let after: HashSet<StepId> = line
                 .iter()
-                .map(|stored| stored.checkpoint.step.id)
-                .skip_while(|id| *id != since.checkpoint.step.id)
+                .map(|stored| stored.step.id)
+                .skip_while(|id| *id != since.step.id)
                 .skip(1)
                 .collect();
-            let on_line = line.iter().any(|stored| stored.checkpoint.step.id == since.checkpoint.step.id);
+            let on_line = line.iter().any(|stored| stored.step.id == since.step.id);
             if !on_line {
                 return Err(EngineError::Input(format!(
                     "{} is not on the present line, so no list of changes leads from it to now; \"stepback diff\" compares them",
@@ -83,7 +80,7 @@ impl Workspace<'_> {
     /// numbered from 1, each with its author.
     pub(crate) fn attributed(
         &self,
-        line: &[StoredCheckpoint],
+        line: &[StepRow],
         present: &State,
     ) -> Result<Vec<NumberedChange>, EngineError> {
         let source = StoreSource(self.store());
@@ -102,7 +99,7 @@ impl Workspace<'_> {
             }
         };
         for pair in line.windows(2) {
-            let step = &pair[1].checkpoint.step;
+            let step = &pair[1].step;
             let detail = self.detail_of(step)?;
             // A rewind that took back single changes adds none of its own: the changes it took back are marked instead.
             if let Some(list) = detail.as_ref().and_then(|detail| detail.get("took_back")) {
@@ -137,7 +134,7 @@ impl Workspace<'_> {
     /// Clears the list: changes up to now are no longer listed, but stay recorded.
     pub fn clear_changes(&self) -> Result<Operation, EngineError> {
         let head = self.head()?;
-        let after = head.checkpoint.step.number;
+        let after = head.step.number;
         let before = self.session.info.cleared;
         let operation =
             self.operation(format!("clear changes up to #{after}"), Action::ChangesClear { before, after });

@@ -4,10 +4,8 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::Root;
 use stepback_model::plan::LeftAlone;
-use stepback_model::record::{
-    Action, Annotation, Checkpoint, OpStatus, Operation, Step, StepKind, StepMeta, Trigger,
-};
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
+use stepback_model::record::{Action, Annotation, OpStatus, Operation, Step, StepKind, StepMeta, Trigger};
 use stepback_store::{Mutation, StoreError};
 
 use crate::error::EngineError;
@@ -47,7 +45,7 @@ pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
 #[derive(Debug)]
 pub struct Created {
     /// The checkpoint as stored.
-    pub stored: StoredCheckpoint,
+    pub stored: StepRow,
     /// Number of files that were read because they had changed.
     pub hashed: u64,
     /// Paths that the checkpoint could not cover, with reasons.
@@ -93,7 +91,7 @@ impl Workspace<'_> {
         annotation: &Annotation,
         trigger: Trigger,
         (summary, detail): (&str, Option<Hash>),
-    ) -> Result<StoredCheckpoint, EngineError> {
+    ) -> Result<StepRow, EngineError> {
         let head = self.head_id()?;
         let step = Step {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
@@ -120,26 +118,26 @@ impl Workspace<'_> {
         let receipt = self.store().commit(present.batch.take(), &mutations)?;
         present.remember();
         let number = receipt.steps.first().copied().unwrap_or_default();
-        let checkpoint = Checkpoint {
+        Ok(StepRow {
             step: Step { number, ..step },
             annotation: annotation.clone(),
             trigger: Some(trigger),
             hidden_by: None,
-        };
-        Ok(StoredCheckpoint { checkpoint, purged: false })
+            purged: false,
+        })
     }
 
     /// Returns the checkpoints, newest first, without deleted and pruned ones.
-    pub fn checkpoints(&self) -> Result<Vec<StoredCheckpoint>, EngineError> {
+    pub fn checkpoints(&self) -> Result<Vec<StepRow>, EngineError> {
         let mut all = self.store().checkpoints(self.record.id)?;
-        all.retain(|stored| stored.checkpoint.hidden_by.is_none());
+        all.retain(|stored| stored.hidden_by.is_none());
         Ok(all)
     }
 
     /// Replaces the label, note and tags of a checkpoint.
-    pub fn annotate(&self, stored: &StoredCheckpoint, after: Annotation) -> Result<Operation, EngineError> {
-        let step = stored.checkpoint.step.id;
-        let before = stored.checkpoint.annotation.clone();
+    pub fn annotate(&self, stored: &StepRow, after: Annotation) -> Result<Operation, EngineError> {
+        let step = stored.step.id;
+        let before = stored.annotation.clone();
         let operation = self.operation(
             format!("annotate checkpoint {}", describe(stored)),
             Action::CheckpointAnnotate { step, before, after: after.clone() },
@@ -151,14 +149,14 @@ impl Workspace<'_> {
     }
 
     /// Hides a checkpoint. Its content stays stored until a prune frees it.
-    pub fn delete_checkpoint(&self, stored: &StoredCheckpoint) -> Result<Operation, EngineError> {
-        if stored.checkpoint.trigger.is_none() {
+    pub fn delete_checkpoint(&self, stored: &StepRow) -> Result<Operation, EngineError> {
+        if !stored.is_checkpoint() {
             return Err(EngineError::Input(format!(
                 "{} is a step of a session and no checkpoint: it has no files of its own to give up",
                 describe(stored)
             )));
         }
-        let steps = vec![stored.checkpoint.step.id];
+        let steps = vec![stored.step.id];
         let operation = self.operation(
             format!("delete checkpoint {}", describe(stored)),
             Action::CheckpointDelete { steps: steps.clone() },

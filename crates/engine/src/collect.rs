@@ -33,7 +33,7 @@ impl Engine<'_> {
         let mut marker = Marker::new(&source);
         for workspace in self.store.workspaces()? {
             for stored in self.store.steps(workspace.id, &Query::default())? {
-                marker.push_step(&stored.checkpoint.step, stored.purged);
+                marker.push_step(&stored.step, stored.purged);
             }
             for session in self.store.sessions(workspace.id)? {
                 marker.push_session(&session.info);

@@ -9,12 +9,12 @@ use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::Root;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::record::StepRow;
 use stepback_model::record::{
     Action, Annotation, OpStatus, Operation, StateTransition, Step, StepKind, StepMeta, Trigger,
 };
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Node, SkipReason};
-use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 use stepback_worktree::apply::{Applier, Failure, Outcome};
 
@@ -124,11 +124,11 @@ impl Workspace<'_> {
             let after = StepId::from_bytes(self.engine.env.fresh_id());
             let (before, known_number) = match &head {
                 Some(head) if self.has_same_files(head, &prepared.present)? => {
-                    (head.checkpoint.step.id, Some(head.checkpoint.step.number))
+                    (head.step.id, Some(head.step.number))
                 }
                 _ => {
                     let id = StepId::from_bytes(self.engine.env.fresh_id());
-                    let parent = head.as_ref().map(|head| head.checkpoint.step.id);
+                    let parent = head.as_ref().map(|head| head.step.id);
                     let authors = self.store_authors(&*batch, &prepared.present.state)?;
                     let step = Step {
                         id,
@@ -185,8 +185,8 @@ impl Workspace<'_> {
     }
 
     /// Whether the head has the same files and git state as the present.
-    fn has_same_files(&self, head: &StoredCheckpoint, present: &PresentState) -> Result<bool, EngineError> {
-        if head.checkpoint.step.state == present.hash {
+    fn has_same_files(&self, head: &StepRow, present: &PresentState) -> Result<bool, EngineError> {
+        if head.step.state == present.hash {
             return Ok(true);
         }
         if head.purged {
@@ -211,7 +211,7 @@ impl Workspace<'_> {
             let mut state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
             if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
             {
-                let then = State::load(self.store(), from.checkpoint.step.state)?;
+                let then = State::load(self.store(), from.step.state)?;
                 state = State { files: state.files, git: state.git, ..then };
             }
             let hash = batch.write(ObjectKind::State, &state.encode(), None)?;

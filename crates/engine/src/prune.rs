@@ -9,7 +9,7 @@ use stepback_model::ids::StepId;
 use stepback_model::record::{Action, Operation, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
-use stepback_store::port::{StoredCheckpoint, Swept};
+use stepback_store::port::{StepRow, Swept};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -40,7 +40,7 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct PrunePlan {
     /// Checkpoints that will be hidden, newest first.
-    pub hide: Vec<StoredCheckpoint>,
+    pub hide: Vec<StepRow>,
     /// Checkpoints hidden earlier whose bytes will be freed.
     pub purge: Vec<StepId>,
     /// How many checkpoints stay.
@@ -70,13 +70,12 @@ impl Workspace<'_> {
         let protected = self.protected()?;
         let manual = newest_manual(&all);
         let now = self.engine.env.now();
-        let visible: Vec<&StoredCheckpoint> =
-            all.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).collect();
+        let visible: Vec<&StepRow> = all.iter().filter(|stored| stored.hidden_by.is_none()).collect();
         let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();
         let mut hide = Vec::new();
         let mut hours: HashSet<i64> = HashSet::new();
         for (index, stored) in visible.iter().enumerate() {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
             let kept = match (rules.keep_last, rules.keep_days) {
                 // The default rules: keep manual checkpoints, everything of the last hour, then one per hour.
@@ -98,8 +97,8 @@ impl Workspace<'_> {
         }
         let purge = all
             .iter()
-            .filter(|stored| stored.checkpoint.hidden_by.is_some() && !stored.purged)
-            .map(|stored| stored.checkpoint.step.id)
+            .filter(|stored| stored.hidden_by.is_some() && !stored.purged)
+            .map(|stored| stored.step.id)
             .filter(|id| !protected.contains(id))
             .collect();
         Ok(PrunePlan { keep: visible.len() - hide.len(), hide, purge, rules })
@@ -108,7 +107,7 @@ impl Workspace<'_> {
     /// Returns the checkpoints that no rule may hide: the head, the tips of branches, and what the next undo needs.
     fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
-        protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.checkpoint.step.id));
+        protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.step.id));
         let last_move =
             self.operations()?.into_iter().find_map(|operation| operation.action.moved().cloned());
         if let Some(moved) = last_move {
@@ -123,14 +122,11 @@ impl Workspace<'_> {
         let lock = self.lock_exclusive()?;
         let all = self.store().checkpoints(self.record.id)?;
         let protected = self.protected()?;
-        let visible: HashSet<StepId> = all
-            .iter()
-            .filter(|stored| stored.checkpoint.hidden_by.is_none())
-            .map(|stored| stored.checkpoint.step.id)
-            .collect();
+        let visible: HashSet<StepId> =
+            all.iter().filter(|stored| stored.hidden_by.is_none()).map(|stored| stored.step.id).collect();
         let mut purge = plan.purge;
         purge.retain(|step| !protected.contains(step));
-        let mut steps: Vec<StepId> = plan.hide.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let mut steps: Vec<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
         steps.retain(|step| visible.contains(step) && !protected.contains(step));
         let mut operation = None;
         let mut mutations = Vec::new();
@@ -174,20 +170,19 @@ impl Workspace<'_> {
             let lock = self.lock_exclusive()?;
             let all = self.store().checkpoints(self.record.id)?;
             let protected = self.protected()?;
-            let candidates: Vec<&StoredCheckpoint> = all
+            let candidates: Vec<&StepRow> = all
                 .iter()
                 .rev()
-                .filter(|stored| !stored.purged && !protected.contains(&stored.checkpoint.step.id))
+                .filter(|stored| !stored.purged && !protected.contains(&stored.step.id))
                 .collect();
             let (automatic, manual): (Vec<_>, Vec<_>) =
-                candidates.into_iter().partition(|stored| stored.checkpoint.trigger != Some(Trigger::Manual));
+                candidates.into_iter().partition(|stored| stored.trigger != Some(Trigger::Manual));
             let group = match (automatic.is_empty(), keep_manual) {
                 (true, false) => manual,
                 _ => automatic,
             };
             let share = group.len().div_ceil(8);
-            let steps: Vec<StepId> =
-                group.into_iter().take(share).map(|stored| stored.checkpoint.step.id).collect();
+            let steps: Vec<StepId> = group.into_iter().take(share).map(|stored| stored.step.id).collect();
             if steps.is_empty() {
                 break;
             }
@@ -212,11 +207,10 @@ impl Workspace<'_> {
 }
 
 /// Returns the newest manual checkpoints, which stay when no rule is given.
-fn newest_manual(all: &[StoredCheckpoint]) -> HashSet<StepId> {
-    let manual = all.iter().filter(|stored| {
-        stored.checkpoint.trigger == Some(Trigger::Manual) && stored.checkpoint.hidden_by.is_none()
-    });
-    manual.take(KEPT_MANUAL).map(|stored| stored.checkpoint.step.id).collect()
+fn newest_manual(all: &[StepRow]) -> HashSet<StepId> {
+    let manual =
+        all.iter().filter(|stored| stored.trigger == Some(Trigger::Manual) && stored.hidden_by.is_none());
+    manual.take(KEPT_MANUAL).map(|stored| stored.step.id).collect()
 }
 
 fn age_in_days(at: Timestamp, now: Timestamp) -> u64 {

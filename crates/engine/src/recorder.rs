@@ -18,6 +18,7 @@ use serde_json::Value;
 use stepback_model::event::Event;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{
     Annotation, LaunchCommand, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
 };
@@ -25,7 +26,6 @@ use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_reasoning::Mind;
 use stepback_reasoning::store::{Place, Written};
-use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 
 pub use self::batch::WorkspaceEvents;
@@ -341,7 +341,7 @@ impl Workspace<'_> {
         known: Option<&Session>,
         report: &ReportedEvent<'_>,
         arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
-        stored: impl Fn(StepId) -> Result<Option<StoredCheckpoint>, EngineError>,
+        stored: impl Fn(StepId) -> Result<Option<StepRow>, EngineError>,
     ) -> Result<StepSlot, EngineError> {
         let Some(key) = &report.event.key else {
             let fresh = || StepId::from_bytes(self.engine.env.fresh_id());
@@ -358,7 +358,7 @@ impl Workspace<'_> {
                 Some((at, step)) => (StepSlot::Taken(so_far(step), Some(at)), step.at),
                 None => match stored(id)? {
                     Some(stored) => {
-                        let step = &stored.checkpoint.step;
+                        let step = &stored.step;
                         (StepSlot::Taken(so_far(step), None), step.at)
                     }
                     None => return Ok(StepSlot::New(id)),

@@ -15,7 +15,7 @@ use stepback_model::record::{self, Action, Annotation, Step, StepKind, StepMeta,
 use stepback_model::state::State;
 use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
@@ -102,7 +102,7 @@ impl Engine<'_> {
         for record in self.store.workspaces()?.into_iter().filter(record::Workspace::is_rerun) {
             let root = PathBuf::from(OsString::from_vec(record.root.clone()));
             let newest = self.store.steps(record.id, &Query { limit: Some(1), ..Query::default() })?;
-            let last = newest.first().map_or(record.created_at, |stored| stored.checkpoint.step.at);
+            let last = newest.first().map_or(record.created_at, |stored| stored.step.at);
             let age = self.env.now().as_micros().saturating_sub(last.as_micros());
             // A rerun that is running, or whose directory was kept, is still in use.
             if root.exists() || !(now || age > KEPT_FOR) {
@@ -111,7 +111,7 @@ impl Engine<'_> {
             let Some(workspace) = self.find_workspace(&root)? else { continue };
             let all = self.store.checkpoints(record.id)?;
             let steps: Vec<StepId> =
-                all.iter().filter(|stored| !stored.purged).map(|stored| stored.checkpoint.step.id).collect();
+                all.iter().filter(|stored| !stored.purged).map(|stored| stored.step.id).collect();
             if steps.is_empty() {
                 continue;
             }
@@ -148,7 +148,7 @@ impl Workspace<'_> {
             Query { session: Some(self.session.id), kinds: vec![StepKind::StateChange], ..Query::default() };
         let mut known: Vec<Rerun> = Vec::new();
         for stored in self.store().steps(self.record.id, &query)? {
-            let Some(detail) = stored.checkpoint.step.facts.detail else { continue };
+            let Some(detail) = stored.step.facts.detail else { continue };
             let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)
                 .map_err(|error| EngineError::Input(error.to_string()))?;
             let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
@@ -173,13 +173,13 @@ impl Workspace<'_> {
     }
 
     /// Creates the branch of a rerun: one step with the files of `state`, which is a state of another workspace of this store.
-    pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StoredCheckpoint, EngineError> {
+    pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StepRow, EngineError> {
         self.check_new_branch(&rerun.branch)?;
         let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
         let base = self.nearest_checkpoint(&from)?;
         let summary = format!("files of {}", rerun.branch);
         let (mut step, batch) = self.rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
-        step.parent = Some(base.checkpoint.step.id);
+        step.parent = Some(base.step.id);
         let id = step.id;
         let operation = self.operation(
             format!("keep {} as a branch", rerun.branch),

@@ -5,7 +5,7 @@ use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
@@ -21,7 +21,7 @@ impl Workspace<'_> {
         text: &str,
         now: Timestamp,
         zone: &dyn Fn() -> TimeZone,
-    ) -> Result<StoredCheckpoint, EngineError> {
+    ) -> Result<StepRow, EngineError> {
         let wrong = |error: PointError| EngineError::Point(error.to_string());
         let point = PointExpr::parse(text).map_err(wrong)?;
         let all = self.store().checkpoints(self.record.id)?;
@@ -41,21 +41,20 @@ impl Workspace<'_> {
     }
 
     /// Returns `from` and its ancestors back to the first checkpoint, newest first.
-    pub fn ancestry(&self, from: &StoredCheckpoint) -> Result<Vec<StoredCheckpoint>, EngineError> {
+    pub fn ancestry(&self, from: &StepRow) -> Result<Vec<StepRow>, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         Ok(line(&all, from))
     }
 }
 
 /// Returns `from` and its ancestors, newest first.
-fn line(all: &[StoredCheckpoint], from: &StoredCheckpoint) -> Vec<StoredCheckpoint> {
-    let by_id: std::collections::HashMap<_, _> =
-        all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+fn line(all: &[StepRow], from: &StepRow) -> Vec<StepRow> {
+    let by_id: std::collections::HashMap<_, _> = all.iter().map(|stored| (stored.step.id, stored)).collect();
     let mut steps = vec![from.clone()];
-    let mut at = from.checkpoint.step.parent;
+    let mut at = from.step.parent;
     while let Some(stored) = at.and_then(|id| by_id.get(&id)) {
         steps.push((*stored).clone());
-        at = stored.checkpoint.step.parent;
+        at = stored.step.parent;
     }
     steps
 }
@@ -64,7 +63,7 @@ struct Resolver<'s> {
     workspace: &'s Workspace<'s>,
     text: &'s str,
     /// Checkpoints, newest first, hidden ones included.
-    all: &'s [StoredCheckpoint],
+    all: &'s [StepRow],
     /// The session the point is limited to.
     session: Option<Session>,
     now: Timestamp,
@@ -72,8 +71,8 @@ struct Resolver<'s> {
 }
 
 impl<'s> Resolver<'s> {
-    fn visible(&self) -> impl DoubleEndedIterator<Item = &'s StoredCheckpoint> {
-        self.all.iter().filter(|stored| stored.checkpoint.hidden_by.is_none())
+    fn visible(&self) -> impl DoubleEndedIterator<Item = &'s StepRow> {
+        self.all.iter().filter(|stored| stored.hidden_by.is_none())
     }
 
     fn error(&self, what: impl Into<String>) -> PointError {
@@ -81,12 +80,12 @@ impl<'s> Resolver<'s> {
     }
 
     /// Returns the steps that match `query`, in the session the point is limited to; none if the store fails.
-    fn steps(&self, query: Query) -> Vec<StoredCheckpoint> {
+    fn steps(&self, query: Query) -> Vec<StepRow> {
         let query = Query { session: self.session.as_ref().map(|session| session.id), ..query };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap_or_default()
     }
 
-    fn resolve(&self, point: &PointExpr) -> Result<StoredCheckpoint, PointError> {
+    fn resolve(&self, point: &PointExpr) -> Result<StepRow, PointError> {
         match &point.anchor {
             Anchor::Now => match &self.session {
                 Some(_) => self
@@ -103,7 +102,7 @@ impl<'s> Resolver<'s> {
             Anchor::Branch(name) => self.branch(name),
             Anchor::Time(text) => self.at(text),
             Anchor::Tag { tag, nth } => {
-                let tagged = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.tags.contains(tag);
+                let tagged = |stored: &&StepRow| stored.annotation.tags.contains(tag);
                 let found = self.visible().filter(tagged).cloned().collect();
                 self.nth(found, *nth, &format!("checkpoint has the tag {tag}"), self.tags())
             }
@@ -111,7 +110,7 @@ impl<'s> Resolver<'s> {
             Anchor::Error(nth) => {
                 let mut found = self.steps(Query { failed: Some(true), ..Query::default() });
                 // A gap in the recording is not an error of the agent.
-                found.retain(|stored| stored.checkpoint.step.kind != StepKind::Gap);
+                found.retain(|stored| stored.step.kind != StepKind::Gap);
                 self.nth(found, *nth, "error is recorded", Vec::new())
             }
             Anchor::Tool { name, nth } => {
@@ -132,7 +131,7 @@ impl<'s> Resolver<'s> {
                     Some(_) => None,
                     None => self.steps(Query { oldest_first: false, ..query.clone() }).pop(),
                 };
-                let session = newest.map(|stored| stored.checkpoint.step.session);
+                let session = newest.map(|stored| stored.step.session);
                 let found = match session {
                     Some(session) => {
                         let query = Query { session: Some(session), ..query };
@@ -146,16 +145,16 @@ impl<'s> Resolver<'s> {
         }
     }
 
-    fn head(&self) -> Result<StoredCheckpoint, PointError> {
+    fn head(&self) -> Result<StepRow, PointError> {
         let head = self.workspace.head_id().ok().flatten();
         self.all
             .iter()
-            .find(|stored| Some(stored.checkpoint.step.id) == head)
+            .find(|stored| Some(stored.step.id) == head)
             .cloned()
             .ok_or_else(|| self.error("the workspace has no checkpoint yet"))
     }
 
-    fn branch(&self, name: &str) -> Result<StoredCheckpoint, PointError> {
+    fn branch(&self, name: &str) -> Result<StepRow, PointError> {
         let tip = self.workspace.branch_tip(name).ok().flatten();
         tip.ok_or_else(|| {
             let known = self.workspace.branch_names().unwrap_or_default();
@@ -164,18 +163,15 @@ impl<'s> Resolver<'s> {
         })
     }
 
-    fn step(&self, number: u64) -> Result<StoredCheckpoint, PointError> {
+    fn step(&self, number: u64) -> Result<StepRow, PointError> {
         let workspace = self.workspace;
         let found = workspace.store().step_numbered(workspace.record.id, number).ok().flatten();
         match found {
-            Some(stored) if stored.checkpoint.hidden_by.is_some() => Err(self
+            Some(stored) if stored.hidden_by.is_some() => Err(self
                 .error(format!("step #{number} was deleted or pruned"))
                 .suggest(["stepback op log", "stepback undo"])),
             Some(stored)
-                if self
-                    .session
-                    .as_ref()
-                    .is_some_and(|session| session.id != stored.checkpoint.step.session) =>
+                if self.session.as_ref().is_some_and(|session| session.id != stored.step.session) =>
             {
                 Err(self
                     .error(format!("step #{number} belongs to another session"))
@@ -185,7 +181,7 @@ impl<'s> Resolver<'s> {
             None => {
                 let query = Query { limit: Some(1), ..Query::default() };
                 let newest = workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop();
-                let newest = newest.map_or(0, |stored| stored.checkpoint.step.number);
+                let newest = newest.map_or(0, |stored| stored.step.number);
                 let mut error = self.error(no_step(number, newest)).suggest([format!("#{newest}")]);
                 // Digits alone may have been copied from an id.
                 if self.text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
@@ -199,30 +195,30 @@ impl<'s> Resolver<'s> {
         }
     }
 
-    fn labelled(&self, name: &str) -> Vec<StoredCheckpoint> {
-        let named = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.label.as_deref() == Some(name);
+    fn labelled(&self, name: &str) -> Vec<StepRow> {
+        let named = |stored: &&StepRow| stored.annotation.label.as_deref() == Some(name);
         self.visible().filter(named).cloned().collect()
     }
 
     /// Returns the checkpoints whose id starts with `prefix`, or other steps if there are none.
-    fn with_prefix(&self, prefix: &str) -> Vec<StoredCheckpoint> {
+    fn with_prefix(&self, prefix: &str) -> Vec<StepRow> {
         let prefix = prefix.to_ascii_lowercase();
-        let named = |stored: &StoredCheckpoint| stored.checkpoint.step.id.to_string().starts_with(&prefix);
+        let named = |stored: &StepRow| stored.step.id.to_string().starts_with(&prefix);
         let found: Vec<_> = self.visible().filter(|stored| named(stored)).cloned().collect();
         if !found.is_empty() {
             return found;
         }
-        let light = |stored: &StoredCheckpoint| stored.checkpoint.trigger.is_none() && named(stored);
+        let light = |stored: &StepRow| !stored.is_checkpoint() && named(stored);
         self.steps(Query::default()).into_iter().filter(light).collect()
     }
 
-    fn one_of(&self, found: Vec<StoredCheckpoint>, what: &str) -> Result<StoredCheckpoint, PointError> {
+    fn one_of(&self, found: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
         match found.as_slice() {
             [one] => Ok(one.clone()),
             [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
             many => {
                 let candidates = many.iter().take(SHOWN).map(|stored| {
-                    let step = &stored.checkpoint.step;
+                    let step = &stored.step;
                     format!("#{} ({}, {})", step.number, step.id.short(), step.at.ago(self.now))
                 });
                 let count = many.len();
@@ -234,7 +230,7 @@ impl<'s> Resolver<'s> {
     }
 
     /// Resolves bare text: an exact label, an id or its prefix, a branch, or a time, in this order.
-    fn text(&self, name: &str, is_time: bool) -> Result<StoredCheckpoint, PointError> {
+    fn text(&self, name: &str, is_time: bool) -> Result<StepRow, PointError> {
         let labelled = self.labelled(name);
         if !labelled.is_empty() {
             return self.one_of(labelled, &format!("the label \"{name}\""));
@@ -256,15 +252,15 @@ impl<'s> Resolver<'s> {
     }
 
     /// Resolves a time: the newest checkpoint at or before it.
-    fn at(&self, text: &str) -> Result<StoredCheckpoint, PointError> {
+    fn at(&self, text: &str) -> Result<StepRow, PointError> {
         let moment = time_expr::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
             PointError::from_time(self.text, offset, error)
         })?;
-        self.visible().find(|stored| stored.checkpoint.step.at <= moment).cloned().ok_or_else(|| {
+        self.visible().find(|stored| stored.step.at <= moment).cloned().ok_or_else(|| {
             let oldest = self.visible().next_back();
             let since = oldest.map_or_else(String::new, |stored| {
-                let step = &stored.checkpoint.step;
+                let step = &stored.step;
                 format!("; the oldest checkpoint, #{}, is from {}", step.number, step.at)
             });
             self.error(format!("nothing was recorded at that time{since}"))
@@ -273,11 +269,11 @@ impl<'s> Resolver<'s> {
 
     fn nth(
         &self,
-        newest_first: Vec<StoredCheckpoint>,
+        newest_first: Vec<StepRow>,
         nth: Nth,
         what: &str,
         known: Vec<String>,
-    ) -> Result<StoredCheckpoint, PointError> {
+    ) -> Result<StepRow, PointError> {
         let count = newest_first.len();
         let found = match nth {
             Nth::Last => newest_first.first(),
@@ -298,7 +294,7 @@ impl<'s> Resolver<'s> {
 
     fn tags(&self) -> Vec<String> {
         let mut tags: Vec<String> =
-            self.visible().flat_map(|stored| stored.checkpoint.annotation.tags.clone()).collect();
+            self.visible().flat_map(|stored| stored.annotation.tags.clone()).collect();
         tags.sort();
         tags.dedup();
         tags.into_iter().take(SHOWN).map(|tag| format!("tag:{tag}")).collect()
@@ -308,8 +304,7 @@ impl<'s> Resolver<'s> {
     fn tools(&self) -> Vec<String> {
         let calls =
             self.steps(Query { kinds: vec![StepKind::ToolStart], limit: Some(1000), ..Query::default() });
-        let mut tools: Vec<String> =
-            calls.into_iter().filter_map(|stored| stored.checkpoint.step.facts.tool).collect();
+        let mut tools: Vec<String> = calls.into_iter().filter_map(|stored| stored.step.facts.tool).collect();
         tools.sort();
         tools.dedup();
         tools.into_iter().take(SHOWN).map(|tool| format!("tool:{tool}:last")).collect()
@@ -320,39 +315,38 @@ impl<'s> Resolver<'s> {
         let wanted = self.text.to_lowercase();
         let mut names: Vec<(usize, String)> = self
             .visible()
-            .filter_map(|stored| stored.checkpoint.annotation.label.clone())
+            .filter_map(|stored| stored.annotation.label.clone())
             .map(|label| (distance(&label.to_lowercase(), &wanted), label))
             .collect();
         names.sort_by_key(|(distance, _)| *distance);
         names.dedup_by(|a, b| a.1 == b.1);
         let mut shown: Vec<String> = names.into_iter().take(3).map(|(_, label)| label).collect();
         if let Some(newest) = self.visible().next() {
-            shown.push(format!("#{}", newest.checkpoint.step.number));
+            shown.push(format!("#{}", newest.step.number));
         }
         shown
     }
 
     /// Goes back `count` states along the line of steps that led to `from`. Not counted are steps that only save the present
     /// before a move, and steps that changed nothing: a rewind to a point stands for that point.
-    fn back(&self, from: StoredCheckpoint, count: u64) -> Result<StoredCheckpoint, EngineError> {
+    fn back(&self, from: StepRow, count: u64) -> Result<StepRow, EngineError> {
         if count == 0 {
             return Ok(from);
         }
         let graph = self.workspace.line_graph(self.all, &self.workspace.operations()?)?;
-        let by_id = self.all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+        let by_id = self.all.iter().map(|stored| (stored.step.id, stored)).collect();
         let line = graph.line_to(&from, &by_id);
-        let mut counted: Vec<&StoredCheckpoint> = Vec::new();
+        let mut counted: Vec<&StepRow> = Vec::new();
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
         for stored in line {
             let is_start = counted.is_empty();
-            if stored.checkpoint.hidden_by.is_some() && !is_start {
+            if stored.hidden_by.is_some() && !is_start {
                 continue;
             }
             match counted.last().copied() {
                 Some(newer) if self.is_same_state(newer, stored) => {
                     // Of several checkpoints with the same state, count the first one that reached it, or the manual ones.
-                    let is_named =
-                        |stored: &StoredCheckpoint| stored.checkpoint.trigger == Some(Trigger::Manual);
+                    let is_named = |stored: &StepRow| stored.trigger == Some(Trigger::Manual);
                     if is_named(newer) && is_named(stored) {
                         counted.push(stored);
                     } else if counted.len() > 1 && !is_named(newer) {
@@ -376,8 +370,8 @@ impl<'s> Resolver<'s> {
 
     /// Whether a step and an earlier one have the same state. For a rewind only the files are compared: it may have left git
     /// as it was.
-    fn is_same_state(&self, newer: &StoredCheckpoint, older: &StoredCheckpoint) -> bool {
-        if newer.checkpoint.step.kind != StepKind::Rewind {
+    fn is_same_state(&self, newer: &StepRow, older: &StepRow) -> bool {
+        if newer.step.kind != StepKind::Rewind {
             return self.workspace.has_equal_files(newer, older);
         }
         let files = |stored| self.workspace.state_of(stored).ok().map(|state| state.files);

@@ -8,9 +8,9 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Operation;
+use stepback_model::record::StepRow;
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::Node;
-use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
@@ -29,7 +29,7 @@ use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, desc
 #[derive(Clone, Debug, Default)]
 pub struct RewindRequest {
     /// The point to go back to; without one, `changes`, `last` or `all` say what to take back.
-    pub target: Option<StoredCheckpoint>,
+    pub target: Option<StepRow>,
     /// Only these paths (globs; a directory stands for everything below it). Empty means all paths.
     pub paths: Vec<String>,
     /// Only these changes, numbered as [`Workspace::numbered_changes`] lists them.
@@ -160,7 +160,7 @@ impl Workspace<'_> {
         if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
             let whole = direct(changes);
             let scoped = self.prepare_scoped(request, target, scope, &filter, &present, &whole)?;
-            let conversation_from = request.conversation.then_some(target.checkpoint.step.id);
+            let conversation_from = request.conversation.then_some(target.step.id);
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
         let mut warnings = Vec::new();
@@ -213,7 +213,7 @@ impl Workspace<'_> {
         let (onto, detail) = match filter.is_empty() {
             true => {
                 let detail = self.store_target(target, about.as_ref())?;
-                (Some(self.nearest_checkpoint(target)?.checkpoint.step.id), detail)
+                (Some(self.nearest_checkpoint(target)?.step.id), detail)
             }
             false => (None, None),
         };
@@ -236,7 +236,7 @@ impl Workspace<'_> {
             git_target,
             detail,
             branches: None,
-            conversation_from: request.conversation.then_some(target.checkpoint.step.id),
+            conversation_from: request.conversation.then_some(target.step.id),
             lock: Some(lock),
             epoch,
             held: Vec::new(),

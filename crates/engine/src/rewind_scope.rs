@@ -11,9 +11,9 @@ use stepback_model::ids::SessionId;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Session;
+use stepback_model::record::StepRow;
 use stepback_model::state::{GitState, Repository, State};
 use stepback_model::tree::Node;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::authorship::Attribution;
 use crate::changes::{NumberedChange, authors_in};
@@ -60,7 +60,7 @@ impl Workspace<'_> {
     pub(crate) fn scope(
         &self,
         request: &RewindRequest,
-        target: &StoredCheckpoint,
+        target: &StepRow,
         present: &PresentState,
     ) -> Result<Option<Scope>, EngineError> {
         if request.everything {
@@ -71,7 +71,7 @@ impl Workspace<'_> {
         if agents.is_empty() {
             return Ok(None);
         }
-        let own = target.checkpoint.step.session;
+        let own = target.step.session;
         let sessions = match request.session {
             Some(session) => HashSet::from([session]),
             None if agents.contains(&own) => HashSet::from([own]),
@@ -80,7 +80,7 @@ impl Workspace<'_> {
         let Some((line, is_on_line)) = self.line_since(target)? else { return Ok(None) };
         let changes = self.attributed(&line, &present.state)?;
         let is_about_agents = request.session.is_some() || agents.contains(&own);
-        let was_at_work = |session: &Session| session.info.seen_at > Some(target.checkpoint.step.at);
+        let was_at_work = |session: &Session| session.info.seen_at > Some(target.step.at);
         let only_user = !known.iter().any(was_at_work);
         if !is_about_agents
             && only_user
@@ -98,18 +98,15 @@ impl Workspace<'_> {
     /// Returns the checkpoints from the one whose files `target` has up to the head, oldest first, and true. If that
     /// checkpoint is not an ancestor of the head: those from the last common checkpoint on, and false. `None` if the two have
     /// no common checkpoint or states in between were freed.
-    fn line_since(
-        &self,
-        target: &StoredCheckpoint,
-    ) -> Result<Option<(Vec<StoredCheckpoint>, bool)>, EngineError> {
+    fn line_since(&self, target: &StepRow) -> Result<Option<(Vec<StepRow>, bool)>, EngineError> {
         let Ok(base) = self.nearest_checkpoint(target) else { return Ok(None) };
-        let there: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let there: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.step.id).collect();
         let known: HashSet<_> = there.iter().collect();
         let mut line = self.ancestry(&self.head()?)?;
-        let Some(at) = line.iter().position(|stored| known.contains(&stored.checkpoint.step.id)) else {
+        let Some(at) = line.iter().position(|stored| known.contains(&stored.step.id)) else {
             return Ok(None);
         };
-        let is_on_line = there.first() == Some(&line[at].checkpoint.step.id);
+        let is_on_line = there.first() == Some(&line[at].step.id);
         line.truncate(at + 1);
         line.reverse();
         if line.iter().any(|stored| stored.purged) {
@@ -175,7 +172,7 @@ impl Workspace<'_> {
     /// Returns who moved git while none of `sessions` was at work; the first one if there are several.
     fn git_moved_by_others(
         &self,
-        line: &[StoredCheckpoint],
+        line: &[StepRow],
         present: &PresentState,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<ChangeAuthor>, EngineError> {
@@ -183,7 +180,7 @@ impl Workspace<'_> {
             if self.state_of(&pair[0])?.git == self.state_of(&pair[1])?.git {
                 continue;
             }
-            let authors = authors_in(self.detail_of(&pair[1].checkpoint.step)?.as_ref()).calls;
+            let authors = authors_in(self.detail_of(&pair[1].step)?.as_ref()).calls;
             let others: Vec<_> =
                 authors.iter().filter(|call| !sessions.contains(&call.session)).cloned().collect();
             let who = match (authors.as_slice(), others.as_slice()) {
@@ -205,7 +202,7 @@ impl Workspace<'_> {
     pub(crate) fn prepare_scoped(
         &self,
         request: &RewindRequest,
-        target: &StoredCheckpoint,
+        target: &StepRow,
         scope: &Scope,
         filter: &PathFilter,
         present: &PresentState,

@@ -54,7 +54,7 @@ impl Engine<'_> {
             }
             let at_once = AT_ONCE.min(usize::try_from(most - told).unwrap_or(AT_ONCE));
             let steps = self.store.unindexed(at_once)?;
-            let ids: Vec<_> = steps.iter().map(|stored| stored.checkpoint.step.id).collect();
+            let ids: Vec<_> = steps.iter().map(|stored| stored.step.id).collect();
             // If the store returns the same steps again after indexing them, this would never end.
             if steps.is_empty() || ids == last {
                 return Ok((told, true));

@@ -107,7 +107,7 @@ impl Workspace<'_> {
     /// Returns the number of the newest step; 0 if there is none.
     pub fn newest_number(&self) -> Result<u64, EngineError> {
         let newest = self.store().steps(self.record.id, &Query { limit: Some(1), ..Query::default() })?;
-        Ok(newest.first().map_or(0, |stored| stored.checkpoint.step.number))
+        Ok(newest.first().map_or(0, |stored| stored.step.number))
     }
 
     /// Returns the only session whose id, or whose id given by the agent, starts with `text`.

@@ -12,7 +12,7 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
 use stepback_store::Mutation;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -27,23 +27,20 @@ impl Workspace<'_> {
     }
 
     /// Returns the last step of an agent before the one numbered `before`, or now, and its session.
-    fn last_agent_step(
-        &self,
-        before: Option<u64>,
-    ) -> Result<Option<(Session, StoredCheckpoint)>, EngineError> {
+    fn last_agent_step(&self, before: Option<u64>) -> Result<Option<(Session, StepRow)>, EngineError> {
         let sessions = self.agent_sessions()?.into_iter().filter(|session| !session.info.imported);
         let sessions: HashMap<SessionId, Session> = sessions.map(|session| (session.id, session)).collect();
         let (mut before, mut limit) = (before, FIRST_STEPS);
         while !sessions.is_empty() {
             let query = Query { before, limit: Some(limit), ..Query::default() };
             let steps = self.store().steps(self.record.id, &query)?;
-            let session = |stored: &StoredCheckpoint| sessions.get(&stored.checkpoint.step.session).cloned();
+            let session = |stored: &StepRow| sessions.get(&stored.step.session).cloned();
             let mut found = steps.iter().filter_map(|stored| session(stored).zip(Some(stored.clone())));
             if let Some(found) = found.next() {
                 return Ok(Some(found));
             }
             let Some(oldest) = steps.last() else { break };
-            before = Some(oldest.checkpoint.step.number);
+            before = Some(oldest.step.number);
             limit *= 4;
         }
         Ok(None)
@@ -53,20 +50,16 @@ impl Workspace<'_> {
     pub(crate) fn note_conversation(&self, branch: &str) -> Result<Option<Mutation>, EngineError> {
         let name = self.conversation_ref(branch);
         let expected = self.store().reference(&name)?;
-        let last = self.last_agent_step(None)?.map(|(_, stored)| stored.checkpoint.step.id);
+        let last = self.last_agent_step(None)?.map(|(_, stored)| stored.step.id);
         Ok(last.map(|value| Mutation::SetRef { name, expected, value }))
     }
 
     /// Returns the step whose conversation a branch has: the one stored when it was left, or its newest checkpoint.
-    pub(crate) fn conversation_of_branch(
-        &self,
-        branch: &str,
-        tip: &StoredCheckpoint,
-    ) -> Result<StepId, EngineError> {
+    pub(crate) fn conversation_of_branch(&self, branch: &str, tip: &StepRow) -> Result<StepId, EngineError> {
         let noted = self.store().reference(&self.conversation_ref(branch))?;
         let noted = noted.map(|id| self.store().step(id)).transpose()?.flatten();
-        let newer = noted.filter(|noted| noted.checkpoint.step.number > tip.checkpoint.step.number);
-        Ok(newer.map_or(tip.checkpoint.step.id, |noted| noted.checkpoint.step.id))
+        let newer = noted.filter(|noted| noted.step.number > tip.step.number);
+        Ok(newer.map_or(tip.step.id, |noted| noted.step.id))
     }
 
     fn conversation_ref(&self, branch: &str) -> String {
@@ -86,24 +79,20 @@ impl Workspace<'_> {
     }
 
     /// Returns the session whose conversation the state of a step has; `None` if no agent had been recorded by then.
-    pub fn session_of_conversation(&self, at: &StoredCheckpoint) -> Result<Option<Session>, EngineError> {
+    pub fn session_of_conversation(&self, at: &StepRow) -> Result<Option<Session>, EngineError> {
         let source = self.conversation_source(at)?;
-        let own = self.store().session(source.checkpoint.step.session)?;
+        let own = self.store().session(source.step.session)?;
         match own.filter(|session| session.agent != Session::PERSON) {
             Some(session) => Ok(Some(session)),
-            None => self.session_at_work(Some(source.checkpoint.step.number)),
+            None => self.session_at_work(Some(source.step.number)),
         }
     }
 
     /// Returns the last message of the conversation that `session` had at a step, regardless of the step's own session.
-    pub fn conversation_at(
-        &self,
-        session: &Session,
-        at: &StoredCheckpoint,
-    ) -> Result<Option<Hash>, EngineError> {
+    pub fn conversation_at(&self, session: &Session, at: &StepRow) -> Result<Option<Hash>, EngineError> {
         let source = self.conversation_source(at)?;
-        let tip = |stored: &StoredCheckpoint| -> Result<Option<Hash>, EngineError> {
-            Ok(State::load(self.store(), stored.checkpoint.step.state)?.conversation)
+        let tip = |stored: &StepRow| -> Result<Option<Hash>, EngineError> {
+            Ok(State::load(self.store(), stored.step.state)?.conversation)
         };
         let holder = self.session_of_conversation(&source)?;
         if holder.is_some_and(|holder| holder.id == session.id)
@@ -113,7 +102,7 @@ impl Workspace<'_> {
         }
         let query = Query {
             session: Some(session.id),
-            before: Some(source.checkpoint.step.number.saturating_add(1)),
+            before: Some(source.step.number.saturating_add(1)),
             limit: Some(1),
             ..Query::default()
         };
@@ -125,11 +114,11 @@ impl Workspace<'_> {
 
     /// Returns the step that a step of the user has its conversation from: a rewind that takes the conversation back has that
     /// of its target, and a switch that of the branch.
-    fn conversation_source(&self, at: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
+    fn conversation_source(&self, at: &StepRow) -> Result<StepRow, EngineError> {
         let mut source = at.clone();
         // This ends because each step refers to an earlier one.
         loop {
-            let step = &source.checkpoint.step;
+            let step = &source.step;
             let from = match step.kind {
                 StepKind::BranchSwitched => step.parent,
                 StepKind::Rewind => {
@@ -140,7 +129,7 @@ impl Workspace<'_> {
                 _ => None,
             };
             match from.map(|id| self.store().step(id)).transpose()?.flatten() {
-                Some(earlier) if earlier.checkpoint.step.number < step.number => source = earlier,
+                Some(earlier) if earlier.step.number < step.number => source = earlier,
                 _ => return Ok(source),
             }
         }

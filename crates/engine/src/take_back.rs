@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use stepback_model::hash::Hash;
 use stepback_model::ids::SessionId;
 use stepback_model::plan::Plan;
+use stepback_model::record::StepRow;
 use stepback_model::state::GitState;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::changes::{NumberedChange, mark};
 use crate::error::EngineError;
@@ -272,7 +272,7 @@ impl Workspace<'_> {
         &self,
         chosen: &[&NumberedChange],
         plan: &Plan,
-        target: Option<&StoredCheckpoint>,
+        target: Option<&StepRow>,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<Hash>, EngineError> {
         let left =
@@ -285,7 +285,7 @@ impl Workspace<'_> {
             return Ok(None);
         }
         let sessions = sorted(sessions);
-        let target = target.map(|target| target.checkpoint.step.number);
+        let target = target.map(|target| target.step.number);
         let mut value = json!({ "target": target, "sessions": sessions });
         if !marks.is_empty() {
             value["took_back"] = marks.into();
@@ -298,10 +298,10 @@ impl Workspace<'_> {
     /// they changed anything; without it, all sessions are meant.
     pub(crate) fn store_target(
         &self,
-        target: &StoredCheckpoint,
+        target: &StepRow,
         about: Option<&(HashSet<SessionId>, bool)>,
     ) -> Result<Option<Hash>, EngineError> {
-        let mut value = json!({ "target": target.checkpoint.step.number });
+        let mut value = json!({ "target": target.step.number });
         if let Some((sessions, is_everything)) = about {
             value["sessions"] = sorted(sessions).into();
             value["whole"] = (*is_everything).into();

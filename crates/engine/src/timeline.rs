@@ -12,9 +12,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Serialize;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Step, StepKind};
 use stepback_model::time::Timestamp;
-use stepback_store::port::StoredCheckpoint;
 
 pub use model_call::{Spent, add_up, all_tokens, answer_of};
 
@@ -26,7 +26,7 @@ pub fn is_error(step: &Step) -> bool {
 /// Steps in order, and a position among them. If there are any steps, the position is always that of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    steps: Vec<StoredCheckpoint>,
+    steps: Vec<StepRow>,
     at: usize,
 }
 
@@ -53,13 +53,13 @@ pub struct Summary {
 
 impl Cursor {
     /// Creates a cursor at the first of these steps, which may come in any order.
-    pub fn new(mut steps: Vec<StoredCheckpoint>) -> Self {
-        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+    pub fn new(mut steps: Vec<StepRow>) -> Self {
+        steps.sort_by_key(|stored| stored.step.number);
         Self { steps, at: 0 }
     }
 
     /// All steps, oldest first.
-    pub fn steps(&self) -> &[StoredCheckpoint] {
+    pub fn steps(&self) -> &[StepRow] {
         &self.steps
     }
 
@@ -79,7 +79,7 @@ impl Cursor {
     }
 
     /// The present step; `None` if there are no steps.
-    pub fn current(&self) -> Option<&StoredCheckpoint> {
+    pub fn current(&self) -> Option<&StepRow> {
         self.steps.get(self.at)
     }
 
@@ -89,86 +89,86 @@ impl Cursor {
     }
 
     /// Goes to the next step. At the end it stays and returns `None`.
-    pub fn forward(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn forward(&mut self) -> Option<&StepRow> {
         self.go(self.at.checked_add(1))
     }
 
     /// Goes to the previous step. At the beginning it stays and returns `None`.
-    pub fn backward(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn backward(&mut self) -> Option<&StepRow> {
         self.go(self.at.checked_sub(1))
     }
 
     /// Goes to the first step.
-    pub fn first(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn first(&mut self) -> Option<&StepRow> {
         self.go(Some(0))
     }
 
     /// Goes to the last step.
-    pub fn last(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn last(&mut self) -> Option<&StepRow> {
         self.go(self.steps.len().checked_sub(1))
     }
 
     /// Goes to the step with this number, or to the first one after it. Beyond the last it stays and returns `None`.
-    pub fn jump(&mut self, number: u64) -> Option<&StoredCheckpoint> {
-        self.go(Some(self.steps.partition_point(|stored| stored.checkpoint.step.number < number)))
+    pub fn jump(&mut self, number: u64) -> Option<&StepRow> {
+        self.go(Some(self.steps.partition_point(|stored| stored.step.number < number)))
     }
 
     /// Goes to the next step that `wanted` accepts. If there is none it stays and returns `None`.
-    pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
+    pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
         let after = self.steps.iter().enumerate().skip(self.at + 1);
-        let found = after.into_iter().find(|(_, stored)| wanted(&stored.checkpoint.step));
+        let found = after.into_iter().find(|(_, stored)| wanted(&stored.step));
         self.go(found.map(|(at, _)| at))
     }
 
     /// Goes back to the nearest step that `wanted` accepts. If there is none it stays and returns `None`.
-    pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
+    pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StepRow> {
         let before = self.steps.iter().take(self.at);
-        let found = before.into_iter().rposition(|stored| wanted(&stored.checkpoint.step));
+        let found = before.into_iter().rposition(|stored| wanted(&stored.step));
         self.go(found)
     }
 
     /// Goes to the next step of a kind.
-    pub fn next_of(&mut self, kind: StepKind) -> Option<&StoredCheckpoint> {
+    pub fn next_of(&mut self, kind: StepKind) -> Option<&StepRow> {
         self.next_where(|step| step.kind == kind)
     }
 
     /// Goes back to the nearest step of a kind.
-    pub fn previous_of(&mut self, kind: StepKind) -> Option<&StoredCheckpoint> {
+    pub fn previous_of(&mut self, kind: StepKind) -> Option<&StepRow> {
         self.previous_where(|step| step.kind == kind)
     }
 
     /// Goes to the next step that failed.
-    pub fn next_error(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn next_error(&mut self) -> Option<&StepRow> {
         self.next_where(is_error)
     }
 
     /// Goes back to the nearest step that failed.
-    pub fn previous_error(&mut self) -> Option<&StoredCheckpoint> {
+    pub fn previous_error(&mut self) -> Option<&StepRow> {
         self.previous_where(is_error)
     }
 
-    fn go(&mut self, to: Option<usize>) -> Option<&StoredCheckpoint> {
+    fn go(&mut self, to: Option<usize>) -> Option<&StepRow> {
         let to = to.filter(|to| *to < self.steps.len())?;
         self.at = to;
         self.steps.get(to)
     }
 
     /// Returns the steps whose numbers are in a range.
-    pub fn range(&self, numbers: RangeInclusive<u64>) -> &[StoredCheckpoint] {
-        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+    pub fn range(&self, numbers: RangeInclusive<u64>) -> &[StepRow] {
+        let number = |stored: &StepRow| stored.step.number;
         let first = self.steps.partition_point(|stored| number(stored) < *numbers.start());
         let end = self.steps.partition_point(|stored| number(stored) <= *numbers.end());
         self.steps.get(first..end).unwrap_or_default()
     }
 
     /// Returns the steps of a kind.
-    pub fn of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
-        self.steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind)
+    pub fn of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StepRow> {
+        self.steps.iter().filter(move |stored| stored.step.kind == kind)
     }
 
     /// Returns the steps that failed.
-    pub fn errors(&self) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
-        self.steps.iter().filter(|stored| is_error(&stored.checkpoint.step))
+    pub fn errors(&self) -> impl DoubleEndedIterator<Item = &StepRow> {
+        self.steps.iter().filter(|stored| is_error(&stored.step))
     }
 
     /// The time from the first step to the last.
@@ -177,7 +177,7 @@ impl Cursor {
     }
 
     /// The time from the first step to this one.
-    pub fn since_start(&self, stored: &StoredCheckpoint) -> Duration {
+    pub fn since_start(&self, stored: &StepRow) -> Duration {
         self.steps.first().map_or(Duration::ZERO, |first| between(first, stored))
     }
 
@@ -195,12 +195,12 @@ impl Cursor {
             ..Summary::default()
         };
         if let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) {
-            let (first, last) = (&first.checkpoint.step, &last.checkpoint.step);
+            let (first, last) = (&first.step, &last.step);
             summary.numbers = Some((first.number, last.number));
             summary.times = Some((first.at, last.at));
         }
         for stored in &self.steps {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             summary.iterations = summary.iterations.max(step.facts.iteration);
             *summary.kinds.entry(step.kind).or_default() += 1;
             if let (StepKind::ToolStart, Some(tool)) = (step.kind, &step.facts.tool) {
@@ -212,7 +212,7 @@ impl Cursor {
 }
 
 /// Returns the time between two steps; zero if the clock says that the second came first.
-fn between(first: &StoredCheckpoint, second: &StoredCheckpoint) -> Duration {
-    let [first, second] = [first, second].map(|stored| stored.checkpoint.step.at.as_micros());
+fn between(first: &StepRow, second: &StepRow) -> Duration {
+    let [first, second] = [first, second].map(|stored| stored.step.at.as_micros());
     Duration::from_micros(u64::try_from(second.saturating_sub(first)).unwrap_or(0))
 }

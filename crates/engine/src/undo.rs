@@ -6,11 +6,11 @@ use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::point::is_id_prefix;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, OpStatus, Operation, SessionInfo, StateTransition};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Content, Node, SkipReason};
 use stepback_store::Mutation;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::databases::with_files_beside;
 use crate::diff;
@@ -201,14 +201,14 @@ impl Workspace<'_> {
                 )));
             }
             // Otherwise the checkpoints made on that branch since would be on no branch.
-            if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.checkpoint.step.id != moved.before) {
+            if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
                     "that was a switch from branch {left}, which has gone on to {} since: \"stepback branch switch {left}\" goes there",
                     describe(&tip)
                 )));
             }
         }
-        let find = |id| -> Result<StoredCheckpoint, EngineError> {
+        let find = |id| -> Result<StepRow, EngineError> {
             self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
         };
         let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
@@ -242,7 +242,7 @@ impl Workspace<'_> {
         });
         // If the move was made on another branch, its steps are not ancestors of this head.
         let line = self.ancestry(&self.head()?)?;
-        let is_here = line.iter().any(|stored| stored.checkpoint.step.id == moved.after);
+        let is_here = line.iter().any(|stored| stored.step.id == moved.after);
         self.check_open_files(PreparedRewind {
             plan,
             warnings,

@@ -12,9 +12,9 @@ use stepback_model::env::Env;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{StepId, WorkspaceId};
 use stepback_model::plan::LeftAlone;
+use stepback_model::record::StepRow;
 use stepback_model::record::{self, Session, SessionInfo};
 use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
 use stepback_store::{FinishedBatch, Mutation, ObjectBatch, Store, StoreError};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
@@ -194,7 +194,7 @@ impl<'a> Workspace<'a> {
     }
 
     /// The head: the checkpoint that the workspace is at. Fails if nothing is recorded.
-    pub fn head(&self) -> Result<StoredCheckpoint, EngineError> {
+    pub fn head(&self) -> Result<StepRow, EngineError> {
         let nothing = || EngineError::NothingRecorded { root: self.root.clone() };
         let id = self.head_id()?.ok_or_else(nothing)?;
         self.store().step(id)?.ok_or_else(nothing)
@@ -202,22 +202,22 @@ impl<'a> Workspace<'a> {
 
     /// Returns the state after a step; fails if it was purged. A step for which the workspace was not scanned has the files
     /// and git of its nearest ancestor that has them.
-    pub fn state_of(&self, stored: &StoredCheckpoint) -> Result<State, EngineError> {
+    pub fn state_of(&self, stored: &StepRow) -> Result<State, EngineError> {
         let purged = || EngineError::Purged { what: describe(stored) };
         if stored.purged {
             return Err(purged());
         }
-        let mut state = State::load(self.store(), stored.checkpoint.step.state)?;
-        let mut parent = stored.checkpoint.step.parent;
-        while stored.checkpoint.trigger.is_none() && state.files.is_none() {
+        let mut state = State::load(self.store(), stored.step.state)?;
+        let mut parent = stored.step.parent;
+        while !stored.is_checkpoint() && state.files.is_none() {
             let Some(id) = parent else { break };
             let Some(before) = self.store().step(id)? else { break };
             if before.purged {
                 return Err(purged());
             }
-            let earlier = State::load(self.store(), before.checkpoint.step.state)?;
+            let earlier = State::load(self.store(), before.step.state)?;
             (state.files, state.git) = (earlier.files, earlier.git);
-            parent = before.checkpoint.step.parent;
+            parent = before.step.parent;
         }
         if state.files.is_none() {
             return Err(EngineError::NoFiles { what: describe(stored) });
@@ -356,9 +356,9 @@ impl PresentState {
 }
 
 /// Returns the name of a checkpoint for messages: its number, and its label if it has one.
-pub fn describe(stored: &StoredCheckpoint) -> String {
-    let step = &stored.checkpoint.step;
-    match &stored.checkpoint.annotation.label {
+pub fn describe(stored: &StepRow) -> String {
+    let step = &stored.step;
+    match &stored.annotation.label {
         Some(label) => format!("#{} \"{label}\"", step.number),
         None => format!("#{}", step.number),
     }

@@ -235,7 +235,7 @@ impl World<'_> {
         if let Some(trouble) = created.troubles.first() {
             return Err(format!("trouble with {}: {}", trouble.path, trouble.reason));
         }
-        let step = created.stored.checkpoint.step.id;
+        let step = created.stored.step.id;
         self.keep(step, Rc::new(stored(before)));
         self.operations.push(Operation { did: Did::Create(step), undone: false });
         self.expect(before)
@@ -259,7 +259,7 @@ impl World<'_> {
         let (step, copy) = (self.kept[at].step, self.kept[at].copy.clone());
         let target = self.workspace.store().step(step).unwrap().unwrap();
         let shown = path.as_deref().map(|path| shorter(&path.escape_ascii().to_string()));
-        log.push(format!("rewind of {shown:?} to #{}", target.checkpoint.step.number));
+        log.push(format!("rewind of {shown:?} to #{}", target.step.number));
         let paths: Vec<String> = path.iter().map(|path| String::from_utf8(path.clone()).unwrap()).collect();
         let whole = paths.is_empty();
         let request = RewindRequest { target: Some(target), paths, ..RewindRequest::default() };
@@ -383,9 +383,9 @@ impl World<'_> {
     fn prune(&mut self, now: &Copy, rules: Rules) -> Result<(), String> {
         let visible = self.workspace.checkpoints().map_err(text)?;
         let plan = self.workspace.plan_prune(rules).map_err(text)?;
-        let hidden: Vec<StepId> = plan.hide.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let hidden: Vec<StepId> = plan.hide.iter().map(|stored| stored.step.id).collect();
         let head = self.workspace.head_id().map_err(text)?;
-        let newest = visible.iter().take(rules.keep_last.unwrap()).map(|stored| stored.checkpoint.step.id);
+        let newest = visible.iter().take(rules.keep_last.unwrap()).map(|stored| stored.step.id);
         if let Some(step) = newest.chain(head).find(|step| hidden.contains(step)) {
             return Err(format!("the prune takes {step}, which must stay"));
         }
@@ -401,7 +401,7 @@ impl World<'_> {
     fn check_visible(&self) -> Result<(), String> {
         let found = self.workspace.checkpoints().map_err(text)?;
         for kept in &self.kept {
-            let is = found.iter().any(|stored| stored.checkpoint.step.id == kept.step);
+            let is = found.iter().any(|stored| stored.step.id == kept.step);
             if is != kept.visible {
                 return Err(format!(
                     "checkpoint {} should be visible: {}; it is: {is}",
@@ -420,10 +420,7 @@ impl World<'_> {
             self.workspace.materialize(&state, &into, false).map_err(text)?;
             let differences = tree::differences(&kept.copy, &tree::copy_of(&into, |_| false));
             if !differences.is_empty() {
-                return Err(format!(
-                    "#{} put elsewhere is wrong:\n{differences}",
-                    stored.checkpoint.step.number
-                ));
+                return Err(format!("#{} put elsewhere is wrong:\n{differences}", stored.step.number));
             }
         }
         Ok(())

@@ -35,10 +35,9 @@ fn points(ground: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
     let workspace = ground.workspace;
     let kept = Query { checkpoint: Some(true), hidden: Some(false), limit: Some(LABELS), ..Query::default() };
     let kept = workspace.store().steps(workspace.record.id, &kept)?;
-    let mut points: Vec<String> =
-        kept.iter().filter_map(|stored| stored.checkpoint.annotation.label.clone()).collect();
+    let mut points: Vec<String> = kept.iter().filter_map(|stored| stored.annotation.label.clone()).collect();
     points.extend(workspace.branch_names()?);
     points.extend(["@".to_owned(), "error:last".to_owned()]);
-    points.extend(kept.iter().map(|stored| format!("#{}", stored.checkpoint.step.number)));
+    points.extend(kept.iter().map(|stored| format!("#{}", stored.step.number)));
     Ok(points)
 }

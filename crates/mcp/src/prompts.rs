@@ -105,7 +105,7 @@ fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError
 fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, ToolError> {
     let workspace = ground.workspace;
     let stored = workspace.resolve(point.unwrap_or("error:last"), ground.now, &TimeZone::system)?;
-    let step = &stored.checkpoint.step;
+    let step = &stored.step;
     let mut text = format!(
         "Explain why this went wrong, and what to do about it.\n\n{}\n",
         brief_line(&stored, ground.now)

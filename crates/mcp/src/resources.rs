@@ -9,7 +9,7 @@ use stepback_model::clip;
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
 use stepback_model::tree::Node;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::page;
 use crate::tool_error::ToolError;
@@ -177,7 +177,7 @@ pub fn mark(ground: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolE
 fn newest(ground: &ToolContext<'_>, session: &Session) -> Result<u64, ToolError> {
     let query = Query { session: Some(session.id), limit: Some(1), ..Query::default() };
     let steps = ground.workspace.store().steps(ground.workspace.record.id, &query)?;
-    Ok(steps.first().map_or(0, |stored| stored.checkpoint.step.number))
+    Ok(steps.first().map_or(0, |stored| stored.step.number))
 }
 
 type Content = (&'static str, String);
@@ -193,7 +193,7 @@ fn document(value: &Value) -> Content {
 fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
     let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
     let mut page = match &seen.step {
-        Some(stored) => format!("# The board as of #{}\n", stored.checkpoint.step.number),
+        Some(stored) => format!("# The board as of #{}\n", stored.step.number),
         None => "# Nothing is on the board\n".to_owned(),
     };
     for section in seen.mind.board(true) {
@@ -221,7 +221,7 @@ fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<Moment>, ToolE
     absent(ground.workspace.moment(&decoded(point), ground.now, &TimeZone::system))
 }
 
-fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StoredCheckpoint>, ToolError> {
+fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StepRow>, ToolError> {
     absent(ground.workspace.resolve(point, ground.now, &TimeZone::system))
 }
 
@@ -251,10 +251,10 @@ fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolEr
     Ok(Some(document(&value)))
 }
 
-fn step(ground: &ToolContext<'_>, stored: &StoredCheckpoint) -> Result<Content, ToolError> {
+fn step(ground: &ToolContext<'_>, stored: &StepRow) -> Result<Content, ToolError> {
     let mut value = crate::tools::brief(stored);
-    value["session"] = json!(stored.checkpoint.step.session);
-    let mut detail = ground.workspace.detail_of(&stored.checkpoint.step)?.unwrap_or_default();
+    value["session"] = json!(stored.step.session);
+    let mut detail = ground.workspace.detail_of(&stored.step)?.unwrap_or_default();
     clip::value(&mut detail, DETAIL);
     value["detail"] = detail;
     Ok(document(&value))

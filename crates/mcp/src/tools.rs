@@ -15,9 +15,9 @@ mod rewind;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use stepback_engine::reason::{Moment, Thinker, Thought};
+use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use stepback_reasoning::{MindError, Mutation};
-use stepback_store::port::StoredCheckpoint;
 
 use crate::page;
 use crate::schema;
@@ -267,7 +267,7 @@ fn point_schema(what: &str) -> Value {
 }
 
 /// The step that a point names.
-fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StoredCheckpoint, ToolError> {
+fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StepRow, ToolError> {
     Ok(ground.workspace.resolve(point, ground.now, &TimeZone::system)?)
 }
 
@@ -300,8 +300,8 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 }
 
 /// A step as one entry of a list.
-pub(crate) fn brief(stored: &StoredCheckpoint) -> Value {
-    let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+pub(crate) fn brief(stored: &StepRow) -> Value {
+    let (checkpoint, step) = (&stored, &stored.step);
     let mut brief = json!({
         "step": step.number,
         "kind": step.kind.as_str(),
@@ -341,8 +341,8 @@ fn brief_schema() -> Value {
 }
 
 /// [`brief`] as a line of text.
-pub(crate) fn brief_line(stored: &StoredCheckpoint, now: Timestamp) -> String {
-    let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
+    let (checkpoint, step) = (&stored, &stored.step);
     let summary = short(&step.summary, SUMMARY);
     let tool = step.facts.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
     let failed = if step.facts.failed { " FAILED" } else { "" };

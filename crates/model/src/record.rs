@@ -10,7 +10,7 @@ mod workspace;
 
 pub use self::operation::{Action, OpStatus, Operation, StateTransition};
 pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, StateRefs};
-pub use self::step::{Annotation, Checkpoint, Step, StepKind, StepMeta, Trigger};
+pub use self::step::{Annotation, Step, StepKind, StepMeta, StepRow, Trigger};
 pub use self::workspace::Workspace;
 use crate::hash::Hash;
 

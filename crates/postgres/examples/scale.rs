@@ -80,7 +80,7 @@ fn fill(store: &PostgresStore, steps: u64) {
         }
         let documents: Vec<Document> = (steps.into_iter())
             .map(|stored| {
-                let seed = u64::from_le_bytes(stored.checkpoint.step.id.as_bytes()[..8].try_into().unwrap());
+                let seed = u64::from_le_bytes(stored.step.id.as_bytes()[..8].try_into().unwrap());
                 Document { stored, texts: Texts::from([(Field::Output, text(seed >> 8))]) }
             })
             .collect();

@@ -4,7 +4,7 @@ use futures_util::future::join4;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_store::StoreError;
-use stepback_store::port::{Cursor, Page, Query, SortKey, StepAt, StepCount, StoredCheckpoint};
+use stepback_store::port::{Cursor, Page, Query, SortKey, StepAt, StepCount, StepRow};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -239,12 +239,12 @@ impl PostgresStore {
         &self,
         workspace: WorkspaceId,
         query: &Query,
-    ) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    ) -> Result<Vec<StepRow>, StoreError> {
         let (sql, conditions) = page(Some(workspace), query, query.limit, None);
         let rows = self
             .pool
             .ask(async |connection| connection.client.query_typed(&sql, &conditions.values()).await)?;
-        rows.iter().map(StoredCheckpoint::read).collect()
+        rows.iter().map(StepRow::read).collect()
     }
 
     pub(crate) fn find_page(
@@ -308,7 +308,7 @@ impl PostgresStore {
 }
 
 fn placed(row: &Row, query: &Query) -> Result<(Cursor, StepAt), StoreError> {
-    let stored = StoredCheckpoint::read(row)?;
+    let stored = StepRow::read(row)?;
     let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
     Ok((place, StepAt { workspace, position: place.position, stored }))

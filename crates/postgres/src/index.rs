@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use stepback_model::record::Annotation;
 use stepback_model::search::Texts;
 use stepback_store::StoreError;
-use stepback_store::port::{Document, StoredCheckpoint};
+use stepback_store::port::{Document, StepRow};
 use stepback_store::search::{pack, unpack};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -55,7 +55,7 @@ struct Told<'d> {
 }
 
 impl PostgresStore {
-    pub(crate) fn list_unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    pub(crate) fn list_unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         let settled = self.settle()?;
         let state = "SELECT known_to, commits FROM stepback_index";
         let row = self.pool.ask(async |connection| connection.row(state, &[]).await)?;
@@ -92,7 +92,7 @@ impl PostgresStore {
             self.note_known(known_to, commits);
             found.extend(new);
         }
-        found.iter().map(StoredCheckpoint::read).collect()
+        found.iter().map(StepRow::read).collect()
     }
 
     /// Records how far all steps are indexed. This only shortens the next scan, so a failure is ignored.
@@ -161,7 +161,7 @@ async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Res
     };
     let mut told: BTreeMap<u64, Told<'_>> = BTreeMap::new();
     for document in documents {
-        let step = &document.stored.checkpoint.step;
+        let step = &document.stored.step;
         let Some(Known { position, before }) = known.remove(step.id.as_bytes().as_slice()) else { continue };
         let (raw_len, text) = pack(&document.texts);
         let raw_len = i32::try_from(raw_len).unwrap_or(i32::MAX);
@@ -172,7 +172,7 @@ async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Res
     let (mut stale, mut words, mut new) = ((Vec::new(), Vec::new()), 0i64, 0i64);
     for (position, told) in told {
         let Told { document, before, raw_len, text } = told;
-        let annotation = &document.stored.checkpoint.annotation;
+        let annotation = &document.stored.annotation;
         // Another process indexed it first.
         if before.as_ref().is_some_and(|before| before.text == text && before.current) {
             continue;
@@ -219,7 +219,7 @@ async fn known(
          FROM stepback_steps s LEFT JOIN stepback_texts t ON t.position = s.position WHERE s.id = ANY($1)"
     );
     let ids: Vec<&[u8]> =
-        documents.iter().map(|document| document.stored.checkpoint.step.id.as_bytes().as_slice()).collect();
+        documents.iter().map(|document| document.stored.step.id.as_bytes().as_slice()).collect();
     let read = |row: &Row| -> Result<(Vec<u8>, Known), StoreError> {
         let before = match rows::get::<Option<i64>>(row, 2)? {
             None => None,

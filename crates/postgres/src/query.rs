@@ -1,9 +1,9 @@
 //! The simple reads of the log: workspaces, sessions, references, steps and operations.
 
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
-use stepback_store::port::StoredCheckpoint;
 use tokio_postgres::types::ToSql;
 
 use crate::rows::{self, COLUMNS, OPERATION, Record, SESSION, WORKSPACE};
@@ -62,7 +62,7 @@ impl PostgresStore {
         rows.iter().map(|row| Ok((rows::words(row, 0)?, rows::id(row, 1, StepId::from_slice)?))).collect()
     }
 
-    pub(crate) fn find_step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    pub(crate) fn find_step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         self.find(
             &format!("SELECT {COLUMNS} FROM stepback_steps s WHERE id = $1"),
             &[&step.as_bytes().as_slice()],
@@ -73,16 +73,13 @@ impl PostgresStore {
         &self,
         workspace: WorkspaceId,
         number: u64,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    ) -> Result<Option<StepRow>, StoreError> {
         let Ok(number) = i64::try_from(number) else { return Ok(None) };
         let sql = format!("SELECT {COLUMNS} FROM stepback_steps s WHERE workspace = $1 AND number = $2");
         self.find(&sql, &[&workspace.as_bytes().as_slice(), &number])
     }
 
-    pub(crate) fn list_checkpoints(
-        &self,
-        workspace: WorkspaceId,
-    ) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    pub(crate) fn list_checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM stepback_steps s WHERE workspace = $1 AND trigger_kind IS NOT NULL ORDER BY number DESC"
         );

@@ -3,13 +3,12 @@
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::Root;
+use stepback_model::record::StepRow;
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger,
-    Workspace,
+    Action, Annotation, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger, Workspace,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::StoredCheckpoint;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -55,7 +54,7 @@ impl Record for Session {
     }
 }
 
-impl Record for StoredCheckpoint {
+impl Record for StepRow {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let step = Step {
             id: id(row, 0, StepId::from_slice)?,
@@ -83,8 +82,7 @@ impl Record for StoredCheckpoint {
             None => None,
         };
         let hidden_by = maybe_id(row, 12, OpId::from_slice)?;
-        let checkpoint = Checkpoint { step, annotation, trigger, hidden_by };
-        Ok(Self { checkpoint, purged: get(row, 13)? })
+        Ok(Self { step, annotation, trigger, hidden_by, purged: get(row, 13)? })
     }
 }
 

@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, Phrase};
 use stepback_store::StoreError;
-use stepback_store::port::{Found, Hit, Query, Search, SortKey, StoredCheckpoint};
+use stepback_store::port::{Found, Hit, Query, Search, SortKey, StepRow};
 use stepback_store::search::{Ranking, unpack};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
@@ -272,7 +272,7 @@ async fn hits(connection: &mut Connection, search: &Search, shown: &Ranked) -> A
         let texts = unpack(i64::from(rows::get::<i32>(row, WIDTH + 2)?), rows::get(row, WIDTH + 3)?)?;
         Ok(Hit {
             workspace: rows::id(row, WIDTH, WorkspaceId::from_slice)?,
-            stored: StoredCheckpoint::read(row)?,
+            stored: StepRow::read(row)?,
             score,
             snippets: search.pattern.snippets(&texts),
         })

@@ -10,7 +10,7 @@ use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
 use stepback_store::port::{
     Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
-    Questions, Receipt, Search, StepCount, Store, StoredCheckpoint, Swept, Usage,
+    Questions, Receipt, Search, StepCount, StepRow, Store, Swept, Usage,
 };
 
 use crate::PostgresStore;
@@ -68,7 +68,7 @@ impl Store for PostgresStore {
         self.list_references(prefix)
     }
 
-    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         self.find_step(step)
     }
 
@@ -80,15 +80,11 @@ impl Store for PostgresStore {
         self.recall.answers(self.pool.dialed(), questions)
     }
 
-    fn step_numbered(
-        &self,
-        workspace: WorkspaceId,
-        number: u64,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {
         self.find_step_numbered(workspace, number)
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
         self.list_steps(workspace, query)
     }
 
@@ -100,7 +96,7 @@ impl Store for PostgresStore {
         self.count_by_agent(workspace)
     }
 
-    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         self.list_unindexed(most)
     }
 
@@ -116,7 +112,7 @@ impl Store for PostgresStore {
         self.find_texts(search)
     }
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
         self.list_checkpoints(workspace)
     }
 

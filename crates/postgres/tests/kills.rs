@@ -117,11 +117,11 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_there() {
     // Transactions of the dead end when the server notices; a commit of ours comes after them.
     Sample::new(50).append(&store, session.id, b"last");
     let steps = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
-    assert!(steps.iter().map(|stored| stored.checkpoint.step.number).eq(1..=steps.len() as u64));
+    assert!(steps.iter().map(|stored| stored.step.number).eq(1..=steps.len() as u64));
     let mut of_commit: HashMap<&str, u64> = HashMap::new();
     let mut found = HashMap::new();
     for stored in &steps {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         found.insert(step.id, step.number);
         if let Some(call) = &step.facts.call {
             *of_commit.entry(call).or_default() += 1;

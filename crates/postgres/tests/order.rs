@@ -19,7 +19,7 @@ fn follow(store: &PostgresStore, query: &mut Query) -> Vec<StepId> {
     loop {
         let page = store.find(None, query).unwrap();
         let Some(next) = page.next else { return steps };
-        steps.extend(page.steps.iter().map(|placed| placed.stored.checkpoint.step.id));
+        steps.extend(page.steps.iter().map(|placed| placed.stored.step.id));
         query.from = Some(next);
     }
 }
@@ -66,7 +66,7 @@ fn who_follows_the_order_of_commits_misses_none() {
             }
         }
         let rest = reader.find(None, &Query { limit: None, ..query }).unwrap();
-        seen.extend(rest.steps.iter().map(|placed| placed.stored.checkpoint.step.id));
+        seen.extend(rest.steps.iter().map(|placed| placed.stored.step.id));
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
     assert_eq!(seen.len(), written.len(), "some were missed, or seen twice");
@@ -127,7 +127,7 @@ fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
     let (id, _) = sample.append(&store, sessions[0].id, b"new");
     let newest = store.find(None, &Query { limit: Some(1), ..Query::default() }).unwrap();
-    assert_eq!(newest.steps[0].stored.checkpoint.step.id, id);
+    assert_eq!(newest.steps[0].stored.step.id, id);
 }
 
 /// Takes away everything that was added after the first format.

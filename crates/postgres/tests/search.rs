@@ -39,7 +39,7 @@ fn tell(store: &dyn Store, ids: &[StepId], said: &Said, at_once: usize) {
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
-    found.hits.iter().map(|hit| hit.stored.checkpoint.step.number).collect()
+    found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
 /// Both find the same steps with the same scores and show the same of them.

@@ -61,10 +61,10 @@ fn stores_on_one_database_number_steps_without_gaps() {
     assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=240).collect());
     for store in &stores {
         let steps = store.steps(workspace.id, &Query::default()).unwrap();
-        assert!(steps.iter().map(|stored| stored.checkpoint.step.number).eq((1..=240).rev()));
+        assert!(steps.iter().map(|stored| stored.step.number).eq((1..=240).rev()));
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
         for stored in steps {
-            store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap();
+            store.read(ObjectKind::Blob, stored.step.state).unwrap();
         }
     }
 }
@@ -117,11 +117,11 @@ fn what_was_acknowledged_survives_the_death_of_the_server() {
     let store = open(&url, &local.path().join("after"));
     for (id, number, bytes) in &kept {
         let stored = store.step(*id).unwrap().expect("an acknowledged step is gone");
-        assert_eq!(stored.checkpoint.step.number, *number);
-        assert!(store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap() == *bytes);
+        assert_eq!(stored.step.number, *number);
+        assert!(store.read(ObjectKind::Blob, stored.step.state).unwrap() == *bytes);
     }
     let numbers = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
-    assert!(numbers.iter().map(|stored| stored.checkpoint.step.number).eq(1..=numbers.len() as u64));
+    assert!(numbers.iter().map(|stored| stored.step.number).eq(1..=numbers.len() as u64));
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
@@ -236,5 +236,5 @@ fn text_with_zeros_comes_back() {
     assert_eq!(store.session(session.id).unwrap(), Some(session));
     let query = Query { tool: Some("tO\0L".into()), call: Some("\0".into()), ..Query::default() };
     let found = store.steps(workspace.id, &query).unwrap();
-    assert_eq!(found.iter().map(|stored| &stored.checkpoint.step).collect::<Vec<_>>(), [&step]);
+    assert_eq!(found.iter().map(|stored| &stored.step).collect::<Vec<_>>(), [&step]);
 }

@@ -9,7 +9,7 @@ use stepback_agents::rerun_command::RerunCommand;
 use stepback_agents::{Agent, model_call_inbox, policy, sandbox_home};
 use stepback_engine::Workspace;
 use stepback_model::record::LaunchCommand;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use crate::RerunError;
 use crate::change::Change;
@@ -41,7 +41,7 @@ const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"
 pub(crate) fn ready<'a>(
     agent: Agent,
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
     stage: &'a RunEnv<'a>,
     goes_on: Option<String>,

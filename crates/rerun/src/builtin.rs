@@ -19,9 +19,9 @@ use stepback_builtin_agent::{NAME, Options, Outcome, Price, Provider, RunEvent, 
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::semantics;
 use stepback_model::conversation;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
 use crate::change::Change;
@@ -72,7 +72,7 @@ struct Recorded {
 /// Prepares the built-in agent to begin at `from`, or to continue with the next prompt in the session of the rerun.
 pub(crate) fn ready<'a>(
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
     stage: &'a RunEnv<'a>,
     goes_on: Option<&Session>,
@@ -119,13 +119,13 @@ pub(crate) fn ready<'a>(
 
 fn beginning(
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
     goes_on: Option<&Session>,
 ) -> Result<Beginning, RerunError> {
     let tape = wish.tape;
     let damaged = || RerunError::NotHere("the recorded conversation is damaged".into());
-    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
     // Both workspaces are in one store.
     let (said_so_far, remembered) = match goes_on {
         Some(session) => (session.info.tip, session.info.slots.memory),
@@ -134,7 +134,7 @@ fn beginning(
     let lines = conversation::texts(original.store(), said_so_far).map_err(EngineError::from)?;
     let mut history = stepback_builtin_agent::resumable(&lines).ok_or_else(damaged)?;
     let mut prompt = None;
-    let number = from.checkpoint.step.number;
+    let number = from.step.number;
     if goes_on.is_some() {
         prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
     } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {

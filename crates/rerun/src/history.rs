@@ -12,8 +12,8 @@ use stepback_agents::fork::{self, Mode, Source};
 use stepback_agents::transcript::{Home, Role, TranscriptLocation, messages};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
+use stepback_model::record::StepRow;
 use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
 use crate::run::{RerunRequest, RunEnv, io};
@@ -23,14 +23,14 @@ use crate::run::{RerunRequest, RunEnv, io};
 pub(crate) fn is_there(
     agent: Agent,
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
 ) -> Result<bool, RerunError> {
     // opencode keeps conversations in a database, which may have the answer already when the prompt is recorded.
     if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
         return Ok(false);
     }
-    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     Ok(messages(agent, &lines).iter().any(|said| said.role == Role::Assistant && said.worker.is_none()))
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_there(
 pub(crate) fn put(
     agent: Agent,
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
     stage: &RunEnv<'_>,
     home: &Path,
@@ -51,7 +51,7 @@ pub(crate) fn put(
             "the conversation cannot go on from that prompt: {why}; begin with an earlier one"
         ))
     };
-    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     let home = Home::below(home);
     let transcript =

@@ -27,11 +27,11 @@ use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::prices::Prices;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_proxy::Timing;
 use stepback_store::Mutation;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::change::{Change, ChangeError};
 use crate::recorded_session::RecordedSession;
@@ -112,7 +112,7 @@ impl RerunError {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The step to begin at; the agent is started with the prompt that it belongs to.
-    pub from: Option<StoredCheckpoint>,
+    pub from: Option<StepRow>,
     /// `PATH=VALUE` for each thing that is changed.
     pub set: Vec<String>,
     /// Stop after the first step of this kind.
@@ -139,9 +139,9 @@ pub struct Done {
     /// How the run ended.
     pub ran: RunResult,
     /// The tip of its branch.
-    pub tip: StoredCheckpoint,
+    pub tip: StepRow,
     /// The step it began at.
-    pub from: StoredCheckpoint,
+    pub from: StepRow,
 }
 
 /// The environment of a rerun: directories, programs and settings of the host.
@@ -184,7 +184,7 @@ pub fn rerun(
         None => return Err(RerunError::Unknown(tape.session.agent.clone())),
     };
     check(who, &changes)?;
-    let number = options.from.as_ref().map(|from| from.checkpoint.step.number);
+    let number = options.from.as_ref().map(|from| from.step.number);
     if let Some(number) = number.filter(|number| tape.step(*number).is_none()) {
         let id = tape.session.id.short();
         return Err(RerunError::NotHere(format!("#{number} is no step of session {id}")));
@@ -194,7 +194,7 @@ pub fn rerun(
     let prompted = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
     // Agents other than the built-in one can only be started with a prompt.
     let from = match (who, &options.from) {
-        (Who::BuiltIn, Some(from)) if tape.step(from.checkpoint.step.number).is_some() => from.clone(),
+        (Who::BuiltIn, Some(from)) if tape.step(from.step.number).is_some() => from.clone(),
         _ => prompted,
     };
     let wish = RerunRequest {
@@ -220,7 +220,7 @@ pub fn rerun(
     let mut rerun = Rerun {
         branch,
         of: tape.session.id,
-        from: from.checkpoint.step.id,
+        from: from.step.id,
         // What a user types can hold a secret too.
         changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
         status: RerunStatus::Pending,
@@ -273,7 +273,7 @@ fn play(
     workspace: &Workspace<'_>,
     who: Who,
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     around: &RerunHost<'_>,
     rerun: &mut Rerun,
     begun: &mut dyn FnMut(&Rerun),
@@ -310,7 +310,7 @@ fn play(
 fn prompts(
     who: Who,
     wish: &RerunRequest<'_>,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     original: &Workspace<'_>,
     stage: &RunEnv<'_>,
 ) -> Result<RunResult, RerunError> {

@@ -11,7 +11,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Exchange;
 use stepback_model::json;
 use stepback_model::record::{Session, Step, StepKind};
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::replay_responder::recorded_results;
 
@@ -21,7 +21,7 @@ pub struct RecordedSession {
     /// Its session record.
     pub session: Session,
     /// Its steps, oldest first.
-    pub steps: Vec<StoredCheckpoint>,
+    pub steps: Vec<StepRow>,
     /// Model calls that have an answer, in the order they began.
     pub exchanges: Vec<Exchange>,
     /// Tool calls, in the order they began.
@@ -80,7 +80,7 @@ impl RecordedSession {
     pub fn of(workspace: &Workspace<'_>, session: Session) -> Result<Self, EngineError> {
         let query = Query { session: Some(session.id), ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
-        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+        steps.sort_by_key(|stored| stored.step.number);
         let mut tape = Self {
             session,
             steps: Vec::new(),
@@ -95,7 +95,7 @@ impl RecordedSession {
         let mut waiting: Vec<(u64, String)> = Vec::new();
         let mut stopped = String::new();
         for stored in &steps {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let call = step.facts.call.clone();
             match step.kind {
                 StepKind::ModelStart => {
@@ -221,8 +221,8 @@ impl RecordedSession {
     }
 
     /// Returns the step with this number.
-    pub fn step(&self, number: u64) -> Option<&StoredCheckpoint> {
-        self.steps.iter().find(|stored| stored.checkpoint.step.number == number)
+    pub fn step(&self, number: u64) -> Option<&StepRow> {
+        self.steps.iter().find(|stored| stored.step.number == number)
     }
 
     /// Returns the call that begins or ends at the step with this number.
@@ -269,9 +269,9 @@ impl ToolCall {
 /// Returns the recorded details of a step.
 pub(crate) fn detail(
     workspace: &Workspace<'_>,
-    stored: &StoredCheckpoint,
+    stored: &StepRow,
 ) -> Result<serde_json::Map<String, Value>, EngineError> {
-    let Some(hash) = stored.checkpoint.step.facts.detail else { return Ok(serde_json::Map::new()) };
+    let Some(hash) = stored.step.facts.detail else { return Ok(serde_json::Map::new()) };
     let value = json::load(workspace.store(), hash)
         .map_err(|error| EngineError::Input(format!("a step cannot be read: {error}")))?;
     match value {

@@ -274,7 +274,7 @@ fn has_reached(wish: &RerunRequest<'_>, stage: &RunEnv<'_>) -> Result<bool, Reru
     let Some(session) = sessions.first() else { return Ok(false) };
     let query = Query { session: Some(session.id), ..Query::default() };
     let steps = stage.scratch.store().steps(stage.scratch.record.id, &query).map_err(EngineError::from)?;
-    let kind = wish.until.is_some_and(|kind| steps.iter().any(|stored| stored.checkpoint.step.kind == kind));
+    let kind = wish.until.is_some_and(|kind| steps.iter().any(|stored| stored.step.kind == kind));
     Ok(kind || wish.max_steps.is_some_and(|most| steps.len() as u64 >= most))
 }
 

@@ -11,9 +11,9 @@ pub mod timeline;
 use serde::Serialize;
 use serde_json::Value;
 use stepback_engine::Engine;
+use stepback_model::record::StepRow;
 use stepback_model::record::{OpStatus, Operation, Session, Workspace};
 use stepback_model::time::Timestamp;
-use stepback_store::port::StoredCheckpoint;
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
@@ -155,9 +155,8 @@ pub struct StepDocument {
 
 impl StepDocument {
     /// The document of a step.
-    pub fn of(stored: &StoredCheckpoint) -> Self {
-        let checkpoint = &stored.checkpoint;
-        let (step, annotation) = (&checkpoint.step, &checkpoint.annotation);
+    pub fn of(stored: &StepRow) -> Self {
+        let (step, annotation) = (&stored.step, &stored.annotation);
         Self {
             id: step.id.to_string(),
             number: step.number,
@@ -166,7 +165,7 @@ impl StepDocument {
             label: annotation.label.clone(),
             note: annotation.note.clone(),
             tags: annotation.tags.clone(),
-            trigger: checkpoint.trigger.map(|trigger| trigger.as_str().to_owned()),
+            trigger: stored.trigger.map(|trigger| trigger.as_str().to_owned()),
             summary: step.summary.clone(),
             parent: step.parent.map(|parent| parent.to_string()),
             session: step.session.to_string(),
@@ -177,7 +176,7 @@ impl StepDocument {
             tool: step.facts.tool.clone(),
             failed: step.facts.failed,
             duration_us: step.facts.duration,
-            checkpoint: checkpoint.trigger.is_some(),
+            checkpoint: stored.trigger.is_some(),
         }
     }
 }

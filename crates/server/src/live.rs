@@ -159,7 +159,7 @@ pub struct LiveFilter {
 
 impl LiveFilter {
     fn step(&self, placed: &StepAt) -> bool {
-        let step = &placed.stored.checkpoint.step;
+        let step = &placed.stored.step;
         self.workspace.is_none_or(|workspace| workspace == placed.workspace)
             && self.session.is_none_or(|session| session == step.session)
             && (self.kinds.is_empty() || self.kinds.contains(&step.kind))

@@ -9,8 +9,8 @@ use stepback_llm_wire::prices::Prices;
 use stepback_model::env::Env;
 use stepback_model::point;
 use stepback_model::record::Session;
+use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
-use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Store, StoreError};
 use stepback_watcher::client::Client;
 use stepback_worktree::rules::Budget;
@@ -174,7 +174,7 @@ impl Context {
     }
 
     /// Returns the checkpoint that a point names.
-    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
+    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StepRow, Failure> {
         Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
     }
 
@@ -184,7 +184,7 @@ impl Context {
         workspace: &Workspace<'_>,
         point: &str,
         session: Option<&Session>,
-    ) -> Result<StoredCheckpoint, Failure> {
+    ) -> Result<StepRow, Failure> {
         match session {
             Some(session) => self.resolve(workspace, &point::in_session(point, &session.id.to_string())),
             None => self.resolve(workspace, point),

@@ -145,10 +145,8 @@ fn index(store: &EmbeddedStore, most: usize) {
             .map(|stored| {
                 let output = text(&mut draw);
                 bytes += output.len();
-                let texts = Texts::from([
-                    (Field::Output, output),
-                    (Field::Summary, stored.checkpoint.step.summary.clone()),
-                ]);
+                let texts =
+                    Texts::from([(Field::Output, output), (Field::Summary, stored.step.summary.clone())]);
                 Document { stored, texts }
             })
             .collect();

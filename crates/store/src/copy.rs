@@ -13,7 +13,7 @@ use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::record::Workspace;
 
 use crate::error::StoreError;
-use crate::port::{Mutation, ObjectInfo, Query, Store, StoredCheckpoint, VAULT};
+use crate::port::{Mutation, ObjectInfo, Query, StepRow, Store, VAULT};
 
 /// The reference that a store has as long as a copy into it is incomplete.
 pub const INCOMPLETE: &str = "store/incomplete";
@@ -198,7 +198,7 @@ fn count_steps(store: &dyn Store, workspaces: &[Workspace]) -> Result<u64, Store
     let mut total = 0;
     for workspace in workspaces {
         let newest = store.steps(workspace.id, &Query { limit: Some(1), ..Query::default() })?;
-        total += newest.first().map_or(0, |stored| stored.checkpoint.step.number);
+        total += newest.first().map_or(0, |stored| stored.step.number);
     }
     Ok(total)
 }
@@ -207,14 +207,14 @@ fn count_steps(store: &dyn Store, workspaces: &[Workspace]) -> Result<u64, Store
 fn for_each_part(
     store: &dyn Store,
     workspace: WorkspaceId,
-    visit: &mut dyn FnMut(Vec<StoredCheckpoint>) -> Result<(), CopyError>,
+    visit: &mut dyn FnMut(Vec<StepRow>) -> Result<(), CopyError>,
 ) -> Result<(), CopyError> {
     let mut after = 0;
     loop {
         let query = Query { after: Some(after), oldest_first: true, limit: Some(STEPS), ..Query::default() };
         let steps = store.steps(workspace, &query)?;
         let Some(last) = steps.last() else { return Ok(()) };
-        after = last.checkpoint.step.number;
+        after = last.step.number;
         visit(steps)?;
     }
 }
@@ -235,7 +235,7 @@ fn copy_log(
         let mut mutations: Vec<Mutation> = steps.iter().map(appended).collect();
         mutations.extend(steps.iter().flat_map(hidden));
         let receipt = to.commit(None, &mutations)?;
-        if !receipt.steps.iter().copied().eq(steps.iter().map(|stored| stored.checkpoint.step.number)) {
+        if !receipt.steps.iter().copied().eq(steps.iter().map(|stored| stored.step.number)) {
             return Err(CopyError::Differs("steps got other numbers; does the original have gaps?".into()));
         }
         copied.steps += steps.len() as u64;
@@ -258,19 +258,18 @@ fn copy_log(
 }
 
 /// The mutation that appends a step as it is now, except for whether it is hidden.
-pub fn appended(stored: &StoredCheckpoint) -> Mutation {
-    let checkpoint = &stored.checkpoint;
+pub fn appended(stored: &StepRow) -> Mutation {
     Mutation::AppendStep {
-        step: checkpoint.step.clone(),
-        annotation: checkpoint.annotation.clone(),
-        trigger: checkpoint.trigger,
+        step: stored.step.clone(),
+        annotation: stored.annotation.clone(),
+        trigger: stored.trigger,
     }
 }
 
 /// The mutations that hide and purge a step as it is now.
-pub fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
-    let steps = vec![stored.checkpoint.step.id];
-    let by = stored.checkpoint.hidden_by;
+pub fn hidden(stored: &StepRow) -> Vec<Mutation> {
+    let steps = vec![stored.step.id];
+    let by = stored.hidden_by;
     let hide = |by| Mutation::SetHidden { steps: steps.clone(), by };
     match (stored.purged, by) {
         (false, None) => Vec::new(),
@@ -320,7 +319,7 @@ fn verify(
             return differs(format!("the operations of workspace {id}"));
         }
         for_each_part(from, id, &mut |steps| {
-            let first = steps.first().map_or(0, |stored| stored.checkpoint.step.number);
+            let first = steps.first().map_or(0, |stored| stored.step.number);
             let query = Query {
                 after: Some(first.saturating_sub(1)),
                 oldest_first: true,

@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
-use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace};
+use stepback_model::record::{OpStatus, Operation, Session, Workspace};
 
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, StepCount, Store, StoredCheckpoint, Swept, Usage,
+    Search, StepCount, StepRow, Store, Swept, Usage,
 };
 use crate::scan::{self, Rows};
 
@@ -31,7 +31,7 @@ pub struct MemoryStore {
 struct Log {
     workspaces: Vec<Workspace>,
     sessions: Vec<Session>,
-    steps: Vec<StoredCheckpoint>,
+    steps: Vec<StepRow>,
     refs: BTreeMap<String, StepId>,
     operations: Vec<Operation>,
 }
@@ -184,21 +184,17 @@ impl Store for MemoryStore {
         Ok(matching.map(|(name, step)| (name.clone(), *step)).collect())
     }
 
-    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         let inner = self.inner();
-        Ok(inner.log.steps.iter().find(|stored| stored.checkpoint.step.id == step).cloned())
+        Ok(inner.log.steps.iter().find(|stored| stored.step.id == step).cloned())
     }
 
-    fn step_numbered(
-        &self,
-        workspace: WorkspaceId,
-        number: u64,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {
         let inner = self.inner();
-        Ok(inner.log.of_workspace(workspace).find(|stored| stored.checkpoint.step.number == number).cloned())
+        Ok(inner.log.of_workspace(workspace).find(|stored| stored.step.number == number).cloned())
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
         let page = self.find(Some(workspace), query)?;
         Ok(page.steps.into_iter().map(|placed| placed.stored).collect())
     }
@@ -211,12 +207,12 @@ impl Store for MemoryStore {
         Ok(scan::tally(self.inner().log.rows(), workspace))
     }
 
-    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         Ok(find::unindexed(&self.inner(), most))
     }
 
     fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
-        let known = documents.iter().map(|document| (document.stored.checkpoint.step.id, document.clone()));
+        let known = documents.iter().map(|document| (document.stored.step.id, document.clone()));
         self.inner().documents.extend(known);
         Ok(())
     }
@@ -230,10 +226,10 @@ impl Store for MemoryStore {
         Ok(find::search(&self.inner(), search))
     }
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
         let inner = self.inner();
-        let kept = inner.log.of_workspace(workspace).filter(|stored| stored.checkpoint.trigger.is_some());
-        let mut kept: Vec<StoredCheckpoint> = kept.cloned().collect();
+        let kept = inner.log.of_workspace(workspace).filter(|stored| stored.is_checkpoint());
+        let mut kept: Vec<StepRow> = kept.cloned().collect();
         kept.reverse();
         Ok(kept)
     }
@@ -320,7 +316,7 @@ impl Log {
                 }
             }
             Mutation::AppendStep { step, annotation, trigger } => {
-                refuse(self.steps.iter().any(|known| known.checkpoint.step.id == step.id), "this step")?;
+                refuse(self.steps.iter().any(|known| known.step.id == step.id), "this step")?;
                 let session = self.sessions.iter().find(|session| session.id == step.session);
                 let Some(workspace) = session.map(|session| session.workspace) else {
                     return Err(StoreError::Corrupt {
@@ -328,22 +324,24 @@ impl Log {
                     });
                 };
                 let last = self.of_workspace(workspace).next_back();
-                let number = last.map_or(0, |stored| stored.checkpoint.step.number) + 1;
+                let number = last.map_or(0, |stored| stored.step.number) + 1;
                 let mut step = step.clone();
                 step.number = number;
                 receipt.steps.push(number);
-                let checkpoint =
-                    Checkpoint { step, annotation: annotation.clone(), trigger: *trigger, hidden_by: None };
-                self.steps.push(StoredCheckpoint { checkpoint, purged: false });
+                self.steps.push(StepRow {
+                    step,
+                    annotation: annotation.clone(),
+                    trigger: *trigger,
+                    hidden_by: None,
+                    purged: false,
+                });
             }
             Mutation::Annotate { step, annotation } => self.each_of(&[*step], |stored| {
-                stored.checkpoint.annotation = annotation.clone();
+                stored.annotation = annotation.clone();
             }),
-            Mutation::SetHidden { steps, by } => {
-                self.each_of(steps, |stored| stored.checkpoint.hidden_by = *by)
-            }
+            Mutation::SetHidden { steps, by } => self.each_of(steps, |stored| stored.hidden_by = *by),
             Mutation::Purge { steps } => self.each_of(steps, |stored| {
-                stored.purged |= stored.checkpoint.hidden_by.is_some();
+                stored.purged |= stored.hidden_by.is_some();
             }),
             Mutation::SetRef { name, expected, value } => {
                 if self.refs.get(name) != expected.as_ref() {
@@ -380,16 +378,16 @@ impl Log {
     }
 
     /// Steps of a workspace, oldest first.
-    fn of_workspace(&self, workspace: WorkspaceId) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
+    fn of_workspace(&self, workspace: WorkspaceId) -> impl DoubleEndedIterator<Item = &StepRow> {
         let sessions: HashSet<SessionId> = (self.sessions.iter())
             .filter(|session| session.workspace == workspace)
             .map(|session| session.id)
             .collect();
-        self.steps.iter().filter(move |stored| sessions.contains(&stored.checkpoint.step.session))
+        self.steps.iter().filter(move |stored| sessions.contains(&stored.step.session))
     }
 
-    fn each_of(&mut self, steps: &[StepId], change: impl Fn(&mut StoredCheckpoint)) {
+    fn each_of(&mut self, steps: &[StepId], change: impl Fn(&mut StepRow)) {
         let wanted: HashSet<&StepId> = steps.iter().collect();
-        self.steps.iter_mut().filter(|stored| wanted.contains(&stored.checkpoint.step.id)).for_each(change);
+        self.steps.iter_mut().filter(|stored| wanted.contains(&stored.step.id)).for_each(change);
     }
 }

@@ -15,10 +15,12 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{
-    Annotation, Checkpoint, OpStatus, Operation, Session, SessionInfo, Step, Trigger, Workspace,
+    Annotation, OpStatus, Operation, Session, SessionInfo, Step, Trigger, Workspace,
 };
 
 use crate::error::StoreError;
+pub use stepback_model::record::StepRow;
+
 pub use crate::query::{COUNTED, Cursor, ORDERS, Page, Query, SortKey, StepAt, StepCount};
 pub use crate::search::{Document, Found, Hit, Search};
 
@@ -112,15 +114,6 @@ pub struct Receipt {
     pub steps: Vec<u64>,
     /// Numbers of the appended operations.
     pub ops: Vec<u64>,
-}
-
-/// A step with its annotations, and whether its state is still stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredCheckpoint {
-    /// The step; it is a checkpoint only if it has a trigger.
-    pub checkpoint: Checkpoint,
-    /// Whether a purge released its state.
-    pub purged: bool,
 }
 
 /// Size of a store.
@@ -258,7 +251,7 @@ pub trait Store: ObjectSource + Send + Sync {
     /// All references whose name starts with `prefix`.
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
     /// The step with this id, checkpoint or not.
-    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
+    fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError>;
     /// Answers several questions in one round trip, where a server is involved.
     fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
         // Read the epoch first, so that a collection during the lookups is noticed.
@@ -282,13 +275,9 @@ pub trait Store: ObjectSource + Send + Sync {
         None
     }
     /// The step with this number in a workspace, checkpoint or not.
-    fn step_numbered(
-        &self,
-        workspace: WorkspaceId,
-        number: u64,
-    ) -> Result<Option<StoredCheckpoint>, StoreError>;
+    fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError>;
     /// The steps of a workspace that match `query`, newest first.
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError>;
     /// The steps that match `query`, in one workspace or in all, with the number of matches beyond its limit.
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
     /// Steps of all workspaces that were committed after the one at `position`, in commit order; at most `most`. A caller
@@ -306,7 +295,7 @@ pub trait Store: ObjectSource + Send + Sync {
     /// Step counts of a workspace by agent and kind, hidden steps included, in order of their names.
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError>;
     /// The operation with this id.
     fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError>;
     /// Operations of a workspace, newest first.
@@ -316,7 +305,7 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// Steps whose search index entry is missing or out of date, in commit order; at most `most`. These are the steps that
     /// were committed, annotated or purged since they were last passed to [`Self::index`].
-    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError>;
     /// Adds the texts of steps to the search index, replacing what was indexed for these steps before.
     fn index(&self, documents: &[Document]) -> Result<(), StoreError>;
     /// Clears the search index; every step is unindexed then.

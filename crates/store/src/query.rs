@@ -8,7 +8,7 @@ use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::port::StoredCheckpoint;
+use crate::port::StepRow;
 
 /// Which steps to list. A filter that is `None` or empty does not restrict the result.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -121,7 +121,7 @@ pub struct StepAt {
     /// Its position in commit order; it never changes.
     pub position: u64,
     /// The step.
-    pub stored: StoredCheckpoint,
+    pub stored: StepRow,
 }
 
 /// The number of steps of one agent and one kind.
@@ -152,8 +152,8 @@ pub struct Page {
 
 impl Query {
     /// Whether a step of a session of `agent` matches the filters. The cursor and the limit are not considered.
-    pub fn matches(&self, stored: &StoredCheckpoint, agent: &str) -> bool {
-        let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+    pub fn matches(&self, stored: &StepRow, agent: &str) -> bool {
+        let step = &stored.step;
         let facts = &step.facts;
         self.session.is_none_or(|session| session == step.session)
             && self.agent.as_ref().is_none_or(|wanted| wanted == agent)
@@ -169,18 +169,18 @@ impl Query {
             && self.since.is_none_or(|since| step.at >= since)
             && self.until.is_none_or(|until| step.at <= until)
             && self.state.is_none_or(|state| step.state == state)
-            && self.checkpoint.is_none_or(|wanted| checkpoint.trigger.is_some() == wanted)
-            && self.hidden.is_none_or(|hidden| checkpoint.hidden_by.is_some() == hidden)
-            && self.label.as_ref().is_none_or(|label| checkpoint.annotation.label.as_ref() == Some(label))
-            && self.tag.as_ref().is_none_or(|tag| checkpoint.annotation.tags.contains(tag))
+            && self.checkpoint.is_none_or(|wanted| stored.trigger.is_some() == wanted)
+            && self.hidden.is_none_or(|hidden| stored.hidden_by.is_some() == hidden)
+            && self.label.as_ref().is_none_or(|label| stored.annotation.label.as_ref() == Some(label))
+            && self.tag.as_ref().is_none_or(|tag| stored.annotation.tags.contains(tag))
             && self.min_duration.is_none_or(|least| facts.duration.is_some_and(|took| took >= least))
             && self.after.is_none_or(|number| step.number > number)
             && self.before.is_none_or(|number| step.number < number)
     }
 
     /// The place of a step in the requested order, given its `position` in commit order.
-    pub fn place(&self, stored: &StoredCheckpoint, position: u64) -> Cursor {
-        let step = &stored.checkpoint.step;
+    pub fn place(&self, stored: &StepRow, position: u64) -> Cursor {
+        let step = &stored.step;
         let value = match self.by {
             SortKey::Commit => 0,
             SortKey::Time => step.at.as_micros(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 
-use crate::port::{Page, Query, StepAt, StepCount, StoredCheckpoint};
+use crate::port::{Page, Query, StepAt, StepCount, StepRow};
 use crate::query::Cursor;
 
 /// The rows to scan.
@@ -14,7 +14,7 @@ pub struct Rows<'l> {
     /// All sessions.
     pub sessions: &'l [Session],
     /// Their steps, in commit order.
-    pub steps: &'l [StoredCheckpoint],
+    pub steps: &'l [StepRow],
 }
 
 /// The steps that match a query, in its order; its cursor and limit are ignored.
@@ -22,11 +22,11 @@ pub(crate) fn matching<'l>(
     log: Rows<'l>,
     workspace: Option<WorkspaceId>,
     query: &Query,
-) -> Vec<(Cursor, WorkspaceId, &'l StoredCheckpoint)> {
+) -> Vec<(Cursor, WorkspaceId, &'l StepRow)> {
     let sessions: HashMap<_, &Session> = log.sessions.iter().map(|session| (session.id, session)).collect();
     let mut found: Vec<_> = (log.steps.iter().zip(1..))
         .filter_map(|(stored, position)| {
-            let session = sessions.get(&stored.checkpoint.step.session)?;
+            let session = sessions.get(&stored.step.session)?;
             let wanted = workspace.is_none_or(|workspace| workspace == session.workspace)
                 && query.matches(stored, &session.agent);
             wanted.then(|| (query.place(stored, position), session.workspace, stored))
@@ -53,7 +53,7 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
         _ => None,
     };
     found.truncate(most);
-    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| StepAt {
+    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StepRow)| StepAt {
         workspace,
         position: place.position,
         stored: stored.clone(),
@@ -65,9 +65,9 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
 pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
     let mut counted: BTreeMap<(&str, &str), StepCount> = BTreeMap::new();
     for session in log.sessions.iter().filter(|session| session.workspace == workspace) {
-        let own = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == session.id;
+        let own = |stored: &&StepRow| stored.step.session == session.id;
         for stored in log.steps.iter().filter(own) {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let (agent, kind) = (session.agent.as_str(), step.kind);
             let tally = counted.entry((agent, kind.as_str())).or_insert_with(|| StepCount {
                 agent: agent.to_string(),

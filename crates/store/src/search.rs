@@ -9,14 +9,14 @@ use stepback_model::search::{Pattern, Snippet, Texts};
 
 use crate::codec;
 use crate::error::StoreError;
-use crate::port::StoredCheckpoint;
+use crate::port::StepRow;
 use crate::query::Query;
 
 /// A step with its texts, to be indexed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Document {
     /// The step as it was when the texts were gathered.
-    pub stored: StoredCheckpoint,
+    pub stored: StepRow,
     /// The texts of the step.
     pub texts: Texts,
 }
@@ -51,7 +51,7 @@ pub struct Hit {
     /// The workspace of the step.
     pub workspace: WorkspaceId,
     /// The step as it is now.
-    pub stored: StoredCheckpoint,
+    pub stored: StepRow,
     /// How well it matches; higher is better. 0 if the search was not ranked.
     pub score: f64,
     /// The matching excerpts; at least one.

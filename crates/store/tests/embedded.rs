@@ -61,7 +61,7 @@ fn reopening_sees_everything() {
     store.commit(None, &[Mutation::AppendOp(op), head]).unwrap();
     let see = |store: &EmbeddedStore| {
         let checkpoints = store.checkpoints(workspace.id).unwrap();
-        let bytes = read(store, checkpoints[0].checkpoint.step.state).unwrap();
+        let bytes = read(store, checkpoints[0].step.state).unwrap();
         let log = (store.workspaces().unwrap(), store.sessions(workspace.id).unwrap(), checkpoints);
         let heads = (store.operations(workspace.id).unwrap(), store.references("").unwrap());
         let counts =

@@ -75,11 +75,11 @@ fn rounds_seen(dir: &Path, tried: u32) -> Vec<u32> {
     let mut checkpoints = store.checkpoints(workspace.id).unwrap();
     checkpoints.reverse();
     let head: Option<StepId> = store.reference("head").unwrap();
-    assert_eq!(head, checkpoints.last().map(|stored| stored.checkpoint.step.id), "half a commit");
+    assert_eq!(head, checkpoints.last().map(|stored| stored.step.id), "half a commit");
     let mut seen = Vec::new();
     for (at, stored) in checkpoints.iter().enumerate() {
-        assert_eq!(stored.checkpoint.step.number, at as u64 + 1);
-        let state = stored.checkpoint.step.state;
+        assert_eq!(stored.step.number, at as u64 + 1);
+        let state = stored.step.state;
         seen.extend((1..=tried).filter(|round| blob(&states_of(*round).0) == state));
         assert_eq!(seen.len(), at + 1);
         let (small, large) = states_of(seen[at]);

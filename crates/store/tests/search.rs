@@ -25,7 +25,7 @@ fn fill(store: &dyn Store, documents: &[Vec<(Field, String)>]) {
 }
 
 fn numbers(found: &Found) -> Vec<u64> {
-    found.hits.iter().map(|hit| hit.stored.checkpoint.step.number).collect()
+    found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
 fn text() -> impl Strategy<Value = String> {

@@ -41,7 +41,7 @@ fn sweep(store: &EmbeddedStore) -> Result<(), StoreError> {
     let mark = store.commit_seq()?;
     let mut live = HashSet::new();
     for workspace in store.workspaces()? {
-        live.extend(store.checkpoints(workspace.id)?.iter().map(|stored| stored.checkpoint.step.state));
+        live.extend(store.checkpoints(workspace.id)?.iter().map(|stored| stored.step.state));
     }
     store.sweep(&live, mark).map(drop)
 }
@@ -49,10 +49,10 @@ fn sweep(store: &EmbeddedStore) -> Result<(), StoreError> {
 fn assert_whole(store: &EmbeddedStore, expected: u64) {
     let workspace = store.workspaces().unwrap()[0].id;
     let checkpoints = store.checkpoints(workspace).unwrap();
-    let numbers: Vec<u64> = checkpoints.iter().map(|stored| stored.checkpoint.step.number).collect();
+    let numbers: Vec<u64> = checkpoints.iter().map(|stored| stored.step.number).collect();
     assert_eq!(numbers, (1..=expected).rev().collect::<Vec<_>>());
     for stored in checkpoints {
-        store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap();
+        store.read(ObjectKind::Blob, stored.step.state).unwrap();
     }
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
@@ -137,7 +137,7 @@ fn processes_that_make_and_fill_a_store_at_once_lose_and_double_nothing() {
             .checkpoints(store.workspaces().unwrap()[0].id)
             .unwrap()
             .iter()
-            .map(|stored| stored.checkpoint.step.state)
+            .map(|stored| stored.step.state)
             .collect();
         assert_eq!(states.len() as u64, PROCESSES * STEPS);
     }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use stepback_model::ids::SessionId;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Step, StepKind};
-use stepback_store::port::StoredCheckpoint;
 
 /// What a step did to the line it is on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,9 +38,9 @@ pub struct LineModel {
 
 impl LineModel {
     /// Appends the steps that are not known yet to a branch. That a branch was created is on no line.
-    pub fn append(&mut self, branch: &str, steps: &[StoredCheckpoint], effect: impl Fn(u64) -> LineEffect) {
+    pub fn append(&mut self, branch: &str, steps: &[StepRow], effect: impl Fn(u64) -> LineEffect) {
         for stored in steps {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             if step.kind != StepKind::BranchCreated && !self.steps.contains_key(&step.number) {
                 self.append_step(branch, step, effect(step.number));
             }
@@ -80,10 +80,10 @@ impl LineModel {
 
     /// Numbers of the steps that are on no branch, among all steps of the workspace, oldest first. The end of a call decides for
     /// its start.
-    pub fn rolled_back(&self, steps: &[StoredCheckpoint]) -> Vec<u64> {
+    pub fn rolled_back(&self, steps: &[StepRow]) -> Vec<u64> {
         let none = BTreeSet::new();
         let on: BTreeSet<u64> = self.tips.values().flat_map(|tip| self.line(Some(*tip), &none)).collect();
-        let steps: Vec<&Step> = steps.iter().map(|stored| &stored.checkpoint.step).collect();
+        let steps: Vec<&Step> = steps.iter().map(|stored| &stored.step).collect();
         let mut deciding: HashMap<u64, u64> = HashMap::new();
         let mut open = HashMap::new();
         for step in &steps {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::conversation;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
-use stepback_store::port::StoredCheckpoint;
 
 use super::{Fork, ForkError, ForkOptions, Mode, Ready, Source, program};
 use crate::agent::Agent;
@@ -20,7 +20,7 @@ pub struct Planned {
     /// The session it comes from.
     pub session: Session,
     /// The step it continues from.
-    pub target: StoredCheckpoint,
+    pub target: StepRow,
     /// The plan of the fork.
     pub fork: Fork,
 }
@@ -42,7 +42,7 @@ pub struct ForkRequest<'a> {
 pub fn plan_recorded(
     workspace: &Workspace<'_>,
     session: Session,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     home: &Home,
     onward: &ForkRequest<'_>,
 ) -> Result<Planned, ForkError> {
@@ -64,7 +64,7 @@ pub fn plan_recorded(
     let source = Source { place: &place, cwd: &directory, home, lines: &lines };
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // The agent may not have written the call yet when it began, and not even the result of the call before.
-    let began = &target.checkpoint.step;
+    let began = &target.step;
     let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
     let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
     let wish = ForkOptions {
@@ -103,7 +103,7 @@ impl Planned {
                 directory: Some(ready.cwd.display().to_string()),
                 title: from.info.title.clone(),
                 started: program::started_again(&from.agent, from.info.started.as_ref()),
-                forked_from: Some((from.id, self.target.checkpoint.step.id)),
+                forked_from: Some((from.id, self.target.step.id)),
                 seen_at: Some(now),
                 ..SessionInfo::default()
             },

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Step, StepKind};
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use super::Lines;
 use crate::error::EngineError;
@@ -28,9 +28,9 @@ impl Workspace<'_> {
         // A call that ended before the first move cannot be split by any of them.
         let after = Some(boundary.saturating_sub(1));
         let query = Query { session, kinds, after, oldest_first: true, ..Query::default() };
-        let mut starts: HashMap<(SessionId, StepKind, String), StoredCheckpoint> = HashMap::new();
+        let mut starts: HashMap<(SessionId, StepKind, String), StepRow> = HashMap::new();
         for stored in self.store().steps(self.record.id, &query)? {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let Some(start_kind) = start_of(step.kind) else {
                 if let Some(call) = step.facts.call.clone() {
                     starts.insert((step.session, step.kind, call), stored);
@@ -46,9 +46,9 @@ impl Workspace<'_> {
                 },
             };
             let (rolled_back, branch) = (!lines.is_on_line(&stored), lines.own_branch_of(step));
-            let own = (!lines.is_on_line(&start), lines.own_branch_of(&start.checkpoint.step));
+            let own = (!lines.is_on_line(&start), lines.own_branch_of(&start.step));
             if own != (rolled_back, branch) {
-                ends.insert(start.checkpoint.step.id, (rolled_back, branch));
+                ends.insert(start.step.id, (rolled_back, branch));
             }
         }
         Ok(ends)
@@ -56,7 +56,7 @@ impl Workspace<'_> {
 
     /// Returns the step at which the call that `end` ends began: the step it names, or the newest one before it with the same
     /// call id.
-    fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StoredCheckpoint>, EngineError> {
+    fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StepRow>, EngineError> {
         // A model answer without a call id is not paired.
         if end.facts.call.is_none() && end.kind != StepKind::ToolEnd {
             return Ok(None);

@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use serde_json::Value;
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, OpStatus, Operation, StateTransition, StepKind, Trigger};
 use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -206,11 +206,11 @@ impl LineGraph {
     /// later rewind took back.
     pub(crate) fn line_to<'s>(
         &'s self,
-        from: &'s StoredCheckpoint,
-        by_id: &'s HashMap<StepId, &'s StoredCheckpoint>,
-    ) -> impl Iterator<Item = &'s StoredCheckpoint> {
-        let step = &from.checkpoint.step;
-        let walk = match from.checkpoint.trigger {
+        from: &'s StepRow,
+        by_id: &'s HashMap<StepId, &'s StepRow>,
+    ) -> impl Iterator<Item = &'s StepRow> {
+        let step = &from.step;
+        let walk = match from.trigger {
             Some(_) => Some(self.walk(step.id, u64::MAX)),
             None => step.parent.map(|parent| self.walk(parent, step.number)),
         };
@@ -237,13 +237,12 @@ impl Workspace<'_> {
     /// Builds the graph of the checkpoints `all` and the moves between them.
     pub(crate) fn line_graph(
         &self,
-        all: &[StoredCheckpoint],
+        all: &[StepRow],
         operations: &[Operation],
     ) -> Result<LineGraph, EngineError> {
-        let by_id: HashMap<StepId, &StoredCheckpoint> =
-            all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
-        let node = |stored: &StoredCheckpoint| {
-            let step = &stored.checkpoint.step;
+        let by_id: HashMap<StepId, &StepRow> = all.iter().map(|stored| (stored.step.id, stored)).collect();
+        let node = |stored: &StepRow| {
+            let step = &stored.step;
             (step.id, LineNode { number: step.number, parent: step.parent, session: step.session })
         };
         let mut graph = LineGraph {
@@ -270,7 +269,7 @@ impl Workspace<'_> {
                 _ => {}
             }
             let Some(moved) = operation.action.moved() else { continue };
-            let saves = |stored: &&StoredCheckpoint| saves_present(stored, operation);
+            let saves = |stored: &&StepRow| saves_present(stored, operation);
             if by_id.get(&moved.before).is_some_and(saves) {
                 graph.saved.insert(moved.before);
             }
@@ -306,14 +305,14 @@ impl Workspace<'_> {
     fn rewind_effect(
         &self,
         moved: &StateTransition,
-        by_id: &HashMap<StepId, &StoredCheckpoint>,
+        by_id: &HashMap<StepId, &StepRow>,
         saved: &HashSet<StepId>,
     ) -> Result<MoveEffect, EngineError> {
         let Some(after) = by_id.get(&moved.after) else { return Ok(MoveEffect::Keep) };
         if by_id.get(&moved.before).is_some_and(|before| self.has_equal_files(before, after)) {
             return Ok(MoveEffect::Keep);
         }
-        let detail = self.detail_of(&after.checkpoint.step)?;
+        let detail = self.detail_of(&after.step)?;
         let field = |name: &str| detail.as_ref().and_then(|detail| detail.get(name));
         let target = field("target").and_then(Value::as_u64);
         let listed = field("sessions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -321,9 +320,9 @@ impl Workspace<'_> {
             listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
         let is_whole = moved.onto != moved.before;
         // Where the workspace was then; a step that only saves the present does not count.
-        let number = |step: StepId| by_id.get(&step).map(|stored| stored.checkpoint.step.number);
+        let number = |step: StepId| by_id.get(&step).map(|stored| stored.step.number);
         let head = match by_id.get(&moved.before) {
-            Some(before) if saved.contains(&moved.before) => before.checkpoint.step.parent,
+            Some(before) if saved.contains(&moved.before) => before.step.parent,
             _ => Some(moved.before),
         };
         let target = target.or_else(|| number(moved.onto).filter(|_| is_whole));
@@ -352,16 +351,16 @@ impl Workspace<'_> {
     /// Returns the checkpoint whose files the step with this number has.
     fn base_of(&self, number: u64) -> Result<Option<StepId>, EngineError> {
         let Some(stored) = self.store().step_numbered(self.record.id, number)? else { return Ok(None) };
-        Ok(self.nearest_checkpoint(&stored).ok().map(|base| base.checkpoint.step.id))
+        Ok(self.nearest_checkpoint(&stored).ok().map(|base| base.step.id))
     }
 
     /// Whether two checkpoints have the same files and git directories. A pruned state that cannot be compared counts as
     /// different.
-    pub(crate) fn has_equal_files(&self, a: &StoredCheckpoint, b: &StoredCheckpoint) -> bool {
-        if a.checkpoint.step.state == b.checkpoint.step.state {
+    pub(crate) fn has_equal_files(&self, a: &StepRow, b: &StepRow) -> bool {
+        if a.step.state == b.step.state {
             return true;
         }
-        let files = |stored: &StoredCheckpoint| -> Option<State> { self.state_of(stored).ok() };
+        let files = |stored: &StepRow| -> Option<State> { self.state_of(stored).ok() };
         match (files(a), files(b)) {
             (Some(a), Some(b)) => a.files == b.files && a.git == b.git,
             _ => false,
@@ -370,10 +369,9 @@ impl Workspace<'_> {
 }
 
 /// Whether an operation made this checkpoint to save the present state before it.
-fn saves_present(stored: &StoredCheckpoint, operation: &Operation) -> bool {
-    let checkpoint = &stored.checkpoint;
-    checkpoint.step.kind == StepKind::Checkpoint
-        && checkpoint.trigger == Some(Trigger::Automatic)
-        && checkpoint.annotation.label.is_none()
-        && checkpoint.step.summary.strip_prefix("before ") == Some(&operation.summary)
+fn saves_present(stored: &StepRow, operation: &Operation) -> bool {
+    stored.step.kind == StepKind::Checkpoint
+        && stored.trigger == Some(Trigger::Automatic)
+        && stored.annotation.label.is_none()
+        && stored.step.summary.strip_prefix("before ") == Some(&operation.summary)
 }

@@ -13,7 +13,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{Action, OpStatus, Operation, Session, Workspace};
 use stepback_model::state::State;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use super::records::{Log, Moment, Place, Reference, What, told};
 use crate::error::EngineError;
@@ -47,7 +47,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     for session in sessions {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         for stored in engine.store.steps(workspace.id, &query)? {
-            steps.by_id.insert(stored.checkpoint.step.id, stored);
+            steps.by_id.insert(stored.step.id, stored);
         }
     }
     let own: HashSet<StepId> = steps.by_id.keys().copied().collect();
@@ -60,7 +60,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     let names: HashMap<StepId, StepId> = by_id
         .values()
         .map(|stored| {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let stays = own.contains(&step.id) || step.session == person;
             (step.id, if stays { step.id } else { origin_id(step.id) })
         })
@@ -96,22 +96,22 @@ struct Steps<'e> {
     engine: &'e Engine<'e>,
     workspace: &'e Workspace,
     person: SessionId,
-    by_id: HashMap<StepId, StoredCheckpoint>,
+    by_id: HashMap<StepId, StepRow>,
 }
 
 impl Steps<'_> {
     /// Adds the parent of `id`, and the steps before it until one has files.
     fn origin_of(&mut self, id: StepId) -> Result<(), EngineError> {
-        let mut next = self.by_id.get(&id).and_then(|stored| stored.checkpoint.step.parent);
+        let mut next = self.by_id.get(&id).and_then(|stored| stored.step.parent);
         while let Some(id) = next {
             if self.by_id.contains_key(&id) {
                 return Ok(());
             }
             let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
-            let ends = stored.checkpoint.trigger.is_some()
+            let ends = stored.is_checkpoint()
                 || stored.purged
-                || State::load(self.engine.store, stored.checkpoint.step.state)?.files.is_some();
-            next = stored.checkpoint.step.parent.filter(|_| !ends);
+                || State::load(self.engine.store, stored.step.state)?.files.is_some();
+            next = stored.step.parent.filter(|_| !ends);
             self.by_id.insert(id, stored);
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Steps<'_> {
             if let Some(moved) = operation.action.moved() {
                 for step in [moved.before, moved.after, moved.onto] {
                     let found = self.engine.store.step(step)?;
-                    if let Some(stored) = found.filter(|found| found.checkpoint.step.session == self.person) {
+                    if let Some(stored) = found.filter(|found| found.step.session == self.person) {
                         self.by_id.insert(step, stored);
                         self.origin_of(step)?;
                     }

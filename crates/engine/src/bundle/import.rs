@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, Session, SessionInfo, Step, Workspace};
-use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, copy};
 use stepback_worktree::WorktreeError;
 
@@ -229,7 +229,7 @@ impl<'l> Planned<'l> {
             let mut stored = moment.stored();
             let is_own = moment.step.session != person;
             if !is_own {
-                stored.checkpoint.step.session = here;
+                stored.step.session = here;
             }
             match self.engine.store.step(moment.step.id)? {
                 Some(_) if self.lacks == MissingObjects::Files => {}
@@ -341,8 +341,8 @@ fn clash(what: String) -> EngineError {
 
 /// Checks that two records are of the same step. Their annotations may differ, and one of them may have a parent that the
 /// other lacks or has under another id.
-fn same(here: &StoredCheckpoint, there: &StoredCheckpoint) -> Result<(), EngineError> {
-    let (a, b) = (&here.checkpoint.step, &there.checkpoint.step);
+fn same(here: &StepRow, there: &StepRow) -> Result<(), EngineError> {
+    let (a, b) = (&here.step, &there.step);
     let told = |step: &Step| {
         (step.session, step.kind, step.at, step.state, step.summary.clone(), step.facts.clone())
     };

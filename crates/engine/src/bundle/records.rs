@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
-use stepback_model::record::{
-    Annotation, Checkpoint, Operation, Session, SessionInfo, Step, Trigger, Workspace,
-};
+use stepback_model::record::StepRow;
+use stepback_model::record::{Annotation, Operation, Session, SessionInfo, Step, Trigger, Workspace};
 use stepback_model::time::Timestamp;
-use stepback_store::port::StoredCheckpoint;
 
 use crate::reachability::Marker;
 
@@ -117,15 +115,15 @@ impl Place {
 
 impl Moment {
     /// The exported form of a stored step.
-    pub fn of(stored: &StoredCheckpoint) -> Self {
-        let Checkpoint { step, annotation, trigger, hidden_by } = stored.checkpoint.clone();
-        Self { step, annotation, trigger, hidden_by, purged: stored.purged }
+    pub fn of(stored: &StepRow) -> Self {
+        let StepRow { step, annotation, trigger, hidden_by, purged } = stored.clone();
+        Self { step, annotation, trigger, hidden_by, purged }
     }
 
     /// Converts it back to a stored step.
-    pub fn stored(&self) -> StoredCheckpoint {
+    pub fn stored(&self) -> StepRow {
         let Self { step, annotation, trigger, hidden_by, purged } = self.clone();
-        StoredCheckpoint { checkpoint: Checkpoint { step, annotation, trigger, hidden_by }, purged }
+        StepRow { step, annotation, trigger, hidden_by, purged }
     }
 }
 

@@ -8,7 +8,7 @@ use stepback_model::ids::StepId;
 use stepback_model::json::JsonError;
 use stepback_model::record::{Session, Step, StepKind};
 use stepback_model::state::State;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
@@ -38,18 +38,14 @@ impl Side {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         // A stop at a breakpoint is not a step of the agent; the user's decision there is.
-        steps.retain(|stored| {
-            stored.checkpoint.hidden_by.is_none() && stored.checkpoint.step.kind != StepKind::BreakpointHit
-        });
+        steps.retain(|stored| stored.hidden_by.is_none() && stored.step.kind != StepKind::BreakpointHit);
         // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
         // those at the time of the import.
-        let looked = !session.info.imported || steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
-        let known = |stored: &StoredCheckpoint| match workspace.state_of(stored) {
+        let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
+        let known = |stored: &StepRow| match workspace.state_of(stored) {
             Ok(state) if looked => Ok(Some(state)),
             Ok(state) => Ok(Some(State { files: None, git: None, ..state })),
-            Err(EngineError::NoFiles { .. }) => {
-                Ok(Some(State::load(workspace.store(), stored.checkpoint.step.state)?))
-            }
+            Err(EngineError::NoFiles { .. }) => Ok(Some(State::load(workspace.store(), stored.step.state)?)),
             Err(EngineError::Purged { .. }) => Ok(None),
             Err(error) => Err(error),
         };
@@ -61,16 +57,12 @@ impl Side {
             conversation: session.info.tip,
             session: Some(session.clone()),
             directories: directories(workspace, session.info.directory.as_deref()),
-            steps: steps.into_iter().map(|stored| stored.checkpoint.step).collect(),
+            steps: steps.into_iter().map(|stored| stored.step).collect(),
         })
     }
 
     /// Creates a side from a branch, with the steps of its line.
-    pub fn of_branch(
-        workspace: &Workspace<'_>,
-        name: &str,
-        tip: &StoredCheckpoint,
-    ) -> Result<Self, EngineError> {
+    pub fn of_branch(workspace: &Workspace<'_>, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
         let line = workspace.ancestry(tip)?;
         let mut side = Self::of_line(workspace, name, &line)?;
         side.steps = on_line(workspace, &line)?;
@@ -87,19 +79,11 @@ impl Side {
     }
 
     /// Creates a side from the end of a branch, without its steps.
-    pub fn of_tip(
-        workspace: &Workspace<'_>,
-        name: &str,
-        tip: &StoredCheckpoint,
-    ) -> Result<Self, EngineError> {
+    pub fn of_tip(workspace: &Workspace<'_>, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
         Self::of_line(workspace, name, &workspace.ancestry(tip)?)
     }
 
-    fn of_line(
-        workspace: &Workspace<'_>,
-        name: &str,
-        line: &[StoredCheckpoint],
-    ) -> Result<Self, EngineError> {
+    fn of_line(workspace: &Workspace<'_>, name: &str, line: &[StepRow]) -> Result<Self, EngineError> {
         Ok(Self {
             name: name.to_string(),
             end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
@@ -110,7 +94,7 @@ impl Side {
     }
 
     /// Creates a side from a single point.
-    pub fn of_point(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Self, EngineError> {
+    pub fn of_point(workspace: &Workspace<'_>, stored: &StepRow) -> Result<Self, EngineError> {
         let end = workspace.state_of(stored)?;
         Ok(Self {
             name: describe(stored),
@@ -153,19 +137,19 @@ fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String
 
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
-fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<Step>, EngineError> {
+fn on_line(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Vec<Step>, EngineError> {
     let query = Query { oldest_first: true, ..Query::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
-    let kept = all.iter().filter(|stored| stored.checkpoint.trigger.is_some());
+    let kept = all.iter().filter(|stored| stored.is_checkpoint());
     let went_on: HashSet<StepId> = kept
-        .filter(|stored| stored.checkpoint.step.session != workspace.session.id)
-        .filter_map(|stored| stored.checkpoint.step.parent)
+        .filter(|stored| stored.step.session != workspace.session.id)
+        .filter_map(|stored| stored.step.parent)
         .collect();
     let mut until = std::collections::HashMap::new();
     let mut next: Option<&Step> = None;
     for stored in line {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let left = match next {
             None => u64::MAX,
             // A rewind to the agent's current position takes back none of its steps.
@@ -177,20 +161,20 @@ fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<S
         until.insert(step.id, left);
         next = Some(step);
     }
-    let belongs = |stored: &StoredCheckpoint| {
-        let step = &stored.checkpoint.step;
-        match stored.checkpoint.trigger {
+    let belongs = |stored: &StepRow| {
+        let step = &stored.step;
+        match stored.trigger {
             Some(_) => until.contains_key(&step.id),
             None => step.parent.and_then(|parent| until.get(&parent)).is_some_and(|end| step.number < *end),
         }
     };
-    Ok(all.into_iter().filter(belongs).map(|stored| stored.checkpoint.step).collect())
+    Ok(all.into_iter().filter(belongs).map(|stored| stored.step).collect())
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
-fn last_said(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Option<Hash>, EngineError> {
+fn last_said(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Option<Hash>, EngineError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
-        let state = State::load(workspace.store(), stored.checkpoint.step.state)?;
+        let state = State::load(workspace.store(), stored.step.state)?;
         if state.conversation.is_some() {
             return Ok(state.conversation);
         }

@@ -10,7 +10,7 @@ use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
 use stepback_reasoning::Mind;
 use stepback_reasoning::store::Place;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::resolve::no_step;
@@ -35,7 +35,7 @@ pub struct Seen {
     /// The mind at the moment asked for; empty if nothing had been recorded by then.
     pub mind: Mind,
     /// The step that recorded it; `None` if nothing had been recorded by then.
-    pub step: Option<StoredCheckpoint>,
+    pub step: Option<StepRow>,
     pub(crate) place: Option<Place>,
 }
 
@@ -76,7 +76,7 @@ impl Workspace<'_> {
                 _ => {}
             }
         }
-        Ok(Moment::Step(self.resolve(text, now, zone)?.checkpoint.step.number))
+        Ok(Moment::Step(self.resolve(text, now, zone)?.step.number))
     }
 
     fn moment_of(&self, branch: &str) -> Result<Moment, EngineError> {
@@ -112,7 +112,7 @@ impl Workspace<'_> {
             Moment::Branch(name) => match self.store().reference(&self.mind_ref(session.id, name))? {
                 Some(step) => self.store().step(step)?,
                 None => {
-                    let tip = self.branch_tip(name)?.map(|tip| tip.checkpoint.step.number);
+                    let tip = self.branch_tip(name)?.map(|tip| tip.step.number);
                     let before = tip.map(|number| number.saturating_add(1));
                     self.last_thought(session, Query { before, ..Query::default() })?
                 }
@@ -126,10 +126,10 @@ impl Workspace<'_> {
     /// Returns the mind after a thought. What it shares with `known` is not read again.
     pub(super) fn mind_of(
         &self,
-        thought: &StoredCheckpoint,
+        thought: &StepRow,
         known: &Mind,
     ) -> Result<(Mind, Option<Place>), EngineError> {
-        match State::load(self.store(), thought.checkpoint.step.state)?.reasoning {
+        match State::load(self.store(), thought.step.state)?.reasoning {
             None => Ok((Mind::default(), None)),
             Some(root) => {
                 let (mind, place) = known.load_other(&StoreSource(self.store()), root)?;
@@ -139,7 +139,7 @@ impl Workspace<'_> {
     }
 
     /// Returns the newest reasoning step that matches `query`, of the session or of the sessions it was forked from.
-    fn last_thought(&self, session: &Session, query: Query) -> Result<Option<StoredCheckpoint>, EngineError> {
+    fn last_thought(&self, session: &Session, query: Query) -> Result<Option<StepRow>, EngineError> {
         let mut query = Query { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
         let mut of = Some(Forebear { session: session.clone(), before: query.before });
         let mut seen: Vec<SessionId> = Vec::new();
@@ -156,8 +156,8 @@ impl Workspace<'_> {
     }
 
     /// Returns every reasoning step of a session, and of the sessions it was forked from up to the fork, oldest first.
-    pub(super) fn thoughts(&self, session: &Session) -> Result<Vec<StoredCheckpoint>, EngineError> {
-        let mut parts: Vec<Vec<StoredCheckpoint>> = Vec::new();
+    pub(super) fn thoughts(&self, session: &Session) -> Result<Vec<StepRow>, EngineError> {
+        let mut parts: Vec<Vec<StepRow>> = Vec::new();
         let mut of = Some(Forebear { session: session.clone(), before: None });
         let mut seen: Vec<SessionId> = Vec::new();
         while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
@@ -178,7 +178,7 @@ impl Workspace<'_> {
     /// Returns the session that `of` was forked from, limited to the steps up to the fork.
     fn forebear(&self, of: &Forebear) -> Result<Option<Forebear>, EngineError> {
         let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
-        let fork = self.store().step(at)?.map(|stored| stored.checkpoint.step.number);
+        let fork = self.store().step(at)?.map(|stored| stored.step.number);
         let until = fork.unwrap_or(u64::MAX - 1) + 1;
         let before = Some(of.before.map_or(until, |before| before.min(until)));
         Ok(self.store().session(parent)?.map(|session| Forebear { session, before }))

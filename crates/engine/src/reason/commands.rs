@@ -11,7 +11,7 @@ use serde_json::Value;
 use stepback_model::conversation;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -90,7 +90,7 @@ impl Workspace<'_> {
             };
             let steps = self.store().steps(self.record.id, &query)?;
             let Some(last) = steps.last() else { break };
-            before = Some(last.checkpoint.step.number);
+            before = Some(last.step.number);
             for stored in &steps {
                 found.extend(self.command_in(session, stored, &mut told)?);
             }
@@ -103,15 +103,15 @@ impl Workspace<'_> {
     fn command_in(
         &self,
         session: &Session,
-        stored: &StoredCheckpoint,
+        stored: &StepRow,
         told: &mut Option<HashMap<String, Ending>>,
     ) -> Result<Option<CommandRun>, EngineError> {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let Some(detail) = self.detail_of(step)? else { return Ok(None) };
         let start = detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok());
         let start = start.map(|start| self.store().step(start)).transpose()?.flatten();
         let began = match &start {
-            Some(start) => self.detail_of(&start.checkpoint.step)?.unwrap_or_default(),
+            Some(start) => self.detail_of(&start.step)?.unwrap_or_default(),
             None => Value::Null,
         };
         let input = [&detail, &began].into_iter().filter_map(|detail| detail.get("input"));

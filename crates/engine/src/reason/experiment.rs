@@ -85,7 +85,7 @@ impl Thinker<'_> {
         // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
         let there = self.at(&Moment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;
-        let there = Moment::Step(there.map_or(0, |stored| stored.checkpoint.step.number));
+        let there = Moment::Step(there.map_or(0, |stored| stored.step.number));
         let board = self.restore_with(&there, report.operation.id)?;
         Ok(RewindReport { board: Some(board), ..report })
     }

@@ -47,7 +47,7 @@ impl Workspace<'_> {
         for thought in thoughts.iter().skip(first).step_by(every) {
             let mind = self.mind_of(thought, &known)?.0;
             let moment = history.moments.len();
-            history.moments.push((thought.checkpoint.step.number, thought.checkpoint.step.at));
+            history.moments.push((thought.step.number, thought.step.at));
             let touched = known.hypotheses_touched(&mind);
             let confidences = mind.confidences_of(|number| touched.contains(&number));
             for number in touched {

@@ -53,7 +53,7 @@ impl Thinker<'_> {
     ) -> Result<Joined, EngineError> {
         let seen = self.at(moment)?;
         let summary = format!("restore the board of {}", described(&seen));
-        let from = seen.step.as_ref().map(|stored| stored.checkpoint.step.id);
+        let from = seen.step.as_ref().map(|stored| stored.step.id);
         let merged = Merged { mind: seen.mind, conflicts: Vec::new(), renamed: Vec::new() };
         self.become_of(merged, summary, said("restore", "from", from, operation), dry_run)
     }
@@ -73,8 +73,8 @@ impl Thinker<'_> {
         let moment = number.map_or(Moment::Now, Moment::Step);
         let after = self.workspace.mind_at(&session, &moment)?;
         let step = match (&after.step, number) {
-            (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.checkpoint.step.number) => {
-                stored.checkpoint.step.clone()
+            (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.step.number) => {
+                stored.step.clone()
             }
             (_, Some(wanted)) => {
                 return Err(EngineError::Input(format!(
@@ -114,7 +114,7 @@ impl Thinker<'_> {
             Moment::Branch(branch) => format!("take over what was found out on branch {branch}"),
             _ => format!("take over from {}", described(&theirs)),
         };
-        let id = |seen: &Seen| seen.step.as_ref().map(|stored| stored.checkpoint.step.id);
+        let id = |seen: &Seen| seen.step.as_ref().map(|stored| stored.step.id);
         let input = json!({ "do": "merge", "from": id(&theirs), "base": id(&base), "theirs": take_theirs });
         self.become_of(merged, summary, input, dry_run)
     }
@@ -128,7 +128,7 @@ impl Thinker<'_> {
             ))
         })?;
         let step = self.workspace.store().step(begun.1.origin.step)?;
-        let number = step.map_or(0, |stored| stored.checkpoint.step.number);
+        let number = step.map_or(0, |stored| stored.step.number);
         self.workspace.mind_at(&self.session()?, &Moment::Step(number))
     }
 
@@ -169,7 +169,7 @@ impl Thinker<'_> {
         let session = self.session()?;
         let name = self.workspace.mind_ref(session.id, branch);
         let Some(step) = self.workspace.mind_at(&session, &Moment::Now)?.step else { return Ok(()) };
-        let value = step.checkpoint.step.id;
+        let value = step.step.id;
         let expected = self.workspace.store().reference(&name)?;
         self.workspace.store().commit(None, &[Mutation::SetRef { name, expected, value }])?;
         Ok(())
@@ -187,7 +187,7 @@ impl Workspace<'_> {
             ..Query::default()
         };
         for stored in self.store().steps(self.record.id, &query)? {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let detail = self.detail_of(step)?.unwrap_or_default();
             if detail["input"]["operation"] != json!(operation.id) {
                 continue;
@@ -212,8 +212,8 @@ fn said(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) ->
 fn described(seen: &Seen) -> String {
     match &seen.step {
         Some(stored) => {
-            debug_assert_eq!(stored.checkpoint.step.kind, StepKind::Reasoning);
-            format!("#{}", stored.checkpoint.step.number)
+            debug_assert_eq!(stored.step.kind, StepKind::Reasoning);
+            format!("#{}", stored.step.number)
         }
         None => "before the first thought".to_owned(),
     }

@@ -5,7 +5,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_reasoning::Item;
 use stepback_reasoning::recovery::RecoveryContext;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use super::at_point::Moment;
 use super::commands::CommandRun;
@@ -43,7 +43,7 @@ impl Workspace<'_> {
         let seen = self.mind_at(session, moment)?;
         let until = match moment {
             Moment::Now => None,
-            _ => seen.step.as_ref().map(|stored| stored.checkpoint.step.number),
+            _ => seen.step.as_ref().map(|stored| stored.step.number),
         };
         let query = Query {
             session: Some(session.id),
@@ -57,7 +57,7 @@ impl Workspace<'_> {
         let commands = self.commands_of(session, until, SHOWN)?;
         let around = RecoveryContext {
             heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
-            prompt: prompt.map(|stored| stored.checkpoint.step.summary),
+            prompt: prompt.map(|stored| stored.step.summary),
             commands: commands.iter().map(line).collect(),
             changed: self.recently_changed(until)?,
             closing: vec![
@@ -66,7 +66,7 @@ impl Workspace<'_> {
             ],
         };
         let page = seen.mind.recovery(&around, budget);
-        let step = seen.step.map(|stored| stored.checkpoint.step.number);
+        let step = seen.step.map(|stored| stored.step.number);
         Ok(Recovery { page, budget, newest: seen.mind.newest(), step })
     }
 
@@ -74,15 +74,13 @@ impl Workspace<'_> {
     fn recently_changed(&self, until: Option<u64>) -> Result<Vec<String>, EngineError> {
         let Ok(head) = self.head() else { return Ok(Vec::new()) };
         let mut line = self.ancestry(&head)?;
-        line.retain(|stored| {
-            until.is_none_or(|until| stored.checkpoint.step.number <= until) && !stored.purged
-        });
+        line.retain(|stored| until.is_none_or(|until| stored.step.number <= until) && !stored.purged);
         let mut found: Vec<String> = Vec::new();
         for pair in line.windows(2).take(LOOKED_AT) {
             let (Ok(after), Ok(before)) = (self.state_of(&pair[0]), self.state_of(&pair[1])) else { break };
             for change in diff::visible(self.store(), &before, &after)? {
                 let path = change.path.to_string();
-                let number = pair[0].checkpoint.step.number;
+                let number = pair[0].step.number;
                 let kind = change.kind().as_str();
                 if !found.iter().any(|known| known.starts_with(&format!("{path} "))) {
                     found.push(format!("{path} {kind} at #{number}"));
@@ -99,14 +97,14 @@ impl Workspace<'_> {
 
 fn heading(
     session: &Session,
-    last: Option<&StoredCheckpoint>,
-    thought: Option<&StoredCheckpoint>,
+    last: Option<&StepRow>,
+    thought: Option<&StepRow>,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![format!("# Where you stood ({} {})", session.agent, session.id.short())];
     // The last prompt may be only "go on".
     lines.extend(session.info.title.as_ref().map(|title| format!("The session began with: {title}")));
-    if let Some(step) = last.map(|stored| &stored.checkpoint.step) {
+    if let Some(step) = last.map(|stored| &stored.step) {
         lines.push(format!(
             "Last step #{}, iteration {}, {}: {}",
             step.number,
@@ -115,7 +113,7 @@ fn heading(
             step.summary
         ));
     }
-    match thought.map(|stored| &stored.checkpoint.step) {
+    match thought.map(|stored| &stored.step) {
         Some(step) => {
             lines.push(format!("Last thought #{}, {}: {}", step.number, step.at.ago(now), step.summary))
         }

@@ -11,7 +11,7 @@ use stepback_model::record::{Annotation, StepKind};
 use stepback_model::search::{Field, Texts};
 use stepback_model::state::State;
 use stepback_store::Store;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::diff;
 use crate::read_cache::LastRead;
@@ -38,8 +38,8 @@ pub(super) struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// Returns the searchable texts of a step. Unreadable objects are skipped: one damaged object must not hide all others.
-    pub fn texts(&mut self, stored: &StoredCheckpoint) -> Texts {
-        let step = &stored.checkpoint.step;
+    pub fn texts(&mut self, stored: &StepRow) -> Texts {
+        let step = &stored.step;
         let mut texts = Clipped { texts: Texts::new(), left: MOST };
         texts.put(Field::Summary, step.summary.clone());
         // A request repeats the whole conversation; each message belongs to the step at which it was said.
@@ -48,7 +48,7 @@ impl Gatherer<'_> {
         let detail = detail.unwrap_or_default();
         texts.put(Field::Error, flat(detail.get("error")));
         if !stored.purged {
-            texts.put(Field::Annotation, said_about(&stored.checkpoint.annotation));
+            texts.put(Field::Annotation, said_about(&stored.annotation));
             texts.put(Field::Path, self.changed(stored).join("\n"));
         }
         texts.put(Field::Input, flat(detail.get("input")));
@@ -73,9 +73,9 @@ impl Gatherer<'_> {
     }
 
     /// Returns the paths that changed at a step. The first checkpoint has none: it recorded all files and changed none.
-    fn changed(&self, stored: &StoredCheckpoint) -> Vec<String> {
-        let step = &stored.checkpoint.step;
-        let (Some(_), Some(parent)) = (stored.checkpoint.trigger, step.parent) else { return Vec::new() };
+    fn changed(&self, stored: &StepRow) -> Vec<String> {
+        let step = &stored.step;
+        let (Some(_), Some(parent)) = (stored.trigger, step.parent) else { return Vec::new() };
         let Some(before) = self.files_at(parent) else { return Vec::new() };
         let Ok(after) = State::load(self.store, step.state) else { return Vec::new() };
         let changes = diff::visible(self.store, &before, &after).unwrap_or_default();
@@ -91,18 +91,18 @@ impl Gatherer<'_> {
             if stored.purged {
                 return None;
             }
-            let state = State::load(self.store, stored.checkpoint.step.state).ok()?;
+            let state = State::load(self.store, stored.step.state).ok()?;
             if state.files.is_some() {
                 return Some(state);
             }
-            next = stored.checkpoint.step.parent;
+            next = stored.step.parent;
         }
         None
     }
 
     /// Returns what the model said since the previous step, from the agent's own conversation.
-    fn messages(&mut self, stored: &StoredCheckpoint) -> Vec<String> {
-        let step = &stored.checkpoint.step;
+    fn messages(&mut self, stored: &StepRow) -> Vec<String> {
+        let step = &stored.step;
         // Steps of the user repeat the conversation of the session at work.
         if step.kind.is_own() && step.kind != StepKind::Reasoning {
             return Vec::new();
@@ -127,8 +127,8 @@ impl Gatherer<'_> {
         said
     }
 
-    fn heard_before(&self, stored: &StoredCheckpoint) -> HashSet<Hash> {
-        let step = &stored.checkpoint.step;
+    fn heard_before(&self, stored: &StepRow) -> HashSet<Hash> {
+        let step = &stored.step;
         let query = Query {
             session: Some(step.session),
             before: Some(step.number),
@@ -137,9 +137,7 @@ impl Gatherer<'_> {
         };
         let workspace = self.store.session(step.session).ok().flatten().map(|session| session.workspace);
         let earlier = workspace.and_then(|workspace| self.store.steps(workspace, &query).ok());
-        let tip = |stored: StoredCheckpoint| {
-            State::load(self.store, stored.checkpoint.step.state).ok()?.conversation
-        };
+        let tip = |stored: StepRow| State::load(self.store, stored.step.state).ok()?.conversation;
         earlier.unwrap_or_default().into_iter().filter_map(tip).collect()
     }
 }

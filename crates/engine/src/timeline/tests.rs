@@ -5,11 +5,11 @@ use serde_json::json;
 use stepback_llm_wire::semantics::Usage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Annotation, Checkpoint, StepMeta};
+use stepback_model::record::{Annotation, StepMeta};
 
 use super::*;
 
-fn step(number: u64, kind: StepKind, failed: bool) -> StoredCheckpoint {
+fn step(number: u64, kind: StepKind, failed: bool) -> StepRow {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_le_bytes());
     let tool = (kind == StepKind::ToolStart).then(|| "Bash".to_string());
@@ -24,12 +24,11 @@ fn step(number: u64, kind: StepKind, failed: bool) -> StoredCheckpoint {
         summary: String::new(),
         facts: StepMeta { failed, tool, iteration: number / 2, ..StepMeta::default() },
     };
-    let checkpoint = Checkpoint { step, annotation: Annotation::default(), trigger: None, hidden_by: None };
-    StoredCheckpoint { checkpoint, purged: false }
+    StepRow { step, annotation: Annotation::default(), trigger: None, hidden_by: None, purged: false }
 }
 
-fn number(stored: Option<&StoredCheckpoint>) -> Option<u64> {
-    stored.map(|stored| stored.checkpoint.step.number)
+fn number(stored: Option<&StepRow>) -> Option<u64> {
+    stored.map(|stored| stored.step.number)
 }
 
 /// A prompt, a call that succeeds, one that fails, and a gap; numbers of other sessions lie between.
@@ -108,7 +107,7 @@ fn it_tells_times_and_what_the_session_is_about() {
 #[test]
 fn clocks_that_went_back_make_no_time() {
     let mut later = step(2, StepKind::ToolEnd, false);
-    later.checkpoint.step.at = Timestamp::from_micros(0);
+    later.step.at = Timestamp::from_micros(0);
     let cursor = Cursor::new(vec![step(1, StepKind::ToolStart, false), later]);
     assert_eq!(cursor.gap(), Some(Duration::ZERO));
     assert_eq!(cursor.duration(), Duration::ZERO);

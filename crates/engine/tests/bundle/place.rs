@@ -19,7 +19,7 @@ use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 use stepback_testkit::tree::{self, Copy, Draw};
 use stepback_testkit::work::Files;
 use stepback_worktree::rules::Budget;
@@ -72,7 +72,7 @@ impl Home {
     }
 
     /// The steps of a session, oldest first.
-    pub fn steps(&self, session: &Session) -> Vec<StoredCheckpoint> {
+    pub fn steps(&self, session: &Session) -> Vec<StepRow> {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         self.store.steps(session.workspace, &query).unwrap()
     }
@@ -94,8 +94,7 @@ impl Home {
             stepback_model::conversation::texts(&*self.store, session.info.tip).unwrap(),
         ])];
         for stored in self.steps(session) {
-            let checkpoint = &stored.checkpoint;
-            let step = &checkpoint.step;
+            let step = &stored.step;
             let files = match workspace.state_of(&stored) {
                 Ok(state) => json!(state),
                 Err(error) => json!(error.to_string().split('#').next()),
@@ -107,9 +106,9 @@ impl Home {
                 step.summary,
                 step.facts,
                 workspace.detail_of(step).unwrap(),
-                checkpoint.annotation,
-                checkpoint.trigger,
-                checkpoint.hidden_by,
+                stored.annotation,
+                stored.trigger,
+                stored.hidden_by,
                 stored.purged,
                 files,
             ]));
@@ -118,7 +117,7 @@ impl Home {
     }
 
     /// The files of a step with its git directories, brought back into a directory; `None` if there are none to bring back.
-    pub fn files(&self, session: &Session, stored: &StoredCheckpoint) -> Option<Copy> {
+    pub fn files(&self, session: &Session, stored: &StepRow) -> Option<Copy> {
         let engine = self.engine();
         let workspace = engine.workspace_of(session).unwrap();
         let state = workspace.state_of(stored).ok()?;
@@ -248,8 +247,7 @@ impl World {
         let engine = self.home.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let steps = self.home.store.checkpoints(workspace.record.id).unwrap();
-        let visible: Vec<&StoredCheckpoint> =
-            steps.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).collect();
+        let visible: Vec<&StepRow> = steps.iter().filter(|stored| stored.hidden_by.is_none()).collect();
         let number = self.files.draw.below(1000);
         let annotation = Annotation {
             label: Some(format!("label {number}")),

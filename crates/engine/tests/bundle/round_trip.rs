@@ -166,7 +166,7 @@ fn lines_tell_everything_that_happened() {
     assert_eq!(lines.last().unwrap()["record"], "end");
     assert_eq!((of("export").len(), of("workspace").len()), (1, 1));
     let steps = world.home.steps(session);
-    let known: Vec<Value> = steps.iter().map(|stored| serde_json::json!(stored.checkpoint.step.id)).collect();
+    let known: Vec<Value> = steps.iter().map(|stored| serde_json::json!(stored.step.id)).collect();
     let own: Vec<&Value> =
         of("step").into_iter().filter(|line| line["session"] == session.id.to_string()).collect();
     assert!(own.iter().map(|line| &line["id"]).eq(known.iter()));

@@ -143,7 +143,7 @@ fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
     let Err(error) = workspace.prepare_own_undo(session.id, None) else { panic!("main has gone on") };
     assert!(error.to_string().contains("stepback branch switch main"), "{error}");
     let tip = workspace.branch_tip("main").unwrap().unwrap();
-    assert_eq!(tip.checkpoint.step.id, theirs.checkpoint.step.id);
+    assert_eq!(tip.step.id, theirs.step.id);
     assert_eq!(workspace.present_branch().unwrap(), "x");
 }
 

@@ -31,7 +31,7 @@ fn board(workspace: &Workspace<'_>, session: &Session, moment: &Moment) -> Value
     for run in document["runs"].as_array_mut().into_iter().flatten() {
         run["took_ms"] = json!(0);
     }
-    json!({ "at": seen.step.map(|stored| stored.checkpoint.step.number), "board": document })
+    json!({ "at": seen.step.map(|stored| stored.step.number), "board": document })
 }
 
 /// Suspicions, what speaks for them, what rests on what, what is not known, and a check that runs.
@@ -123,7 +123,7 @@ fn hunt(place: &Place) -> Answers {
     answers.push(("files alone".into(), board(&workspace, &session, &Moment::Now)));
     place.write("cache.txt", "broken again");
     let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
-    let moment = Moment::Step(before.checkpoint.step.number);
+    let moment = Moment::Step(before.step.number);
     let restored = thinker.restore_with(&moment, report.operation.id).unwrap();
     assert!(!restored.diff.changes.is_empty());
     answers.push(("with the board".into(), json!(restored)));
@@ -145,7 +145,7 @@ fn hunt(place: &Place) -> Answers {
         let moment = Moment::Step(number);
         answers.push((format!("#{number}"), board(&workspace, &session, &moment)));
         if let Some(stored) = workspace.store().step_numbered(workspace.record.id, number).unwrap() {
-            let at = stored.checkpoint.step.at.as_micros();
+            let at = stored.step.at.as_micros();
             for micros in [at - 1, at] {
                 let moment = Moment::Time(Timestamp::from_micros(micros));
                 answers.push((format!("at {micros}"), board(&workspace, &session, &moment)));

@@ -24,7 +24,7 @@ fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, Mind)> {
     let mut mind = Mind::default();
     let mut versions = Vec::new();
     for stored in workspace.store().steps(workspace.record.id, &query).unwrap() {
-        let step = stored.checkpoint.step;
+        let step = stored.step;
         let detail = workspace.detail_of(&step).unwrap().unwrap();
         let mutation: Mutation = serde_json::from_value(detail["input"].clone()).unwrap();
         let during = detail.pointer("/metadata/during").cloned().unwrap_or(Value::Null);
@@ -83,7 +83,7 @@ fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
         assert_eq!(thinker.mind().unwrap(), versions.last().unwrap().1);
         // By time: the moment of a step is after it, a microsecond earlier is before it.
         let third = workspace.mind_at(&session, &Moment::Step(versions[40].0)).unwrap().step.unwrap();
-        let at = third.checkpoint.step.at;
+        let at = third.step.at;
         assert_eq!(workspace.mind_at(&session, &Moment::Time(at)).unwrap().mind, versions[40].1);
         let before = stepback_model::time::Timestamp::from_micros(at.as_micros() - 1);
         assert_eq!(workspace.mind_at(&session, &Moment::Time(before)).unwrap().mind, versions[39].1);
@@ -133,8 +133,8 @@ fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
     let thought = think(&mut thinker, conclude(1, HypothesisStatus::Testing));
     let number = thought.checkpoint.unwrap();
     let stored = workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
-    assert_eq!(stored.checkpoint.annotation.tags, ["hypothesis-status"]);
-    assert_eq!(stored.checkpoint.trigger, Some(Trigger::Automatic));
+    assert_eq!(stored.annotation.tags, ["hypothesis-status"]);
+    assert_eq!(stored.trigger, Some(Trigger::Automatic));
     assert_eq!(
         think(&mut thinker, conclude(1, HypothesisStatus::Confirmed)).checkpoint,
         None,
@@ -145,7 +145,7 @@ fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
     assert!(think(&mut thinker, propose("after a while")).checkpoint.is_some());
     // The thought itself has no files of its own, so its files are those of the checkpoint.
     let last = workspace.store().step_numbered(workspace.record.id, workspace.newest_number().unwrap());
-    assert!(last.unwrap().unwrap().checkpoint.trigger.is_none());
+    assert!(last.unwrap().unwrap().trigger.is_none());
 }
 
 #[test]
@@ -255,8 +255,8 @@ fn secrets_are_not_put_on_the_board() {
     let statement = thinker.mind().unwrap().hypotheses.get(1).unwrap().statement.clone();
     assert!(!statement.contains(secret), "{statement}");
     let step = workspace.store().steps(workspace.record.id, &Query::default()).unwrap().remove(0);
-    let detail = workspace.detail_of(&step.checkpoint.step).unwrap().unwrap().to_string();
-    assert!(!detail.contains(secret) && !step.checkpoint.step.summary.contains(secret));
+    let detail = workspace.detail_of(&step.step).unwrap().unwrap().to_string();
+    assert!(!detail.contains(secret) && !step.step.summary.contains(secret));
 }
 
 #[test]

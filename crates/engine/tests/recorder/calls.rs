@@ -158,7 +158,7 @@ fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
     let ended = record(&workspace, &end("s", "slow", 4));
     assert_eq!(history(&workspace), ["early: Tool", "late: Tool"]);
     let stored = workspace.store().step(ended.id).unwrap().unwrap();
-    let detail = workspace.detail_of(&stored.checkpoint.step).unwrap().unwrap();
+    let detail = workspace.detail_of(&stored.step).unwrap().unwrap();
     assert_eq!(detail["start"], json!(began.id), "the end is paired with its start");
 }
 

@@ -8,7 +8,7 @@ use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::Direction;
 use stepback_model::ids::OpId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use crate::session::{Place, event, record, report};
 
@@ -42,7 +42,7 @@ impl Scene<'_> {
         (start, self.record(session, StepKind::ToolEnd, name))
     }
 
-    fn step(&self, number: u64) -> StoredCheckpoint {
+    fn step(&self, number: u64) -> StepRow {
         self.workspace.store().step_numbered(self.workspace.record.id, number).unwrap().unwrap()
     }
 
@@ -64,10 +64,10 @@ impl Scene<'_> {
 
     fn checkpoint(&self) -> u64 {
         let made = self.workspace.create_checkpoint(Annotation::default(), Trigger::Manual).unwrap();
-        made.stored.checkpoint.step.number
+        made.stored.step.number
     }
 
-    fn steps(&self) -> Vec<StoredCheckpoint> {
+    fn steps(&self) -> Vec<StepRow> {
         let query = Query { oldest_first: true, ..Query::default() };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap()
     }
@@ -76,7 +76,7 @@ impl Scene<'_> {
         let lines = self.workspace.lines().unwrap();
         let mut steps = self.steps();
         steps.retain(|stored| lines.is_rolled_back(stored));
-        steps.iter().map(|stored| stored.checkpoint.step.number).collect()
+        steps.iter().map(|stored| stored.step.number).collect()
     }
 }
 
@@ -267,7 +267,7 @@ fn an_undo_on_another_branch_stays_there() {
     assert!(!rolled_back.contains(&other), "alt has its own steps still: {rolled_back:?}");
     assert!(rolled_back.contains(&start) && rolled_back.contains(&end), "main is where it was");
     let line = scene.workspace.ancestry(&scene.workspace.head().unwrap()).unwrap();
-    assert!(line.iter().any(|stored| stored.checkpoint.step.number == other));
+    assert!(line.iter().any(|stored| stored.step.number == other));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn steps_back_lead_to_no_state_that_a_rewind_took_back() {
     let point = |scene: &Scene<'_>, text: &str| {
         let now = stepback_model::time::Timestamp::from_micros(crate::session::START + 1_000_000_000_000);
         let found = scene.workspace.resolve(text, now, &|| jiff::tz::TimeZone::UTC);
-        found.map(|stored| stored.checkpoint.step.number).map_err(|error| error.to_string())
+        found.map(|stored| stored.step.number).map_err(|error| error.to_string())
     };
     scene!(scene);
     scene.place.write(".env", "secret");

@@ -92,10 +92,10 @@ fn a_thousand_turns_store_little_more_than_was_said() {
     let mut longest = 0.0_f64;
     for stored in steps.iter().step_by(97).chain(steps.last()) {
         let moment = Instant::now();
-        let state = State::load(workspace.store(), stored.checkpoint.step.state).unwrap();
+        let state = State::load(workspace.store(), stored.step.state).unwrap();
         let texts = conversation::texts(workspace.store(), state.conversation).unwrap();
         longest = longest.max(moment.elapsed().as_secs_f64());
-        let number = stored.checkpoint.step.number as usize;
+        let number = stored.step.number as usize;
         assert!(texts.len().abs_diff(number) <= 2, "step {number} has {} messages", texts.len());
     }
     println!("loading any past conversation took at most {:.1} ms", longest * 1e3);

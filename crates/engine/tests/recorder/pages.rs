@@ -24,7 +24,7 @@ fn inputs(workspace: &Workspace<'_>, session: &Session) -> Vec<Value> {
     let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
     let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
     let detail = |step| workspace.detail_of(step).unwrap().unwrap()["input"].take();
-    steps.iter().map(|stored| detail(&stored.checkpoint.step)).collect()
+    steps.iter().map(|stored| detail(&stored.step)).collect()
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn servers_that_record_one_session_at_once_lose_nothing_of_it() {
     let all = (SERVERS + 1) * EVENTS;
     assert_eq!(session.info.cost, all, "what each cost is counted once");
     let steps = stores[0].steps(workspace.id, &Query::default()).unwrap();
-    let mut numbers: Vec<u64> = steps.iter().map(|stored| stored.checkpoint.step.number).collect();
+    let mut numbers: Vec<u64> = steps.iter().map(|stored| stored.step.number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=all).collect::<Vec<_>>());
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use stepback_engine::rewind::{PreparedRewind, RewindRequest};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{Engine, Workspace};
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 use stepback_testkit::process;
 
 use crate::support::{Place, Words, left_alone, nothing_left_alone, was_left_alone};
@@ -135,11 +135,11 @@ impl World {
     }
 }
 
-fn request(target: &StoredCheckpoint) -> RewindRequest {
+fn request(target: &StepRow) -> RewindRequest {
     RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
 }
 
-fn prepare(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> PreparedRewind {
+fn prepare(workspace: &Workspace<'_>, target: &StepRow) -> PreparedRewind {
     workspace.prepare_rewind(&request(target)).unwrap()
 }
 

@@ -9,7 +9,7 @@ use stepback_testkit::tree;
 
 use crate::support::{Place, Words, nothing_left_alone, was_left_alone};
 
-fn whole(target: &stepback_store::port::StoredCheckpoint) -> RewindRequest {
+fn whole(target: &stepback_store::port::StepRow) -> RewindRequest {
     RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
 }
 

@@ -14,13 +14,13 @@ fn now() -> Timestamp {
 
 fn number(workspace: &Workspace<'_>, point: &str) -> u64 {
     let found = workspace.resolve(point, now(), &|| TimeZone::UTC);
-    found.unwrap_or_else(|error| panic!("{point}: {error}")).checkpoint.step.number
+    found.unwrap_or_else(|error| panic!("{point}: {error}")).step.number
 }
 
 #[track_caller]
 fn refused(workspace: &Workspace<'_>, point: &str, words: &[&str]) {
     match workspace.resolve(point, now(), &|| TimeZone::UTC) {
-        Ok(found) => panic!("{point} was taken for #{}", found.checkpoint.step.number),
+        Ok(found) => panic!("{point} was taken for #{}", found.step.number),
         Err(error) => {
             let message = error.to_string();
             assert!(words.iter().all(|word| message.contains(word)), "{point}: {message}");
@@ -52,8 +52,8 @@ fn labels_ids_numbers_tags_and_now_name_checkpoints() {
     assert_eq!(number(&workspace, "before refactoring"), 1);
     assert_eq!(number(&workspace, "label:before refactoring"), 1);
     assert_eq!(number(&workspace, "tag:good"), 2);
-    assert_eq!(number(&workspace, &first.checkpoint.step.id.to_string()), 1);
-    assert_eq!(number(&workspace, &second.checkpoint.step.id.short()), 2);
+    assert_eq!(number(&workspace, &first.step.id.to_string()), 1);
+    assert_eq!(number(&workspace, &second.step.id.short()), 2);
     assert_eq!(number(&workspace, "main"), 2);
 }
 
@@ -88,7 +88,7 @@ fn a_label_used_twice_or_a_short_prefix_is_refused_with_the_candidates() {
         .checkpoints()
         .unwrap()
         .iter()
-        .map(|stored| stored.checkpoint.step.id.to_string().chars().next().unwrap())
+        .map(|stored| stored.step.id.to_string().chars().next().unwrap())
         .collect();
     digits.sort_unstable();
     let shared = digits.windows(2).find(|pair| pair[0] == pair[1]).unwrap()[0];
@@ -119,8 +119,8 @@ fn a_time_names_the_last_checkpoint_up_to_it() {
     let one = workspace.checkpoint("one");
     place.write("a", "1");
     let two = workspace.checkpoint("two");
-    assert_eq!(number(&workspace, &format!("time:{}", one.checkpoint.step.at)), 1);
-    assert_eq!(number(&workspace, &two.checkpoint.step.at.to_string()), 2);
+    assert_eq!(number(&workspace, &format!("time:{}", one.step.at)), 1);
+    assert_eq!(number(&workspace, &two.step.at.to_string()), 2);
     assert_eq!(number(&workspace, "2 hours ago"), 2);
     refused(&workspace, "3 days ago", &["nothing was recorded", "#1"]);
 }
@@ -141,7 +141,7 @@ fn steps_back_are_counted_along_the_line_that_led_here() {
     assert_eq!(number(&workspace, "@-1"), 1);
     // New work grows from there.
     place.write("a", "new");
-    let grown = workspace.checkpoint("grown").checkpoint.step.number;
+    let grown = workspace.checkpoint("grown").step.number;
     assert_eq!(number(&workspace, "@"), grown);
     assert_eq!(number(&workspace, "@-1"), 2);
     assert_eq!(number(&workspace, "@-2"), 1);
@@ -195,13 +195,13 @@ fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
     for round in 0..200 {
         place.write("a", &round.to_string());
         let stored = workspace.checkpoint("x");
-        let id = stored.checkpoint.step.id.to_string();
+        let id = stored.step.id.to_string();
         if id.bytes().take(4).all(|byte| byte.is_ascii_digit()) && !id.starts_with('0') {
             found = Some(stored);
             break;
         }
     }
-    let stored = found.unwrap().checkpoint;
+    let stored = found.unwrap();
     let (own, id) = (stored.step.number, stored.step.id.to_string());
     let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
     let last = format!("(the last is {own})");
@@ -215,7 +215,7 @@ fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
     assert_eq!(number(&workspace, &own.to_string()), own);
     // A label made of digits is named as one.
     place.write("a", "labelled");
-    let labelled = workspace.checkpoint("1").checkpoint.step.number;
+    let labelled = workspace.checkpoint("1").step.number;
     assert_eq!(number(&workspace, "1"), 1);
     assert_eq!(number(&workspace, "label:1"), labelled);
     assert_eq!(number(&workspace, "\"1\""), labelled);

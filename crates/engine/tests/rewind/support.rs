@@ -8,12 +8,12 @@ use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::Direction;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::StoredCheckpoint;
 use stepback_testkit::tree::{self, Copy};
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::rules::Budget;
@@ -108,10 +108,10 @@ impl Place {
 
 /// Short words for a workspace.
 pub trait Words {
-    fn checkpoint(&self, label: &str) -> StoredCheckpoint;
-    fn rewind(&self, target: &StoredCheckpoint) -> RewindReport;
-    fn rewind_with_git(&self, target: &StoredCheckpoint) -> RewindReport;
-    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<RewindReport, EngineError>;
+    fn checkpoint(&self, label: &str) -> StepRow;
+    fn rewind(&self, target: &StepRow) -> RewindReport;
+    fn rewind_with_git(&self, target: &StepRow) -> RewindReport;
+    fn rewind_paths(&self, target: &StepRow, paths: &[&str]) -> Result<RewindReport, EngineError>;
     fn take_back(&self, changes: &[usize]) -> RewindReport;
     fn undo(&self) -> RewindReport;
     fn redo(&self) -> RewindReport;
@@ -120,22 +120,22 @@ pub trait Words {
 }
 
 impl Words for Workspace<'_> {
-    fn checkpoint(&self, label: &str) -> StoredCheckpoint {
+    fn checkpoint(&self, label: &str) -> StepRow {
         let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
         self.create_checkpoint(annotation, Trigger::Manual).unwrap().stored
     }
 
-    fn rewind(&self, target: &StoredCheckpoint) -> RewindReport {
+    fn rewind(&self, target: &StepRow) -> RewindReport {
         let request = RewindRequest { target: Some(target.clone()), ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn rewind_with_git(&self, target: &StoredCheckpoint) -> RewindReport {
+    fn rewind_with_git(&self, target: &StepRow) -> RewindReport {
         let request = RewindRequest { target: Some(target.clone()), git: true, ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<RewindReport, EngineError> {
+    fn rewind_paths(&self, target: &StepRow, paths: &[&str]) -> Result<RewindReport, EngineError> {
         let paths = paths.iter().map(|path| (*path).to_string()).collect();
         let request = RewindRequest { target: Some(target.clone()), paths, ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request)?)

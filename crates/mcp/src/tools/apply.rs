@@ -8,7 +8,7 @@ use stepback_engine::undo::{Direction, Reversal};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::plan::LeftAlone;
 use stepback_model::record::Session;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 use stepback_worktree::apply::Outcome;
 
 use super::rewind::{expect_alone, not_yours};
@@ -26,7 +26,7 @@ const BOARD: usize = 20;
 /// A planned action, ready to be applied.
 enum Deed<'q> {
     /// Rewind; the board too if a step is given.
-    Rewind(PreparedRewind, Option<&'q StoredCheckpoint>),
+    Rewind(PreparedRewind, Option<&'q StepRow>),
     /// Switch to a branch, with its board or without.
     Switch(PreparedRewind, &'q str, bool),
     Reverse(Reversal, Direction),
@@ -295,8 +295,8 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         }
         Deed::Rewind(prepared, board) => {
             let report = workspace.apply(prepared)?;
-            let back = |target: &StoredCheckpoint| {
-                let moment = Moment::Step(target.checkpoint.step.number);
+            let back = |target: &StepRow| {
+                let moment = Moment::Step(target.step.number);
                 thinker.restore_with(&moment, report.operation.id)
             };
             let board = board.map(back).transpose()?;

@@ -109,11 +109,11 @@ fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, S
     }
     if let Attribution::Call(author) = &numbered.who {
         if let Some(call) = ground.workspace.store().step(author.step)? {
-            let summary = short(&call.checkpoint.step.summary, 200);
-            line.push_str(&format!("\n  in #{}: {summary}", call.checkpoint.step.number));
+            let summary = short(&call.step.summary, 200);
+            line.push_str(&format!("\n  in #{}: {summary}", call.step.number));
             document["call"] = json!(summary);
-            document["call_step"] = json!(call.checkpoint.step.number);
-            let testing = tested_at(ground, author, call.checkpoint.step.number)?;
+            document["call_step"] = json!(call.step.number);
+            let testing = tested_at(ground, author, call.step.number)?;
             if !testing.is_empty() {
                 line.push_str(&format!("\n  while testing {}", testing.join("; ")));
                 document["testing"] = json!(testing);
@@ -121,7 +121,7 @@ fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, S
         }
         let prompt = author.prompt.map(|prompt| ground.workspace.store().step(prompt)).transpose()?.flatten();
         if let Some(prompt) = prompt {
-            let summary = short(&prompt.checkpoint.step.summary, 200);
+            let summary = short(&prompt.step.summary, 200);
             line.push_str(&format!("\n  asked for by: {summary}"));
             document["prompt"] = json!(summary);
         }
@@ -167,7 +167,7 @@ fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Resu
     let store = ground.workspace.store();
     let at = match store.step(step)? {
         Some(stored) => {
-            let step = stored.checkpoint.step;
+            let step = stored.step;
             format!("at #{}, {}", step.number, step.at.ago(ground.now))
         }
         None => "at a step that is not known".to_owned(),
@@ -175,7 +175,7 @@ fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Resu
     let during = during.map(|during| store.step(during)).transpose()?.flatten();
     Ok(match during {
         Some(call) => {
-            let call = call.checkpoint.step;
+            let call = call.step;
             format!("{at}, during #{}: {}", call.number, short(&call.summary, 120))
         }
         None => at,
@@ -231,7 +231,7 @@ fn source(ground: &ToolContext<'_>, source: &Source) -> Result<String, ToolError
     Ok(match source {
         Source::Tool { step: Some(step), .. } => match ground.workspace.store().step(*step)? {
             Some(stored) => {
-                let step = stored.checkpoint.step;
+                let step = stored.step;
                 format!("#{}: {}", step.number, short(&step.summary, 120))
             }
             None => "a step that is not known".to_owned(),

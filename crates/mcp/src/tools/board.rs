@@ -104,7 +104,7 @@ pub(super) fn mind() -> Tool {
 fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let session = ground.session()?;
     let seen = ground.workspace.mind_at(&session, &moment(ground, args.text("at"))?)?;
-    let step = seen.step.as_ref().map(|stored| stored.checkpoint.step.number);
+    let step = seen.step.as_ref().map(|stored| stored.step.number);
     let mut structured = json!({});
     if let Some(step) = step {
         structured["step"] = json!(step);

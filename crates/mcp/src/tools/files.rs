@@ -134,8 +134,8 @@ pub(super) fn checkpoint() -> Tool {
             let annotation = checked(Annotation { label, note, tags: args.texts("tags") })?;
             let created = ground.workspace.create_checkpoint(annotation, Trigger::Manual)?;
             let stored = &created.stored;
-            let mut structured = json!({ "step": stored.checkpoint.step.number });
-            if let Some(label) = &stored.checkpoint.annotation.label {
+            let mut structured = json!({ "step": stored.step.number });
+            if let Some(label) = &stored.annotation.label {
                 structured["label"] = json!(label);
             }
             Ok(Reply { text: format!("Kept as checkpoint {}.", describe(stored)), structured })
@@ -186,7 +186,7 @@ pub(super) fn branch() -> Tool {
             }
             let (mut documents, mut lines) = (Vec::new(), Vec::new());
             for branch in ground.workspace.branches()? {
-                let step = branch.tip.checkpoint.step.number;
+                let step = branch.tip.step.number;
                 let mut document = json!({ "name": branch.name, "step": step });
                 if branch.present {
                     document["present"] = json!(true);

@@ -131,7 +131,7 @@ pub(super) fn show() -> Tool {
 
 fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let stored = resolved(ground, args.need("point")?)?;
-    let step = &stored.checkpoint.step;
+    let step = &stored.step;
     let most = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
     let mut structured = json!({ "step": brief(&stored), "iteration": step.facts.iteration });
     let mut lines = vec![brief_line(&stored, ground.now)];
@@ -173,9 +173,9 @@ fn cut(mut value: Value, most: usize) -> Value {
 /// Paths that differ between a checkpoint and its parent.
 fn changed_at(
     ground: &ToolContext<'_>,
-    stored: &stepback_store::port::StoredCheckpoint,
+    stored: &stepback_store::port::StepRow,
 ) -> Result<Vec<String>, ToolError> {
-    let (Some(parent), Some(_)) = (stored.checkpoint.step.parent, stored.checkpoint.trigger) else {
+    let (Some(parent), Some(_)) = (stored.step.parent, stored.trigger) else {
         return Ok(Vec::new());
     };
     let Some(before) = ground.workspace.store().step(parent)? else { return Ok(Vec::new()) };

@@ -106,7 +106,7 @@ pub(super) fn evidence() -> Tool {
 
 fn source(ground: &ToolContext<'_>, args: &Args) -> Result<Source, ToolError> {
     if let Some(point) = args.text("step") {
-        let step = ground.workspace.resolve(point, ground.now, &TimeZone::system)?.checkpoint.step;
+        let step = ground.workspace.resolve(point, ground.now, &TimeZone::system)?.step;
         return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
     }
     if let Some(place) = args.text("code") {

@@ -7,7 +7,7 @@ use stepback_engine::undo::Reversal;
 use stepback_engine::workspace::describe;
 use stepback_model::point;
 use stepback_model::record::Session;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use super::apply::{plan_schema, show_plan};
 use super::{Args, LOOKS, Tool, limit_schema, point_schema, resolved};
@@ -111,11 +111,11 @@ pub(super) fn not_yours(session: &Session, own: &Session) -> ToolError {
 
 /// Refuses a target that is not on the present line: there is no list of which session changed what since then, so the
 /// rewind would affect the files of all sessions.
-fn on_our_line(ground: &ToolContext<'_>, target: &StoredCheckpoint) -> Result<(), ToolError> {
+fn on_our_line(ground: &ToolContext<'_>, target: &StepRow) -> Result<(), ToolError> {
     let workspace = ground.workspace;
-    let base = workspace.nearest_checkpoint(target)?.checkpoint.step.id;
+    let base = workspace.nearest_checkpoint(target)?.step.id;
     let line = workspace.ancestry(&workspace.head()?)?;
-    let upto = line.iter().position(|stored| stored.checkpoint.step.id == base);
+    let upto = line.iter().position(|stored| stored.step.id == base);
     match upto {
         Some(at) if !line[..=at].iter().any(|stored| stored.purged) => Ok(()),
         _ => Err(ToolError::new(format!(

@@ -216,9 +216,9 @@ pub struct Annotation {
     pub tags: Vec<String>,
 }
 
-/// A step with its annotations. A step with a trigger is a checkpoint: its state has files of its own.
+/// A step as the store returns it: with its annotation, and with what became of its state.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Checkpoint {
+pub struct StepRow {
     /// The step.
     pub step: Step,
     /// Label, note and tags.
@@ -227,4 +227,13 @@ pub struct Checkpoint {
     pub trigger: Option<Trigger>,
     /// The operation that deleted or pruned it, if any. Such a checkpoint is hidden, and its objects may be freed.
     pub hidden_by: Option<OpId>,
+    /// Whether a purge released its state.
+    pub purged: bool,
+}
+
+impl StepRow {
+    /// Whether the step is a checkpoint: its state has files of its own.
+    pub fn is_checkpoint(&self) -> bool {
+        self.trigger.is_some()
+    }
 }

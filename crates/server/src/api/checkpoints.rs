@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use stepback_engine::checkpoint::checked;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::StepId;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
-use stepback_store::port::StoredCheckpoint;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::files::LeftAloneDocument;
@@ -120,16 +120,16 @@ pub async fn list(
         let text = wanted.find.as_ref().map(|text| text.to_lowercase());
         let mut listed = workspace.checkpoints()?;
         listed.retain(|stored| {
-            let (step, said) = (&stored.checkpoint.step, &stored.checkpoint.annotation);
+            let (step, said) = (&stored.step, &stored.annotation);
             let mut texts =
                 [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
             before.is_none_or(|before| step.number < before)
-                && trigger.is_none_or(|trigger| stored.checkpoint.trigger == Some(trigger))
+                && trigger.is_none_or(|trigger| stored.trigger == Some(trigger))
                 && wanted.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
                 && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
         });
         listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        let number = |stored: &StepRow| stored.step.number;
         Ok(Json(pagination::page(listed, limit, &about, number, StepDocument::of)))
     })
     .await
@@ -148,7 +148,7 @@ pub async fn create(
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
         let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
-        let place = format!("/api/v1/checkpoints/{}", created.stored.checkpoint.step.id);
+        let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
         let document = CreatedDocument {
             checkpoint: StepDocument::of(&created.stored),
             files_read: created.hashed,
@@ -181,7 +181,7 @@ pub async fn annotate(
 ) -> Result<Json<AnnotatedDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, stored) = found(engine, &id)?;
-        let before = stored.checkpoint.annotation.clone();
+        let before = stored.annotation.clone();
         let after = annotation(
             said.label.unwrap_or(before.label),
             said.note.unwrap_or(before.note),
@@ -212,15 +212,12 @@ pub async fn delete(
 }
 
 /// Finds a step that is not hidden, and its workspace.
-pub(super) fn found<'e>(
-    engine: &'e Engine<'_>,
-    id: &str,
-) -> Result<(Workspace<'e>, StoredCheckpoint), Problem> {
+pub(super) fn found<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, StepRow), Problem> {
     let unknown = || Problem::unknown("checkpoint", id);
     let stored = engine.store.step(StepId::from_hex(id).ok_or_else(unknown)?)?.ok_or_else(unknown)?;
-    if stored.checkpoint.hidden_by.is_some() {
+    if stored.hidden_by.is_some() {
         return Err(unknown().hint("it was deleted or pruned; undo brings it back"));
     }
-    let session = engine.store.session(stored.checkpoint.step.session)?.ok_or_else(unknown)?;
+    let session = engine.store.session(stored.step.session)?.ok_or_else(unknown)?;
     Ok((state::opened(engine, session.workspace)?, stored))
 }

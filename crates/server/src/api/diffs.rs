@@ -5,8 +5,8 @@ use serde::Deserialize;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff};
 use stepback_model::change::Change;
+use stepback_model::record::StepRow;
 use stepback_model::state::State as Moment;
-use stepback_store::port::StoredCheckpoint;
 use utoipa::IntoParams;
 
 use super::checkpoints::found;
@@ -71,14 +71,14 @@ pub async fn between(
 
 fn document(
     workspace: &Workspace<'_>,
-    from: &StoredCheckpoint,
-    to: Option<&StoredCheckpoint>,
+    from: &StepRow,
+    to: Option<&StepRow>,
     (before, after): (&Moment, &Moment),
     wanted: &DiffQuery,
     paging: &Paging,
 ) -> Result<Json<DiffDocument>, Problem> {
     let limit = paging.limit()?;
-    let name = |stored: &StoredCheckpoint| stored.checkpoint.step.id.to_string();
+    let name = |stored: &StepRow| stored.step.id.to_string();
     let about = ("diff", name(from), to.map(name), format!("{wanted:?}"));
     let skip = paging.position(&about)?.unwrap_or(0);
     let paths: Vec<String> = wanted.path.iter().cloned().collect();

@@ -79,14 +79,11 @@ pub async fn create(
             .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
         })?;
         let target = resolved_within(&workspace, &new.point, Some(&session))?;
-        if target.checkpoint.step.session != session.id {
-            return Err(Problem::usage(format!(
-                "step #{} is of another session",
-                target.checkpoint.step.number
-            ))
-            .hint("name a step of the session whose conversation shall go on"));
+        if target.step.session != session.id {
+            return Err(Problem::usage(format!("step #{} is of another session", target.step.number))
+                .hint("name a step of the session whose conversation shall go on"));
         }
-        let (from, now) = (target.checkpoint.step.number, engine.env.now());
+        let (from, now) = (target.step.number, engine.env.now());
         let planned = plan(&workspace, &stage, session, &target)?;
         if !new.dry_run {
             planned.carry_out(engine, &workspace, now)?;
@@ -113,7 +110,7 @@ fn plan(
     workspace: &Workspace<'_>,
     stage: &Stage,
     session: Session,
-    target: &stepback_store::port::StoredCheckpoint,
+    target: &stepback_store::port::StepRow,
 ) -> Result<Planned, Problem> {
     let id = workspace.engine.env.fresh_id();
     if session.agent == stepback_builtin_agent::NAME {

@@ -8,7 +8,7 @@ use axum::extract::State;
 use stepback_engine::branch_graph::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
 use stepback_model::ids::StepId;
-use stepback_store::port::{Query as Steps, StoredCheckpoint};
+use stepback_store::port::{Query as Steps, StepRow};
 
 use super::timeline::Lanes;
 use crate::documents::timeline::{ForkDocument, MarksDocument, SummaryDocument, TipDocument};
@@ -38,7 +38,7 @@ pub async fn get(
         let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
         let (mut kinds, mut tools) = (Names::default(), Names::default());
-        let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
+        let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();
         let mut marks = MarksDocument {
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
@@ -48,7 +48,7 @@ pub async fn get(
         };
         let (mut number, mut at) = (0, 0);
         for stored in cursor.steps() {
-            let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+            let step = &stored.step;
             let since = u64::try_from(cursor.since_start(stored).as_micros()).unwrap_or(u64::MAX);
             marks.number.push(step.number - number);
             number = step.number;
@@ -59,13 +59,13 @@ pub async fn get(
             marks.tool.push(step.facts.tool.as_deref().map_or(0, |tool| tools.place(tool) + 1));
             marks.lane.push(lanes.place(stored));
             marks.duration_us.push(step.facts.duration.unwrap_or(0));
-            let annotation = &checkpoint.annotation;
+            let annotation = &stored.annotation;
             let annotated =
                 annotation.label.is_some() || annotation.note.is_some() || !annotation.tags.is_empty();
             let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
             marks.flags.push(
                 bit(is_error(step), FAILED)
-                    | bit(checkpoint.trigger.is_some(), KEPT)
+                    | bit(stored.trigger.is_some(), KEPT)
                     | bit(lines.is_rolled_back(stored), ROLLED_BACK)
                     | bit(annotated, ANNOTATED),
             );
@@ -98,13 +98,13 @@ impl Names {
 
 /// Returns the checkpoints that did not grow from the checkpoint before, or that are on another branch. Rewinds and switches
 /// are steps of the user's session, so the parent of a step is searched beyond them, up to a step of this session.
-fn forks(steps: &[StoredCheckpoint], lines: &Lines) -> Vec<ForkDocument> {
-    let kept = steps.iter().filter(|stored| stored.checkpoint.trigger.is_some());
+fn forks(steps: &[StepRow], lines: &Lines) -> Vec<ForkDocument> {
+    let kept = steps.iter().filter(|stored| stored.is_checkpoint());
     let mut known: HashMap<StepId, usize> = HashMap::new();
     let mut last = None;
     let mut forks = Vec::new();
     for stored in kept {
-        let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
+        let (step, branch) = (&stored.step, lines.branch_of(stored));
         if let Some((parent, from)) = lines.grown_from(step.id, |id| known.contains_key(&id))
             && (last != Some(parent) || known.get(&parent) != Some(&branch))
         {

@@ -100,7 +100,7 @@ fn before(
     let other = match (against, at, &seen.step) {
         (Some(point), _, _) => moment(workspace, Some(point))?,
         (None, Moment::Step(number), _) => Moment::Step(number.saturating_sub(1)),
-        (None, _, Some(thought)) => Moment::Step(thought.checkpoint.step.number.saturating_sub(1)),
+        (None, _, Some(thought)) => Moment::Step(thought.step.number.saturating_sub(1)),
         (None, _, None) => return Ok(seen.clone()),
     };
     Ok(workspace.mind_beside(session, &other, &seen.mind)?)
@@ -183,7 +183,7 @@ struct List<'l> {
 impl List<'_> {
     /// The key that a cursor belongs to: another moment has another list.
     fn about(&self) -> (&'static str, String, String, String) {
-        let step = self.seen.step.as_ref().map(|stored| stored.checkpoint.step.id.to_string());
+        let step = self.seen.step.as_ref().map(|stored| stored.step.id.to_string());
         let which = format!("{:?} {:?}", self.which.about, self.which.find);
         (self.kind.plural(), self.session.id.to_string(), step.unwrap_or_default(), which)
     }

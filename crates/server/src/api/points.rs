@@ -4,7 +4,7 @@ use axum::extract::State;
 use stepback_engine::Workspace;
 use stepback_model::point;
 use stepback_model::record::Session;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use crate::documents::StepDocument;
 use crate::extract::{Json, Path};
@@ -37,7 +37,7 @@ pub fn resolved_within(
     workspace: &Workspace<'_>,
     point: &str,
     session: Option<&Session>,
-) -> Result<StoredCheckpoint, Problem> {
+) -> Result<StepRow, Problem> {
     match session {
         Some(session) => resolved(workspace, &point::in_session(point, &session.id.to_string())),
         None => resolved(workspace, point),
@@ -45,7 +45,7 @@ pub fn resolved_within(
 }
 
 /// Resolves a point to a step; relative times count from now.
-pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Problem> {
+pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StepRow, Problem> {
     if point.len() > LONGEST {
         return Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")));
     }

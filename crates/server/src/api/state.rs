@@ -11,10 +11,10 @@ use stepback_engine::{Engine, Workspace, diff};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
+use stepback_model::record::StepRow;
 use stepback_model::state::{GitState, State as Moment};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_model::{conversation, json};
-use stepback_store::port::StoredCheckpoint;
 use utoipa::IntoParams;
 
 use super::steps::numbered;
@@ -41,18 +41,18 @@ fn moment<'e>(
     engine: &'e Engine<'_>,
     id: &str,
     number: u64,
-) -> Result<(Workspace<'e>, Session, StoredCheckpoint), Problem> {
+) -> Result<(Workspace<'e>, Session, StepRow), Problem> {
     let (workspace, session) = state::session(engine, id)?;
     let stored = numbered(engine, &workspace, &session, number)?;
     Ok((workspace, session, stored))
 }
 
 /// Loads the state of a step with the files of the step it grew from; without files if none were scanned by then.
-fn known(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Moment, Problem> {
+fn known(workspace: &Workspace<'_>, stored: &StepRow) -> Result<Moment, Problem> {
     match workspace.state_of(stored) {
         Ok(state) => Ok(state),
         Err(stepback_engine::EngineError::NoFiles { .. }) => {
-            Ok(Moment::load(workspace.store(), stored.checkpoint.step.state)?)
+            Ok(Moment::load(workspace.store(), stored.step.state)?)
         }
         Err(error) => Err(error.into()),
     }
@@ -71,7 +71,7 @@ pub async fn get(
     let limit = paging.limit()?;
     work.run(move |engine| {
         let (workspace, _, stored) = moment(engine, &id, number)?;
-        let about = ("state", stored.checkpoint.step.id.to_string(), below.path.clone());
+        let about = ("state", stored.step.id.to_string(), below.path.clone());
         let after = paging.position(&about)?.unwrap_or(0);
         // Keeps a concurrent prune from freeing what is being read.
         let _lock = workspace.lock_shared()?;
@@ -234,7 +234,7 @@ pub async fn conversation(
     let limit = paging.limit()?;
     work.run(move |engine| {
         let (workspace, session, stored) = moment(engine, &id, number)?;
-        let about = ("conversation", stored.checkpoint.step.id.to_string());
+        let about = ("conversation", stored.step.id.to_string());
         let after = paging.position(&about)?.unwrap_or(0);
         let _lock = workspace.lock_shared()?;
         let state = known(&workspace, &stored)?;

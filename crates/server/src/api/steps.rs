@@ -6,7 +6,7 @@ use serde_json::Value;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::json;
 use stepback_model::record::{Session, StepKind};
-use stepback_store::port::{Query as Steps, StoredCheckpoint};
+use stepback_store::port::{Query as Steps, StepRow};
 use utoipa::IntoParams;
 
 use crate::documents::{StepDetailDocument, StepDocument};
@@ -77,7 +77,7 @@ pub async fn list(
             ..Steps::default()
         };
         let steps = engine.store.steps(workspace.record.id, &query)?;
-        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        let number = |stored: &StepRow| stored.step.number;
         Ok(Json(pagination::page(steps, limit, &about, number, StepDocument::of)))
     })
     .await
@@ -168,15 +168,15 @@ pub(super) fn numbered(
     workspace: &Workspace<'_>,
     session: &Session,
     number: u64,
-) -> Result<StoredCheckpoint, Problem> {
+) -> Result<StepRow, Problem> {
     let stored = engine.store.step_numbered(workspace.record.id, number)?;
     stored
-        .filter(|stored| stored.checkpoint.step.session == session.id)
+        .filter(|stored| stored.step.session == session.id)
         .ok_or_else(|| Problem::unknown("step", &format!("#{number} in this session")))
 }
 
-fn detailed(engine: &Engine<'_>, stored: &StoredCheckpoint) -> Result<StepDetailDocument, Problem> {
-    let mut fields = match stored.checkpoint.step.facts.detail {
+fn detailed(engine: &Engine<'_>, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
+    let mut fields = match stored.step.facts.detail {
         Some(hash) => match json::load(engine.store, hash) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => serde_json::Map::new(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::State;
 use stepback_engine::branch_graph::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
-use stepback_store::port::{Query as Steps, StoredCheckpoint};
+use stepback_store::port::{Query as Steps, StepRow};
 
 use crate::documents::StepDocument;
 use crate::documents::timeline::{
@@ -33,12 +33,12 @@ pub async fn get(
         let after = paging.position(&about)?.unwrap_or(0);
         let query = Steps { session: Some(session.id), oldest_first: true, ..Steps::default() };
         let mut steps = engine.store.steps(workspace.record.id, &query)?;
-        steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
+        steps.retain(|stored| stored.hidden_by.is_none());
         let cursor = Cursor::new(steps);
         let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
-        let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
-        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();
+        let number = |stored: &StepRow| stored.step.number;
         let wanted = cursor.steps().iter().filter(|stored| number(stored) > after);
         let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
         let shown = pagination::page(
@@ -47,7 +47,7 @@ pub async fn get(
             &about,
             |stored| number(stored),
             |stored| {
-                let own = stored.checkpoint.step.number;
+                let own = stored.step.number;
                 TimelineStepDocument {
                     step: StepDocument::of(stored),
                     lane: lanes.place(stored),
@@ -81,12 +81,12 @@ pub(super) struct Lanes<'l> {
 }
 
 impl<'l> Lanes<'l> {
-    pub(super) fn of(steps: &[StoredCheckpoint], lines: &'l Lines) -> Self {
+    pub(super) fn of(steps: &[StepRow], lines: &'l Lines) -> Self {
         let branches = lines.branches.len().max(1);
         let mut found: Vec<Vec<LaneDocument>> = vec![Vec::new(); branches];
         let mut places: Vec<HashMap<Option<String>, usize>> = vec![HashMap::new(); branches];
         for stored in steps {
-            let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
+            let (step, branch) = (&stored.step, lines.branch_of(stored));
             let (lanes, places) = (&mut found[branch], &mut places[branch]);
             // The main agent comes first, even where a sub-agent worked before it.
             for worker in [&None, &step.facts.worker] {
@@ -113,9 +113,9 @@ impl<'l> Lanes<'l> {
         Self { documents, lines, places }
     }
 
-    pub(super) fn place(&self, stored: &StoredCheckpoint) -> u64 {
+    pub(super) fn place(&self, stored: &StepRow) -> u64 {
         let places = self.places.get(self.lines.branch_of(stored));
-        let place = places.and_then(|places| places.get(&stored.checkpoint.step.facts.worker));
+        let place = places.and_then(|places| places.get(&stored.step.facts.worker));
         place.map_or(0, |place| *place as u64)
     }
 }
@@ -145,7 +145,7 @@ pub async fn lines(
         };
         let mut stretches: Vec<StretchDocument> = Vec::new();
         for stored in &steps {
-            let number = stored.checkpoint.step.number;
+            let number = stored.step.number;
             let branch = lines.branches.get(lines.branch_of(stored)).map(|line| line.name.as_str());
             let rolled_back = lines.is_rolled_back(stored);
             match stretches.last_mut() {

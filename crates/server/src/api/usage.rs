@@ -108,7 +108,7 @@ fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
     let mut total = SpentDocument::default();
     let complete = found.len() as u64 <= MOST;
     for placed in found.iter().take(usize::try_from(MOST).unwrap_or(usize::MAX)) {
-        let step = &placed.stored.checkpoint.step;
+        let step = &placed.stored.step;
         let Some(detail) = step.facts.detail else { continue };
         // Requests and answers can be large, so only the metadata is loaded.
         let metadata = json::get(engine.store, detail, "/metadata")

@@ -6,7 +6,7 @@ use serde::Serialize;
 use stepback_engine::Engine;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::search::Snippet;
-use stepback_store::port::{Hit, StoredCheckpoint};
+use stepback_store::port::{Hit, StepRow};
 use utoipa::ToSchema;
 
 use super::StepDocument;
@@ -100,9 +100,9 @@ impl Agents {
         &mut self,
         engine: &Engine<'_>,
         workspace: WorkspaceId,
-        stored: &StoredCheckpoint,
+        stored: &StepRow,
     ) -> Result<FoundStepDocument, Problem> {
-        let session = stored.checkpoint.step.session;
+        let session = stored.step.session;
         if let std::collections::hash_map::Entry::Vacant(place) = self.0.entry(session) {
             place.insert(engine.store.session(session)?.map(|session| session.agent));
         }
@@ -110,7 +110,7 @@ impl Agents {
             step: StepDocument::of(stored),
             workspace: workspace.to_string(),
             agent: self.0.get(&session).cloned().flatten(),
-            hidden: stored.checkpoint.hidden_by.is_some(),
+            hidden: stored.hidden_by.is_some(),
         })
     }
 

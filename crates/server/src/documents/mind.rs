@@ -4,8 +4,8 @@ mod describe;
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
-use stepback_store::port::StoredCheckpoint;
 use utoipa::ToSchema;
 
 pub use self::describe::Describer;
@@ -24,8 +24,8 @@ pub struct ThoughtDocument {
 
 impl ThoughtDocument {
     /// The document of a step.
-    pub fn of(stored: &StoredCheckpoint) -> Self {
-        let step = &stored.checkpoint.step;
+    pub fn of(stored: &StepRow) -> Self {
+        let step = &stored.step;
         Self { number: step.number, at: step.at, summary: step.summary.clone() }
     }
 }

@@ -69,7 +69,7 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
     let engine = place.engine();
     let call =
         engine.store.step_numbered(engine.workspace(&place.root).unwrap().record.id, 3).unwrap().unwrap();
-    let tool = Source::Tool { step: Some(call.checkpoint.step.id), tool: Some("Edit".into()) };
+    let tool = Source::Tool { step: Some(call.step.id), tool: Some("Edit".into()) };
     let steps = think(
         &place,
         &[

@@ -94,7 +94,7 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     let (engine, ask) =
         (place.engine(), |method: &str, path: &str, body: &Value| place.ask(method, path, Some(body)).json());
     let workspace = engine.workspace(&place.root).unwrap();
-    let newest = || workspace.head().unwrap().checkpoint.step.number;
+    let newest = || workspace.head().unwrap().step.number;
     let parting = newest();
     let base = format!("/workspaces/{}", place.workspace());
     ask("POST", &format!("{base}/branches"), &json!({ "name": "other" }));

@@ -152,7 +152,7 @@ impl Place {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
-        workspace.create_checkpoint(annotation, Trigger::Manual).unwrap().stored.checkpoint.step.number
+        workspace.create_checkpoint(annotation, Trigger::Manual).unwrap().stored.step.number
     }
 
     /// Records a call of a session that changes a file, from its start to its end.

@@ -261,12 +261,12 @@ impl Begin {
 /// Returns the state of the built-in agent at a point.
 fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, Failure> {
     let target = context.resolve(workspace, point)?;
-    let session = workspace.store().session(target.checkpoint.step.session).map_err(EngineError::from)?;
+    let session = workspace.store().session(target.step.session).map_err(EngineError::from)?;
     if session.is_none_or(|session| session.agent != NAME) {
         return Err(Failure::new(Kind::Usage, format!("{point} is no step of the built-in agent"))
             .hint("\"stepback sessions --agent stepback\" lists its sessions"));
     }
-    Begin::at(workspace, &target.checkpoint.step)
+    Begin::at(workspace, &target.step)
 }
 
 /// Returns the state of a session of the built-in agent. A session that was only prepared by a rewind or a branch has the
@@ -282,7 +282,7 @@ fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure
         Some((_, step)) => {
             let stored = workspace.store().step(step).map_err(EngineError::from)?;
             let gone = || Failure::new(Kind::Nothing, "the step that the session comes from is gone");
-            Begin::at(workspace, &stored.ok_or_else(gone)?.checkpoint.step)?
+            Begin::at(workspace, &stored.ok_or_else(gone)?.step)?
         }
         None => Begin::with(workspace, session.info.tip, session.info.slots.memory)?,
     };

@@ -8,7 +8,7 @@ use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use super::{CommandResult, DONE, diff, status, view};
 use crate::args::find::Bisect;
@@ -94,7 +94,7 @@ fn candidates(
     context: &Context,
     workspace: &Workspace<'_>,
     arguments: &Bisect,
-) -> Result<Vec<StoredCheckpoint>, Failure> {
+) -> Result<Vec<StepRow>, Failure> {
     let bad = context.resolve(workspace, arguments.bad.as_deref().unwrap_or("@"))?;
     let bad = workspace.nearest_checkpoint(&bad)?;
     let mut line = workspace.ancestry(&bad)?;
@@ -103,7 +103,7 @@ fn candidates(
     line.drain(..first);
     if let Some(good) = &arguments.good {
         let good = workspace.nearest_checkpoint(&context.resolve(workspace, good)?)?;
-        let at = line.iter().position(|stored| stored.checkpoint.step.id == good.checkpoint.step.id);
+        let at = line.iter().position(|stored| stored.step.id == good.step.id);
         let at = at.ok_or_else(|| {
             Failure::new(Kind::Point, format!("{} does not lead to {}", describe(&good), describe(&bad)))
                 .hint("\"stepback timeline\" shows which steps grew from which")
@@ -120,7 +120,7 @@ fn candidates(
 fn probe(
     workspace: &Workspace<'_>,
     scratch: &mut Scratch<'_>,
-    stored: &StoredCheckpoint,
+    stored: &StepRow,
     command: &str,
 ) -> Result<Probe, Failure> {
     let begun = Instant::now();
@@ -159,7 +159,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
+fn report(context: &Context, stored: &StepRow, probe: &Probe) {
     let paint = Paint::stderr();
     let verdict = match probe.verdict {
         Verdict::Good => paint.good("good"),
@@ -169,7 +169,7 @@ fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
     if !context.json {
         output::say(format!(
             "{:>6}  {verdict}  {}",
-            format!("#{}", stored.checkpoint.step.number),
+            format!("#{}", stored.step.number),
             paint.dim(format!(
                 "{} (set up in {}, ran for {})",
                 view::title(stored),
@@ -180,7 +180,7 @@ fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
     }
 }
 
-fn not_as_expected(stored: &StoredCheckpoint, expected: Verdict) -> Failure {
+fn not_as_expected(stored: &StepRow, expected: Verdict) -> Failure {
     let (what, hint) = match expected {
         Verdict::Good => ("is not good", "name an earlier one with --good"),
         _ => ("is not bad", "name a later one with --bad"),
@@ -192,7 +192,7 @@ fn not_as_expected(stored: &StoredCheckpoint, expected: Verdict) -> Failure {
 fn conclude(
     context: &Context,
     workspace: &Workspace<'_>,
-    line: &[StoredCheckpoint],
+    line: &[StepRow],
     found: &Found,
     probes: &[(usize, Probe)],
 ) -> CommandResult {
@@ -201,8 +201,8 @@ fn conclude(
         .rev()
         .map(|(moment, probe)| {
             json!({
-                "id": line[*moment].checkpoint.step.id,
-                "number": line[*moment].checkpoint.step.number,
+                "id": line[*moment].step.id,
+                "number": line[*moment].step.number,
                 "verdict": word(probe.verdict),
                 "code": probe.code,
                 "set_up_ms": probe.set_up.as_secs_f64() * 1000.0,
@@ -213,7 +213,7 @@ fn conclude(
     let first = match found {
         Found::First(moment) => *moment,
         Found::Among(moments) => {
-            let steps: Vec<&StoredCheckpoint> = moments.iter().map(|moment| &line[*moment]).collect();
+            let steps: Vec<&StepRow> = moments.iter().map(|moment| &line[*moment]).collect();
             match context.json {
                 true => output::document(&json!({
                     "id": null,
@@ -233,14 +233,14 @@ fn conclude(
     let (before, after) = (&line[first - 1], &line[first]);
     let (from, to) = (workspace.state_of(before)?, workspace.state_of(after)?);
     let changes = engine_diff::visible(workspace.store(), &from, &to).map_err(EngineError::from)?;
-    let detail = workspace.detail_of(&after.checkpoint.step)?;
+    let detail = workspace.detail_of(&after.step)?;
     if context.json {
         output::document(&json!({
-            "id": after.checkpoint.step.id,
-            "number": after.checkpoint.step.number,
+            "id": after.step.id,
+            "number": after.step.number,
             "step": view::step(after),
             "detail": detail,
-            "good": before.checkpoint.step.id,
+            "good": before.step.id,
             "changes": changes.iter().map(view::change).collect::<Vec<_>>(),
             "items": items,
         }));
@@ -251,7 +251,7 @@ fn conclude(
     if let Some(author) = status::behind_step(workspace, detail.as_ref()) {
         output::line(paint.dim(format!("  {author}")));
     }
-    let (good, bad) = (before.checkpoint.step.number, after.checkpoint.step.number);
+    let (good, bad) = (before.step.number, after.step.number);
     let rewind = format!("\"stepback rewind '#{good}'\" goes back before it.");
     let paint_hint = Paint::stderr();
     if let Some(lines) = diff::short(workspace, &changes, FEW)? {

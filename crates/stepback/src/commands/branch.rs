@@ -9,9 +9,9 @@ use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
 
 use super::{CommandResult, DONE, conversation, mind, rewind};
 use crate::args::ConfirmArgs;
@@ -34,9 +34,9 @@ pub fn run(context: &Context, command: &Branch) -> CommandResult {
                 (worktree, resume) if agree.dry_run && (worktree.is_some() || resume.is_none()) => {
                     workspace.check_new_branch(name)?;
                     match context.json {
-                        true => output::document(
-                            &json!({ "id": name, "from": from.checkpoint.step.id, "applied": false }),
-                        ),
+                        true => {
+                            output::document(&json!({ "id": name, "from": from.step.id, "applied": false }))
+                        }
                         false => {
                             output::line(format!("Branch {name} would begin at {}.", describe(&from)));
                             output::say("Nothing was changed (dry run).");
@@ -90,7 +90,7 @@ fn create_and_go_on(
     context: &Context,
     workspace: &Workspace<'_>,
     name: &str,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     prompt: &str,
     agree: &ConfirmArgs,
 ) -> CommandResult {
@@ -115,13 +115,13 @@ fn create(
     context: &Context,
     workspace: &Workspace<'_>,
     name: &str,
-    from: &StoredCheckpoint,
+    from: &StepRow,
     worktree: Option<&Path>,
     resume: Option<&str>,
 ) -> CommandResult {
     // Checked before anything is written for the branch.
     workspace.check_new_branch(name)?;
-    let state = State::load(workspace.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let state = State::load(workspace.store(), from.step.state).map_err(EngineError::from)?;
     if resume.is_some() && state.conversation.is_none() {
         return Err(Failure::new(
             Kind::Nothing,
@@ -156,7 +156,7 @@ fn create(
     if context.json {
         output::document(&json!({
             "id": name,
-            "from": from.checkpoint.step.id,
+            "from": from.step.id,
             "worktree": worktree,
             "conversation": forked.as_ref().map(conversation::document),
         }));
@@ -189,7 +189,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
         let items: Vec<_> = branches
             .iter()
             .map(|branch| {
-                let step = &branch.tip.checkpoint.step;
+                let step = &branch.tip.step;
                 let rerun = rerun(&branch.name);
                 json!({
                     "id": branch.name,
@@ -216,7 +216,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
             paint.good(mark),
             paint.strong(&branch.name),
             describe(&branch.tip),
-            paint.dim(branch.tip.checkpoint.step.at.ago(now))
+            paint.dim(branch.tip.step.at.ago(now))
         ));
         if let Some(rerun) = rerun(&branch.name) {
             output::line(format!("    {}", paint.dim(about(rerun))));
@@ -241,7 +241,7 @@ fn about(rerun: &Rerun) -> String {
 }
 
 fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> CommandResult {
-    let tip = |name: &str| -> Result<StoredCheckpoint, Failure> {
+    let tip = |name: &str| -> Result<StepRow, Failure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");
             Failure::new(Kind::Point, format!("there is no branch {name}")).hint(format!("there are {known}"))
@@ -251,23 +251,19 @@ fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &s
     let (left, right) = (Side::of_tip(workspace, a, &one)?, Side::of_tip(workspace, b, &other)?);
     let ends = compare::ends(workspace.store(), &left, &right)?;
     let (changes, talk) = (ends.files.unwrap_or_default(), ends.conversation);
-    let ancestors = |from: &StoredCheckpoint| workspace.ancestry(from);
+    let ancestors = |from: &StepRow| workspace.ancestry(from);
     let (line_a, line_b) = (ancestors(&one)?, ancestors(&other)?);
-    let fork = line_a
-        .iter()
-        .find(|stored| line_b.iter().any(|other| other.checkpoint.step.id == stored.checkpoint.step.id));
+    let fork = line_a.iter().find(|stored| line_b.iter().any(|other| other.step.id == stored.step.id));
     let Conversations { shared, a: said_left, b: said_right } = talk;
-    let since = |line: &[StoredCheckpoint]| {
-        line.iter()
-            .take_while(|stored| fork.is_none_or(|fork| fork.checkpoint.step.id != stored.checkpoint.step.id))
-            .count()
+    let since = |line: &[StepRow]| {
+        line.iter().take_while(|stored| fork.is_none_or(|fork| fork.step.id != stored.step.id)).count()
     };
     if context.json {
         let items: Vec<_> = changes.iter().map(super::view::change).collect();
         output::document(&json!({
-            "a": { "id": a, "tip": one.checkpoint.step.id, "steps_since_fork": since(&line_a), "messages": said_left },
-            "b": { "id": b, "tip": other.checkpoint.step.id, "steps_since_fork": since(&line_b), "messages": said_right },
-            "fork": fork.map(|stored| stored.checkpoint.step.id),
+            "a": { "id": a, "tip": one.step.id, "steps_since_fork": since(&line_a), "messages": said_left },
+            "b": { "id": b, "tip": other.step.id, "steps_since_fork": since(&line_b), "messages": said_right },
+            "fork": fork.map(|stored| stored.step.id),
             "shared_messages": shared,
             "items": items,
         }));

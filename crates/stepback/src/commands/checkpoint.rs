@@ -29,7 +29,7 @@ pub fn create(
         return DONE;
     }
     let paint = Paint::stdout();
-    let step = &stored.checkpoint.step;
+    let step = &stored.step;
     output::line(format!(
         "Created checkpoint {} {} ({} read)",
         paint.strong(describe(stored)),
@@ -58,11 +58,9 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
     let wanted = find.map(str::to_lowercase);
     let mut listed = workspace.checkpoints()?;
     listed.retain(|stored| {
-        let checkpoint = &stored.checkpoint;
-        let annotation = &checkpoint.annotation;
+        let annotation = &stored.annotation;
         let texts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
-        let kept =
-            checkpoint.step.kind == StepKind::Checkpoint && checkpoint.trigger != Some(Trigger::Automatic);
+        let kept = stored.step.kind == StepKind::Checkpoint && stored.trigger != Some(Trigger::Automatic);
         (all || kept)
             && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
             && wanted
@@ -77,7 +75,7 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
     let paint = Paint::stdout();
     let now = context.now();
     for stored in &listed {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         output::line(format!(
             "{:>5}  {}  {:>12}  {}",
             paint.strong(format!("#{}", step.number)),
@@ -108,7 +106,7 @@ pub fn annotate(
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let mut stored = context.resolve(&workspace, point)?;
-    let mut annotation = stored.checkpoint.annotation.clone();
+    let mut annotation = stored.annotation.clone();
     annotation.note = (!note.is_empty()).then(|| note.to_string());
     if let Some(label) = label {
         annotation.label = Some(label.to_string());
@@ -120,7 +118,7 @@ pub fn annotate(
     }
     let annotation = checked(annotation)?;
     let operation = workspace.annotate(&stored, annotation.clone())?;
-    stored.checkpoint.annotation = annotation;
+    stored.annotation = annotation;
     if context.json {
         let mut value = view::checkpoint(&stored);
         value["operation"] = json!(operation.id);
@@ -139,9 +137,7 @@ pub fn delete(context: &Context, point: &str) -> CommandResult {
     let stored = context.resolve(&workspace, point)?;
     let operation = workspace.delete_checkpoint(&stored)?;
     if context.json {
-        output::document(
-            &json!({ "id": stored.checkpoint.step.id, "deleted": true, "operation": operation.id }),
-        );
+        output::document(&json!({ "id": stored.step.id, "deleted": true, "operation": operation.id }));
         return DONE;
     }
     output::line(format!("Deleted checkpoint {}", describe(&stored)));

@@ -8,7 +8,7 @@ use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, Planned, Ready};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use super::{CommandResult, DONE};
 use crate::context::{self, Context};
@@ -31,7 +31,7 @@ pub struct Continued {
 pub fn fork_at(
     context: &Context,
     workspace: &Workspace<'_>,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
 ) -> Result<Continued, Failure> {
@@ -53,7 +53,7 @@ pub fn carry_out(
 pub fn plan_at(
     context: &Context,
     workspace: &Workspace<'_>,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
 ) -> Result<Planned, Failure> {
@@ -80,11 +80,11 @@ pub fn plan_at(
 /// Without a session, returns `target` itself.
 pub fn point_in(
     workspace: &Workspace<'_>,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     session: Option<&Session>,
-) -> Result<StoredCheckpoint, Failure> {
-    let number = target.checkpoint.step.number;
-    let Some(session) = session.filter(|session| session.id != target.checkpoint.step.session) else {
+) -> Result<StepRow, Failure> {
+    let number = target.step.number;
+    let Some(session) = session.filter(|session| session.id != target.step.session) else {
         return Ok(target.clone());
     };
     let query = Query {
@@ -101,7 +101,7 @@ pub fn point_in(
     })
 }
 
-fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
+fn cannot(error: ForkError, target: &StepRow) -> Failure {
     match error {
         ForkError::Engine(error) => return error.into(),
         ForkError::Unsupported(_) => return Failure::new(Kind::Usage, error.to_string()),
@@ -118,7 +118,7 @@ fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
 }
 
 /// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
-fn session_of(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Result<Session, Failure> {
+fn session_of(workspace: &Workspace<'_>, target: &StepRow) -> Result<Session, Failure> {
     workspace.session_of_conversation(target)?.ok_or_else(|| {
         Failure::new(Kind::Nothing, format!("no agent had been recorded before {}", describe(target)))
             .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")

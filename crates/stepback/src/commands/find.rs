@@ -10,7 +10,7 @@ use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_model::search::{Pattern, PatternError, Snippet};
 use stepback_model::time_expr;
-use stepback_store::port::{Query, Search, StoredCheckpoint};
+use stepback_store::port::{Query, Search, StepRow};
 
 use super::{CommandResult, DONE, sessions, view};
 use crate::args::find::{self as args, Among};
@@ -246,13 +246,13 @@ impl Places {
         &mut self,
         engine: &Engine<'_>,
         workspace: WorkspaceId,
-        stored: &StoredCheckpoint,
+        stored: &StepRow,
     ) -> Result<Value, Failure> {
         let mut value = view::step(stored);
         value["workspace"] = json!(self.root(engine, workspace)?);
-        let session = self.session(engine, stored.checkpoint.step.session)?;
+        let session = self.session(engine, stored.step.session)?;
         value["agent"] = json!(session.map(|session| &session.agent));
-        value["hidden"] = json!(stored.checkpoint.hidden_by.is_some());
+        value["hidden"] = json!(stored.hidden_by.is_some());
         Ok(value)
     }
 
@@ -261,11 +261,11 @@ impl Places {
         context: &Context,
         engine: &Engine<'_>,
         workspace: WorkspaceId,
-        stored: &StoredCheckpoint,
+        stored: &StepRow,
         with_root: bool,
     ) -> Result<String, Failure> {
         let paint = Paint::stdout();
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let session = self.session(engine, step.session)?.map_or(String::new(), sessions::name);
         let root = match with_root {
             true => format!("  {}", paint.dim(self.root(engine, workspace)?)),
@@ -276,8 +276,7 @@ impl Places {
             None => String::new(),
         };
         let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
-        let gone =
-            if stored.checkpoint.hidden_by.is_some() { paint.note("  (deleted)") } else { String::new() };
+        let gone = if stored.hidden_by.is_some() { paint.note("  (deleted)") } else { String::new() };
         Ok(format!(
             "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
             paint.strong(format!("#{}", step.number)),
@@ -315,8 +314,8 @@ fn marked(paint: Paint, snippet: &Snippet) -> String {
 }
 
 /// Prints how to get to a step.
-fn go_there(context: &Context, stored: &StoredCheckpoint, here: bool) {
-    let step = &stored.checkpoint.step;
+fn go_there(context: &Context, stored: &StepRow, here: bool) {
+    let step = &stored.step;
     let (number, session) = (step.number, step.session.short());
     let text = match here {
         true => format!(

@@ -8,7 +8,7 @@ use serde_json::json;
 use stepback_engine::EngineError;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use self::graph::{Drawn, Lanes};
 use super::{CommandResult, DONE, view};
@@ -29,9 +29,9 @@ pub fn log(
     let head = workspace.head_id()?;
     let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
-    steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
+    steps.retain(|stored| stored.hidden_by.is_none());
     let rolled_back = workspace.lines()?;
-    let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
+    let is_head = |stored: &StepRow| Some(stored.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
         let items: Vec<_> = shown
@@ -48,10 +48,10 @@ pub fn log(
     let paint = Paint::stdout();
     let now = context.now();
     for stored in shown {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let mark = if is_head(stored) { "@" } else { " " };
         let rolled = if rolled_back.is_rolled_back(stored) { "  (rolled back)" } else { "" };
-        let kind = match stored.checkpoint.trigger {
+        let kind = match stored.trigger {
             Some(_) if step.facts.tool.is_none() => String::new(),
             _ => format!("{}: ", step.kind.as_str()),
         };
@@ -74,10 +74,9 @@ pub fn log(
 pub fn timeline(context: &Context) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let head = workspace.head()?.checkpoint.step.id;
+    let head = workspace.head()?.step.id;
     let (steps, lines) = (workspace.checkpoints()?, workspace.lines()?);
-    let shown: HashMap<StepId, &StoredCheckpoint> =
-        steps.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+    let shown: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
     let rolled_back = |step: &StepId| shown.get(step).is_some_and(|stored| lines.is_rolled_back(stored));
     let line: Vec<StepId> = (lines.present_line().iter().copied())
         .filter(|step| shown.contains_key(step) && !rolled_back(step))
@@ -89,7 +88,7 @@ pub fn timeline(context: &Context) -> CommandResult {
         true => next.get(&step).copied(),
         false => lines.grown_from(step, |id| shown.contains_key(&id)).map(|(id, _)| id),
     };
-    let branch = |stored: &StoredCheckpoint| match stored.checkpoint.step.id {
+    let branch = |stored: &StepRow| match stored.step.id {
         id if line.contains(&id) => lines.branches.iter().find(|line| line.present),
         id if rolled_back(&id) => None,
         _ => lines.branches.get(lines.branch_of(stored)),
@@ -98,13 +97,12 @@ pub fn timeline(context: &Context) -> CommandResult {
         let items: Vec<_> = steps
             .iter()
             .map(|stored| {
-                let id = stored.checkpoint.step.id;
+                let id = stored.step.id;
                 let mut value = view::checkpoint(stored);
                 value["branch"] = json!(branch(stored).map(|line| &line.name));
                 value["active"] = json!(line.contains(&id));
                 value["rolled_back"] = json!(rolled_back(&id));
-                value["follows"] =
-                    json!(before(id).and_then(|id| Some(shown.get(&id)?.checkpoint.step.number)));
+                value["follows"] = json!(before(id).and_then(|id| Some(shown.get(&id)?.step.number)));
                 value["head"] = json!(id == head);
                 value
             })
@@ -114,7 +112,7 @@ pub fn timeline(context: &Context) -> CommandResult {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    let drawn: Vec<Drawn<StepId>> = (steps.iter().map(|stored| stored.checkpoint.step.id))
+    let drawn: Vec<Drawn<StepId>> = (steps.iter().map(|stored| stored.step.id))
         .map(|step| {
             let is_present = line.contains(&step);
             let glyph = if step == head { '◉' } else { ['○', '●'][usize::from(is_present)] };
@@ -122,7 +120,7 @@ pub fn timeline(context: &Context) -> CommandResult {
         })
         .collect();
     for (stored, Lanes { joins, row: (left, glyph, right), merge }) in steps.iter().zip(graph::draw(&drawn)) {
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let (active, here) = (line.contains(&step.id), step.id == head);
         let glyph = match (here, active) {
             (true, _) => paint.good(glyph),

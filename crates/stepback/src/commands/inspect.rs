@@ -10,7 +10,7 @@ use stepback_model::record::StepKind;
 use stepback_model::state::GitState;
 use stepback_model::tree::Node;
 
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use super::{CommandResult, DONE, view};
 use crate::context::Context;
@@ -50,7 +50,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
             })
             .collect();
         let mut value = view::step(&stored);
-        value["detail"] = json!(workspace.detail_of(&stored.checkpoint.step)?);
+        value["detail"] = json!(workspace.detail_of(&stored.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
         value["slots"] = json!(state);
@@ -58,19 +58,19 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
         return DONE;
     }
     let paint = Paint::stdout();
-    let step = &stored.checkpoint.step;
-    let noun = if stored.checkpoint.trigger.is_some() { "Checkpoint" } else { "Step" };
+    let step = &stored.step;
+    let noun = if stored.is_checkpoint() { "Checkpoint" } else { "Step" };
     output::line(format!("{noun} {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
     output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
-    if let Some(trigger) = stored.checkpoint.trigger {
+    if let Some(trigger) = stored.trigger {
         output::line(format!("  trigger  {}", trigger.as_str()));
     }
     output::line(format!("  summary  {}", step.summary));
-    if let Some(note) = &stored.checkpoint.annotation.note {
+    if let Some(note) = &stored.annotation.note {
         output::line(format!("  note     {}", stepback_model::path::display_bytes(note.as_bytes())));
     }
-    if !stored.checkpoint.annotation.tags.is_empty() {
-        output::line(format!("  tags     {}", stored.checkpoint.annotation.tags.join(", ")));
+    if !stored.annotation.tags.is_empty() {
+        output::line(format!("  tags     {}", stored.annotation.tags.join(", ")));
     }
     if step.kind != StepKind::Checkpoint && step.kind != StepKind::Rewind {
         show_step(&workspace, &stored)?;
@@ -109,10 +109,10 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
 }
 
 /// Prints what is recorded about a step of an agent.
-fn show_step(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
+fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), Failure> {
     /// Most lines shown of an input or output; the JSON document has all of it.
     const SHOWN: usize = 8;
-    let step = &stored.checkpoint.step;
+    let step = &stored.step;
     let facts = &step.facts;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     if let Some(session) = session {
@@ -159,7 +159,7 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     let relative = view::parse_path(&context.relative(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
         Failure::new(Kind::Point, format!("{relative} did not exist at {}", describe(&stored)))
-            .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.checkpoint.step.number))
+            .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.step.number))
     })?;
     drop(lock);
     match &node {
@@ -197,7 +197,7 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
     let inside = into.starts_with(&workspace.root);
     if context.json {
         output::document(&json!({
-            "id": stored.checkpoint.step.id,
+            "id": stored.step.id,
             "into": into.display().to_string(),
             "files": done.files,
             "cloned": done.cloned,

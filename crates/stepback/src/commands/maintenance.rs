@@ -36,7 +36,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
             return DONE;
         }
         for stored in &plan.hide {
-            output::line(format!("would prune #{}  {}", stored.checkpoint.step.number, view::title(stored)));
+            output::line(format!("would prune #{}  {}", stored.step.number, view::title(stored)));
         }
         output::line(format!(
             "{} would go, {} would stay; the bytes of {} hidden before would be freed",

@@ -13,7 +13,7 @@ use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::Change;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use self::block::Shown;
 use self::player::Player;
@@ -51,7 +51,7 @@ pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
         let title = session.info.title.as_deref().unwrap_or_default();
         output::line(Paint::stdout().strong(format!("{}  {title}", sessions::name(&session)).trim_end()));
     }
-    let mut before: Option<&StoredCheckpoint> = None;
+    let mut before: Option<&StepRow> = None;
     for stored in cursor.steps() {
         if let (Some(before), true) = (before, timed) {
             let gap = cursor.since_start(stored).saturating_sub(cursor.since_start(before));
@@ -76,7 +76,7 @@ fn wanted(
     workspace: &Workspace<'_>,
     session: &Session,
     arguments: &Replay,
-) -> Result<Vec<StoredCheckpoint>, Failure> {
+) -> Result<Vec<StepRow>, Failure> {
     let until =
         arguments.until.as_ref().map(|point| until(context, workspace, session, point)).transpose()?;
     let query = Query {
@@ -89,8 +89,8 @@ fn wanted(
     };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| {
-        stored.checkpoint.hidden_by.is_none()
-            && arguments.from_iteration.is_none_or(|from| stored.checkpoint.step.facts.iteration >= from)
+        stored.hidden_by.is_none()
+            && arguments.from_iteration.is_none_or(|from| stored.step.facts.iteration >= from)
     });
     Ok(steps)
 }
@@ -99,7 +99,7 @@ fn wanted(
 fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, Failure> {
     let query = Query { session: Some(session.id), oldest_first: true, limit: Some(1), ..Query::default() };
     let first = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
-    Ok(first.first().map_or(session.started_at, |stored| stored.checkpoint.step.at))
+    Ok(first.first().map_or(session.started_at, |stored| stored.step.at))
 }
 
 /// Returns the number of the step that a point names. Points that need a session refer to this one.
@@ -109,7 +109,7 @@ fn until(
     session: &Session,
     given: &str,
 ) -> Result<u64, Failure> {
-    Ok(context.resolve_within(workspace, given, Some(session))?.checkpoint.step.number)
+    Ok(context.resolve_within(workspace, given, Some(session))?.step.number)
 }
 
 /// A session, and what is needed to show its steps.
@@ -122,19 +122,19 @@ struct Tape<'w> {
 
 impl Tape<'_> {
     /// Returns everything about a step that is shown.
-    fn look<'s>(&self, stored: &'s StoredCheckpoint) -> Result<Shown<'s>, Failure> {
-        let after = stored.checkpoint.step.at.as_micros().saturating_sub(self.began.as_micros());
+    fn look<'s>(&self, stored: &'s StepRow) -> Result<Shown<'s>, Failure> {
+        let after = stored.step.at.as_micros().saturating_sub(self.began.as_micros());
         Ok(Shown {
             stored,
-            detail: self.workspace.detail_of(&stored.checkpoint.step)?,
+            detail: self.workspace.detail_of(&stored.step)?,
             changes: self.changes(stored)?,
             after: Duration::from_micros(u64::try_from(after).unwrap_or(0)),
         })
     }
 
     /// Returns what a checkpoint found changed since its parent step. Empty if the files of either are not available.
-    fn changes(&self, stored: &StoredCheckpoint) -> Result<Vec<Change>, Failure> {
-        let (Some(_), Some(parent)) = (stored.checkpoint.trigger, stored.checkpoint.step.parent) else {
+    fn changes(&self, stored: &StepRow) -> Result<Vec<Change>, Failure> {
+        let (Some(_), Some(parent)) = (stored.trigger, stored.step.parent) else {
             return Ok(Vec::new());
         };
         let Some(before) = self.workspace.store().step(parent).map_err(EngineError::from)? else {

@@ -14,11 +14,11 @@ use stepback_engine::compare::{self, Comparison, Side};
 use stepback_engine::materialize::apart;
 use stepback_engine::reruns::RerunStatus;
 use stepback_engine::{Engine, EngineError, Workspace};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_rerun::replay_responder::Parted;
 use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{Done, Options, RerunError, RerunHost};
-use stepback_store::port::StoredCheckpoint;
 
 use super::agents::binary;
 use super::compare::Steps;
@@ -96,12 +96,8 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
 }
 
 /// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.
-fn session(
-    workspace: &Workspace<'_>,
-    arguments: &Rerun,
-    from: Option<&StoredCheckpoint>,
-) -> Result<Session, Failure> {
-    let step = from.map(|from| &from.checkpoint.step);
+fn session(workspace: &Workspace<'_>, arguments: &Rerun, from: Option<&StepRow>) -> Result<Session, Failure> {
+    let step = from.map(|from| &from.step);
     let of_step = workspace.agent_sessions()?.into_iter().find(|session| {
         // Checkpoints that the user made belong to no agent; any session can start at them.
         step.is_some_and(|step| step.session == session.id)
@@ -171,9 +167,9 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
             "status": rerun.status,
             "reason": rerun.reason,
             "of": rerun.of,
-            "from": from.checkpoint.step.id,
+            "from": from.step.id,
             "session": rerun.session,
-            "tip": tip.checkpoint.step.id,
+            "tip": tip.step.id,
             "changes": rerun.changes,
             "ended": ran.ended,
             "fence": ran.strength,

@@ -12,9 +12,9 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::OpId;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Action;
+use stepback_model::record::StepRow;
 use stepback_model::state::State;
 use stepback_model::tree::Node;
-use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
@@ -109,7 +109,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
 fn conversation_alone(
     context: &Context,
     workspace: &Workspace<'_>,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     arguments: &Rewind,
 ) -> CommandResult {
     if arguments.agree.dry_run {
@@ -138,12 +138,12 @@ fn conversation_alone(
 fn hint_conversation(
     context: &Context,
     workspace: &Workspace<'_>,
-    target: Option<&StoredCheckpoint>,
+    target: Option<&StepRow>,
 ) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
-    let state = State::load(workspace.store(), target.checkpoint.step.state).map_err(EngineError::from)?;
+    let state = State::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
     if state.conversation.is_some() {
-        let number = target.checkpoint.step.number;
+        let number = target.step.number;
         output::say_for_people(
             context.json,
             &format!(
@@ -461,7 +461,7 @@ pub fn finish(
             "applied": true,
             "before": report.before,
             "after": report.after,
-            "head": after.checkpoint.step.id,
+            "head": after.step.id,
             "items": items,
             "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
             "kept": report.kept.iter().map(view::kept).collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time_expr;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 
 use super::{CommandResult, DONE, view};
 use crate::args::live::Sessions;
@@ -224,7 +224,7 @@ fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), F
         .store()
         .steps(workspace.record.id, &Query { session: Some(session), ..Query::default() })
         .map_err(EngineError::from)?;
-    let failed = steps.iter().filter(|stored| stored.checkpoint.step.facts.failed).count();
+    let failed = steps.iter().filter(|stored| stored.step.facts.failed).count();
     Ok((steps.len() as u64, failed as u64))
 }
 
@@ -253,12 +253,11 @@ pub fn watch(
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
-    let newest = |query: Query| -> Result<Vec<StoredCheckpoint>, Failure> {
+    let newest = |query: Query| -> Result<Vec<StepRow>, Failure> {
         Ok(workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?)
     };
-    let mut last = newest(Query { limit: Some(1), ..Query::default() })?
-        .first()
-        .map_or(0, |stored| stored.checkpoint.step.number);
+    let mut last =
+        newest(Query { limit: Some(1), ..Query::default() })?.first().map_or(0, |stored| stored.step.number);
     output::say_for_people(context.json, "Watching; Ctrl-C ends it.");
     let mut shown = 0;
     let mut announced: Vec<String> = Vec::new();
@@ -272,7 +271,7 @@ pub fn watch(
             ..Query::default()
         };
         for stored in newest(query)? {
-            last = last.max(stored.checkpoint.step.number);
+            last = last.max(stored.step.number);
             show(context, &workspace, &stored)?;
             shown += 1;
             if limit.is_some_and(|limit| shown >= limit) {
@@ -292,8 +291,8 @@ pub fn watch(
     }
 }
 
-fn show(context: &Context, workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
-    let step = &stored.checkpoint.step;
+fn show(context: &Context, workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), Failure> {
+    let step = &stored.step;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     let agent = session.map(|session| session.agent).unwrap_or_default();
     if context.json {

@@ -15,7 +15,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Node, SkipReason};
 
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 use stepback_watcher::client::SLOW_SCAN;
 
 use super::watcher::WatcherState;
@@ -89,8 +89,8 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     output::line(format!(
         "Last checkpoint {} {}, {}",
         paint.strong(describe(&head)),
-        paint.name(head.checkpoint.step.id.short()),
-        head.checkpoint.step.at.ago(now)
+        paint.name(head.step.id.short()),
+        head.step.at.ago(now)
     ));
     for repository in &git.repositories {
         let summary = &repository.summary;
@@ -157,7 +157,7 @@ pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, 
     let query = Query { kinds: vec![StepKind::Gap], limit: Some(1000), ..Query::default() };
     let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     let since = context.now().as_micros() - DAY;
-    Ok(gaps.iter().filter(|stored| stored.checkpoint.step.at.as_micros() > since).count() as u64)
+    Ok(gaps.iter().filter(|stored| stored.step.at.as_micros() > since).count() as u64)
 }
 
 /// Which changes to list.
@@ -205,7 +205,7 @@ pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Sessio
 fn list_changes(
     context: &Context,
     workspace: &Workspace<'_>,
-    since: Option<&StoredCheckpoint>,
+    since: Option<&StepRow>,
     session: Option<&Session>,
     wanted: &Wanted<'_>,
 ) -> CommandResult {
@@ -277,7 +277,7 @@ fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
         .map(|author| {
             let summary = |id: StepId| {
                 let stored = workspace.store().step(id).ok().flatten();
-                stored.map(|stored| stored.checkpoint.step.summary)
+                stored.map(|stored| stored.step.summary)
             };
             json!({
                 "session": author.session,
@@ -302,7 +302,7 @@ pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<
 /// Returns a call as it ran, which differs from what the model asked for if its input was edited. `found` is the step
 /// that found the change.
 fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Option<String> {
-    let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.checkpoint.step);
+    let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step);
     let ended = found.and_then(step).filter(|end| {
         let detail = workspace.detail_of(end).ok().flatten();
         detail.is_some_and(|detail| detail["start"] == json!(author.step)) && !end.facts.failed
@@ -314,7 +314,7 @@ fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Op
 fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;
-        Some((stored.checkpoint.step.number, stored.checkpoint.step.summary))
+        Some((stored.step.number, stored.step.summary))
     };
     let author = match who {
         Attribution::Somebody => return None,

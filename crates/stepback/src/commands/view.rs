@@ -6,22 +6,21 @@ use stepback_model::change::Change;
 use stepback_model::path::RelPath;
 use stepback_model::plan::LeftAlone;
 use stepback_model::record::Operation;
+use stepback_model::record::StepRow;
 use stepback_model::tree::{Content, Node};
-use stepback_store::port::StoredCheckpoint;
 
 /// Returns a checkpoint as JSON.
-pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
-    let checkpoint = &stored.checkpoint;
-    let step = &checkpoint.step;
+pub fn checkpoint(stored: &StepRow) -> Value {
+    let step = &stored.step;
     json!({
         "id": step.id,
         "number": step.number,
         "kind": step.kind,
         "at": step.at,
-        "label": checkpoint.annotation.label,
-        "note": checkpoint.annotation.note,
-        "tags": checkpoint.annotation.tags,
-        "trigger": checkpoint.trigger,
+        "label": stored.annotation.label,
+        "note": stored.annotation.note,
+        "tags": stored.annotation.tags,
+        "trigger": stored.trigger,
         "summary": step.summary,
         "parent": step.parent,
         "session": step.session,
@@ -30,8 +29,8 @@ pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
 }
 
 /// Returns a step as JSON, with what is recorded about the agent's action.
-pub fn step(stored: &StoredCheckpoint) -> Value {
-    let facts = &stored.checkpoint.step.facts;
+pub fn step(stored: &StepRow) -> Value {
+    let facts = &stored.step.facts;
     let mut value = checkpoint(stored);
     value["iteration"] = json!(facts.iteration);
     value["worker"] = json!(facts.worker);
@@ -40,7 +39,7 @@ pub fn step(stored: &StoredCheckpoint) -> Value {
     value["failed"] = json!(facts.failed);
     value["duration_us"] = json!(facts.duration);
     value["detail"] = json!(facts.detail);
-    value["checkpoint"] = json!(stored.checkpoint.trigger.is_some());
+    value["checkpoint"] = json!(stored.is_checkpoint());
     value
 }
 
@@ -117,12 +116,12 @@ pub fn octal(mode: u32) -> String {
 }
 
 /// Returns label, note and tags on one line.
-pub fn title(stored: &StoredCheckpoint) -> String {
-    let annotation = &stored.checkpoint.annotation;
+pub fn title(stored: &StepRow) -> String {
+    let annotation = &stored.annotation;
     let mut parts = Vec::new();
     match &annotation.label {
         Some(label) => parts.push(format!("\"{}\"", stepback_model::path::display_bytes(label.as_bytes()))),
-        None => parts.push(stored.checkpoint.step.summary.clone()),
+        None => parts.push(stored.step.summary.clone()),
     }
     if let Some(note) = &annotation.note {
         parts.push(stepback_model::path::display_bytes(note.as_bytes()).into_owned());

@@ -4,10 +4,10 @@ use stepback_engine::Workspace;
 use stepback_engine::changes::NumberedChange;
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
+use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
 use stepback_model::tree::Node;
-use stepback_store::port::StoredCheckpoint;
 use stepback_testkit::line_model::LineEffect;
 
 use crate::oracle::{Actor, Edit, Scan};
@@ -24,7 +24,7 @@ impl Script {
         let branch = self.branch.clone();
         self.lines.append(&branch, &steps, |_| LineEffect::Append);
         for stored in &steps {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let found = self.world.with(|workspace| self.world.files_at(workspace, stored))?;
             let expected = if scans { &now } else { &self.scanned };
             if found != *expected {
@@ -37,7 +37,7 @@ impl Script {
             self.oracle.files.push((step.id, found));
             self.last_number = step.number;
         }
-        let step = steps.last().map(|stored| stored.checkpoint.step.id);
+        let step = steps.last().map(|stored| stored.step.id);
         if step.is_some() && session.is_some() {
             self.heard = session;
         }
@@ -48,15 +48,15 @@ impl Script {
         Ok(())
     }
 
-    pub fn conversation_len(&self, workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> u64 {
-        let state = State::load(workspace.store(), stored.checkpoint.step.state).unwrap();
+    pub fn conversation_len(&self, workspace: &Workspace<'_>, stored: &StepRow) -> u64 {
+        let state = State::load(workspace.store(), stored.step.state).unwrap();
         conversation::len(workspace.store(), state.conversation).unwrap()
     }
 
     /// A step has everything that was said until then. What the start of a call has is checked with the call.
-    fn check_conversation(&mut self, session: usize, stored: &StoredCheckpoint) -> Result<(), String> {
+    fn check_conversation(&mut self, session: usize, stored: &StepRow) -> Result<(), String> {
         let play = &self.sessions[session];
-        let step = &stored.checkpoint.step;
+        let step = &stored.step;
         let is_own = step.session == self.session_id(session) && step.kind != StepKind::ToolStart;
         if !play.has_transcript || !is_own {
             return Ok(());
@@ -200,7 +200,7 @@ impl Script {
             let lines = workspace.lines().map_err(text)?;
             let steps = self.world.steps_after(workspace, 0);
             let marked = steps.iter().filter(|stored| lines.is_rolled_back(stored));
-            let marked: Vec<u64> = marked.map(|stored| stored.checkpoint.step.number).collect();
+            let marked: Vec<u64> = marked.map(|stored| stored.step.number).collect();
             Ok::<_, String>((steps, marked))
         })?;
         self.counts.marks += steps.len();
@@ -209,7 +209,7 @@ impl Script {
             true => Ok(()),
             false => {
                 let differs = |number: &u64| marked.contains(number) != expected.contains(number);
-                let steps = steps.iter().map(|stored| &stored.checkpoint.step);
+                let steps = steps.iter().map(|stored| &stored.step);
                 let differing: Vec<String> = steps
                     .filter(|step| differs(&step.number))
                     .map(|step| format!("#{} {} ({})", step.number, step.kind.as_str(), step.summary))
@@ -226,7 +226,7 @@ impl Script {
                 let stored = workspace.store().step(*step).unwrap().unwrap();
                 let found = self.world.files_at(workspace, &stored)?;
                 if found != *files {
-                    return Err(format!("step #{} changed: {found:?}", stored.checkpoint.step.number));
+                    return Err(format!("step #{} changed: {found:?}", stored.step.number));
                 }
             }
             Ok(())

@@ -2,8 +2,8 @@
 
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::StepRow;
 use stepback_model::record::{Action, Operation, StateTransition, StepKind};
-use stepback_store::port::StoredCheckpoint;
 use stepback_testkit::line_model::LineEffect;
 
 use crate::oracle::Scan;
@@ -70,7 +70,7 @@ impl Script {
             _ => {
                 let Some((target, tick)) = self.draw_target()? else { return Ok(()) };
                 since = tick;
-                let what = format!("to #{}", target.checkpoint.step.number);
+                let what = format!("to #{}", target.step.number);
                 request.target = Some(target);
                 what
             }
@@ -107,12 +107,12 @@ impl Script {
     }
 
     fn is_step_of_user(&self, request: &RewindRequest) -> bool {
-        let target = request.target.as_ref().map(|target| target.checkpoint.step.session);
+        let target = request.target.as_ref().map(|target| target.step.session);
         target == Some(self.world.with(|workspace| workspace.session.id))
     }
 
     /// A step on the present line, and when it was: the start of a call, or a step that found something changed.
-    fn draw_target(&mut self) -> Result<Option<(StoredCheckpoint, u64)>, String> {
+    fn draw_target(&mut self) -> Result<Option<(StepRow, u64)>, String> {
         let started = self.oracle.calls.iter().filter_map(|call| call.start_step.zip(call.start));
         let scanned = self.oracle.scans.iter().filter_map(|scan| Some((scan.step?, scan.tick)));
         let targets: Vec<(StepId, u64)> = started.chain(scanned).collect();
@@ -124,7 +124,7 @@ impl Script {
             let target = workspace.store().step(step).unwrap().unwrap();
             let base = workspace.nearest_checkpoint(&target).map_err(text)?;
             let line = workspace.ancestry(&workspace.head().map_err(text)?).map_err(text)?;
-            let is_on_line = line.iter().any(|stored| stored.checkpoint.step.id == base.checkpoint.step.id);
+            let is_on_line = line.iter().any(|stored| stored.step.id == base.step.id);
             Ok(is_on_line.then_some((target, tick)))
         })
     }
@@ -142,15 +142,15 @@ impl Script {
         self.world.with(|workspace| {
             let step = |id: StepId| workspace.store().step(id).unwrap().unwrap();
             let (saved, reached) = (step(moved.before), step(moved.after));
-            let number = reached.checkpoint.step.number;
+            let number = reached.step.number;
             let unchanged =
                 self.world.files_at(workspace, &saved)? == self.world.files_at(workspace, &reached)?;
             let Some(target) = request.target.as_ref().filter(|_| !unchanged) else {
                 return Ok((number, LineEffect::Append));
             };
-            let target = &target.checkpoint.step;
+            let target = &target.step;
             let stays = head == Some(target.id);
-            let detail = workspace.detail_of(&reached.checkpoint.step).map_err(text)?.unwrap_or_default();
+            let detail = workspace.detail_of(&reached.step).map_err(text)?.unwrap_or_default();
             let listed = detail.get("sessions").and_then(|sessions| sessions.as_array());
             let mut scope: Vec<SessionId> =
                 (listed.into_iter().flatten()).filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
@@ -215,7 +215,7 @@ impl Script {
             let head = workspace.head_id().map_err(text)?;
             Ok::<_, String>((workspace.store().step(from).unwrap().unwrap(), head))
         })?;
-        let step = &from.checkpoint.step;
+        let step = &from.step;
         let begins = match head == Some(step.id) {
             true => self.lines.tip(&self.branch).unwrap_or(step.number),
             false => step.number,
@@ -230,7 +230,7 @@ impl Script {
         self.lines.create_branch(&name, begins);
         let steps = self.world.with(|workspace| self.world.steps_after(workspace, self.last_number));
         for stored in steps {
-            self.last_number = stored.checkpoint.step.number;
+            self.last_number = stored.step.number;
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Script {
         let saved = self.number_of(moved.before);
         if !self.lines.contains(saved) {
             let stored = self.world.with(|workspace| workspace.store().step(moved.before).unwrap().unwrap());
-            self.lines.append_step(&self.branch, &stored.checkpoint.step, LineEffect::Append);
+            self.lines.append_step(&self.branch, &stored.step, LineEffect::Append);
         }
         self.branch = to;
         let (tip, reached) = (self.lines.tip(&self.branch).unwrap(), self.number_of(moved.after));
@@ -284,7 +284,7 @@ impl Script {
     }
 
     fn number_of(&self, step: StepId) -> u64 {
-        self.world.with(|workspace| workspace.store().step(step).unwrap().unwrap().checkpoint.step.number)
+        self.world.with(|workspace| workspace.store().step(step).unwrap().unwrap().step.number)
     }
 
     /// A move may have saved the present as a step, and has left one for what it reached. Files that it had no reason to look at
@@ -300,7 +300,7 @@ impl Script {
         self.lines.append(&branch, &steps, effect);
         let (mut reached, mut saved) = (self.scanned.clone(), None);
         for stored in steps {
-            let step = &stored.checkpoint.step;
+            let step = &stored.step;
             let is_reached = matches!(step.kind, StepKind::Rewind | StepKind::BranchSwitched);
             let now = if is_reached { &after } else { &before };
             let found = self.world.with(|workspace| self.world.files_at(workspace, &stored))?;

@@ -533,9 +533,8 @@ impl Script {
         if !known {
             let found = self.world.with(|workspace| {
                 let steps = self.world.steps_after(workspace, before);
-                let start =
-                    steps.into_iter().find(|stored| stored.checkpoint.step.kind == StepKind::ToolStart);
-                start.map(|stored| (stored.checkpoint.step.id, self.conversation_len(workspace, &stored)))
+                let start = steps.into_iter().find(|stored| stored.step.kind == StepKind::ToolStart);
+                start.map(|stored| (stored.step.id, self.conversation_len(workspace, &stored)))
             });
             let Some((step, said)) = found else {
                 return Err(format!("the start of call-{call} is not recorded"));

@@ -23,7 +23,7 @@ use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::{Query, StepRow};
 use stepback_testkit::tree;
 use stepback_worktree::rules::Budget;
 
@@ -162,8 +162,7 @@ impl World {
     pub fn rewind(&self, request: &RewindRequest) -> Result<String, String> {
         if self.runs_program {
             let mut arguments = vec!["rewind".to_owned(), "--yes".into()];
-            arguments
-                .extend(request.target.iter().map(|target| format!("#{}", target.checkpoint.step.number)));
+            arguments.extend(request.target.iter().map(|target| format!("#{}", target.step.number)));
             arguments.extend(request.last.iter().map(|last| format!("--last={last}")));
             arguments.extend(request.changes.iter().map(|change| format!("--change={change}")));
             arguments.extend(request.session.iter().map(|session| format!("--session={session}")));
@@ -193,9 +192,9 @@ impl World {
         .map_err(text)
     }
 
-    pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<(), String> {
+    pub fn create_branch(&self, name: &str, from: &StepRow) -> Result<(), String> {
         if self.runs_program {
-            let from = format!("#{}", from.checkpoint.step.number);
+            let from = format!("#{}", from.step.number);
             return self.command(&["branch", "create", name, "--from", &from]);
         }
         self.with(|workspace| workspace.create_branch(name, from).map(drop)).map_err(text)
@@ -236,7 +235,7 @@ impl World {
     }
 
     /// The files at a step, as the store has them.
-    pub fn files_at(&self, workspace: &Workspace<'_>, step: &StoredCheckpoint) -> Result<Files, String> {
+    pub fn files_at(&self, workspace: &Workspace<'_>, step: &StepRow) -> Result<Files, String> {
         let state = workspace.state_of(step).map_err(|error| error.to_string())?;
         let mut files = Files::new();
         for path in PATHS {
@@ -250,7 +249,7 @@ impl World {
     }
 
     /// Steps after the one with this number, oldest first.
-    pub fn steps_after(&self, workspace: &Workspace<'_>, number: u64) -> Vec<StoredCheckpoint> {
+    pub fn steps_after(&self, workspace: &Workspace<'_>, number: u64) -> Vec<StepRow> {
         let query = Query { after: Some(number), oldest_first: true, ..Query::default() };
         workspace.store().steps(workspace.record.id, &query).unwrap()
     }

@@ -7,7 +7,7 @@ use stepback_model::record::StepKind;
 
 use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
-use crate::port::{COUNTED, Cursor, Page, Query, SortKey, StepAt, StepCount, StoredCheckpoint};
+use crate::port::{COUNTED, Cursor, Page, Query, SortKey, StepAt, StepCount, StepRow};
 
 /// The conditions on a step: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
@@ -184,7 +184,7 @@ pub(super) fn steps(
     db: &Connection,
     workspace: WorkspaceId,
     query: &Query,
-) -> Result<Vec<StoredCheckpoint>, StoreError> {
+) -> Result<Vec<StepRow>, StoreError> {
     let size = make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
     rows(db, (Some(workspace), query, size), query.limit, |_, placed| placed.stored)
 }

@@ -17,7 +17,7 @@ use super::log::{self, COLUMNS, WIDTH};
 use super::ranked_hits::{self, Places};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
 use crate::error::StoreError;
-use crate::port::{Document, Found, Hit, Search, StoredCheckpoint};
+use crate::port::{Document, Found, Hit, Search, StepRow};
 use crate::search::{pack, unpack};
 
 /// File name of the index inside the store's directory.
@@ -210,7 +210,7 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    pub(super) fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         let commits: i64 = self.db.query_row("SELECT commits FROM log.meta", [], |row| row.get(0))?;
         let seen: i64 = self.db.query_row("SELECT commits FROM state", [], |row| row.get(0))?;
         if seen == commits {
@@ -250,7 +250,7 @@ impl Index {
         let insert =
             format!("INSERT INTO words (rowid, {}) VALUES (?1, {})", columns.join(", "), places.join(", "));
         for Document { stored, texts } in documents {
-            let id = stored.checkpoint.step.id.as_bytes().as_slice();
+            let id = stored.step.id.as_bytes().as_slice();
             let position: Option<i64> = db
                 .prepare_cached(&format!("SELECT position FROM log.steps WHERE {}", schema::BY_ID))?
                 .query_row([id], |row| row.get(0))
@@ -267,7 +267,7 @@ impl Index {
                 db.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([position])?;
                 db.prepare_cached("DELETE FROM trigrams WHERE rowid = ?1")?.execute([position])?;
             }
-            let annotation = &stored.checkpoint.annotation;
+            let annotation = &stored.annotation;
             let tags = serde_json::to_string(&annotation.tags).unwrap_or_default();
             let is_said = stored.purged
                 || annotation.label.is_some()

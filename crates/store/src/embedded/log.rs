@@ -8,14 +8,13 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::Root;
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger,
-    Workspace,
+    Action, Annotation, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger, Workspace,
 };
 use stepback_model::time::Timestamp;
 
 use super::schema::BY_ID;
 use crate::error::StoreError;
-use crate::port::{Answers, Questions, StoredCheckpoint};
+use crate::port::{Answers, Questions, StepRow};
 
 /// The columns that [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
@@ -82,7 +81,7 @@ pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, S
     )
 }
 
-pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StepRow>, StoreError> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE {BY_ID}"))?;
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
@@ -113,17 +112,14 @@ pub(super) fn step_numbered(
     db: &Connection,
     workspace: WorkspaceId,
     number: u64,
-) -> Result<Option<StoredCheckpoint>, StoreError> {
+) -> Result<Option<StepRow>, StoreError> {
     let Ok(number) = i64::try_from(number) else { return Ok(None) };
     let mut statement = db
         .prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.number = ?2"))?;
     Ok(statement.query_row(params![blob(workspace.as_bytes()), number], read_checkpoint).optional()?)
 }
 
-pub(super) fn checkpoints(
-    db: &Connection,
-    workspace: WorkspaceId,
-) -> Result<Vec<StoredCheckpoint>, StoreError> {
+pub(super) fn checkpoints(db: &Connection, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC"
     );
@@ -174,7 +170,7 @@ fn read_workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
     })
 }
 
-pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoint> {
+pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StepRow> {
     let step = Step {
         id: id(row, 0, StepId::from_slice)?,
         session: id(row, 1, SessionId::from_slice)?,
@@ -195,7 +191,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoin
         },
     };
     let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };
-    let checkpoint = Checkpoint {
+    Ok(StepRow {
         step,
         annotation,
         trigger: match row.get_ref(11)?.as_str_or_null()? {
@@ -203,8 +199,8 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoin
             None => None,
         },
         hidden_by: row.get_ref(12)?.as_blob_or_null()?.and_then(OpId::from_slice),
-    };
-    Ok(StoredCheckpoint { checkpoint, purged: row.get(13)? })
+        purged: row.get(13)?,
+    })
 }
 
 fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {

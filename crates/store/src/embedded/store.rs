@@ -16,7 +16,7 @@ use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
     Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
-    Questions, Receipt, Search, StepAt, StepCount, Store, StoredCheckpoint, Swept, Usage,
+    Questions, Receipt, Search, StepAt, StepCount, StepRow, Store, Swept, Usage,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -188,7 +188,7 @@ impl Store for EmbeddedStore {
         log::references(&self.reader(), prefix)
     }
 
-    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         log::step(&self.reader(), step)
     }
 
@@ -196,15 +196,11 @@ impl Store for EmbeddedStore {
         log::look(&self.reader(), questions)
     }
 
-    fn step_numbered(
-        &self,
-        workspace: WorkspaceId,
-        number: u64,
-    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {
         log::step_numbered(&self.reader(), workspace, number)
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
         find::steps(&self.reader(), workspace, query)
     }
 
@@ -224,7 +220,7 @@ impl Store for EmbeddedStore {
         find::tally(&self.reader(), workspace)
     }
 
-    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         self.with_index(|index| index.unindexed(most))
     }
 
@@ -240,7 +236,7 @@ impl Store for EmbeddedStore {
         self.ask_index(search)
     }
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
         log::checkpoints(&self.reader(), workspace)
     }
 

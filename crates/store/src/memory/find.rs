@@ -3,14 +3,14 @@
 use stepback_model::search::{Pattern, Phrase, Word};
 
 use super::Inner;
-use crate::port::{Document, Found, Hit, Query, Search, SortKey, StoredCheckpoint};
+use crate::port::{Document, Found, Hit, Query, Search, SortKey, StepRow};
 use crate::rank::{Ranking, count, length, take_apart, weight};
 use crate::scan::matching;
 
-pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
-    let said = |stored: &StoredCheckpoint| (stored.checkpoint.annotation.clone(), stored.purged);
-    let is_known = |stored: &&StoredCheckpoint| {
-        let known = inner.documents.get(&stored.checkpoint.step.id);
+pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StepRow> {
+    let said = |stored: &StepRow| (stored.annotation.clone(), stored.purged);
+    let is_known = |stored: &&StepRow| {
+        let known = inner.documents.get(&stored.step.id);
         known.is_none_or(|document| said(&document.stored) != said(stored))
     };
     inner.log.steps.iter().filter(is_known).take(most).cloned().collect()
@@ -27,7 +27,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         false => search.among.clone(),
     };
     for (_, workspace, stored) in matching(inner.log.rows(), search.workspace, &among) {
-        let Some(document) = inner.documents.get(&stored.checkpoint.step.id) else { continue };
+        let Some(document) = inner.documents.get(&stored.step.id) else { continue };
         if !search.pattern.matches(&document.texts) {
             continue;
         }

@@ -13,7 +13,7 @@ use crate::sample::{Sample, append};
 
 fn numbers(store: &dyn Store, workspace: Option<WorkspaceId>, query: &Query) -> Vec<u64> {
     let page = store.find(workspace, query).unwrap();
-    page.steps.iter().map(|placed| placed.stored.checkpoint.step.number).collect()
+    page.steps.iter().map(|placed| placed.stored.step.number).collect()
 }
 
 /// Two workspaces with sessions of two agents, and five steps.
@@ -152,7 +152,7 @@ pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
         let Some(last) = some.last() else { break };
         assert!(some.iter().all(|placed| placed.position > position));
         position = last.position;
-        seen.extend(some.into_iter().map(|placed| (placed.workspace, placed.stored.checkpoint.step.number)));
+        seen.extend(some.into_iter().map(|placed| (placed.workspace, placed.stored.step.number)));
         if seen.len() < 8 {
             store.commit(None, &[append(sample.step(session, Hash::from_bytes([9; 32])))]).unwrap();
         }
@@ -160,7 +160,7 @@ pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
     let numbers = |workspace: WorkspaceId| -> Vec<u64> {
         seen.iter().filter(|(of, _)| *of == workspace).map(|(_, number)| *number).collect()
     };
-    let newest = store.steps(one, &Query::default()).unwrap()[0].checkpoint.step.number;
+    let newest = store.steps(one, &Query::default()).unwrap()[0].step.number;
     assert_eq!(numbers(one), (1..=newest).collect::<Vec<_>>());
     assert_eq!(numbers(two), [1, 2]);
     assert_eq!(store.newest_position().unwrap(), position);
@@ -172,8 +172,8 @@ fn tell(store: &dyn Store, text: impl Fn(&Step) -> String) -> usize {
     let steps = store.unindexed(1000).unwrap();
     let documents: Vec<Document> = (steps.into_iter())
         .map(|stored| {
-            let mut texts = Texts::from([(Field::Output, text(&stored.checkpoint.step))]);
-            if let Some(label) = &stored.checkpoint.annotation.label {
+            let mut texts = Texts::from([(Field::Output, text(&stored.step))]);
+            if let Some(label) = &stored.annotation.label {
                 texts.insert(Field::Annotation, label.clone());
             }
             if stored.purged {
@@ -191,7 +191,7 @@ fn look(store: &dyn Store, text: &str) -> Found {
 }
 
 fn found(found: &Found) -> Vec<u64> {
-    found.hits.iter().map(|hit| hit.stored.checkpoint.step.number).collect()
+    found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
 /// Appends one step for each summary.

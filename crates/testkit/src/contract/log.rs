@@ -71,8 +71,8 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     assert_eq!(store.sessions(workspace.id).unwrap(), std::slice::from_ref(&session));
     let checkpoints = store.checkpoints(workspace.id).unwrap();
     assert_eq!(checkpoints.len(), 1);
-    assert_eq!(checkpoints[0].checkpoint.annotation, Annotation::default());
-    assert_eq!((checkpoints[0].checkpoint.hidden_by, checkpoints[0].purged), (None, false));
+    assert_eq!(checkpoints[0].annotation, Annotation::default());
+    assert_eq!((checkpoints[0].hidden_by, checkpoints[0].purged), (None, false));
     assert_eq!(store.step(step.id).unwrap(), None);
     let operations = store.operations(workspace.id).unwrap();
     assert_eq!(operations.len(), 1);
@@ -113,7 +113,7 @@ pub fn a_commit_applies_its_mutations_in_order(store: &dyn Store) {
     assert_eq!((receipt.steps, receipt.ops), (vec![1], vec![1]));
     assert_eq!(store.reference("head").unwrap(), Some(step.id));
     let stored = store.step(step.id).unwrap().unwrap();
-    assert_eq!((stored.checkpoint.hidden_by, stored.purged), (Some(op.id), true));
+    assert_eq!((stored.hidden_by, stored.purged), (Some(op.id), true));
     assert_eq!(store.operation(op.id).unwrap().unwrap().status, OpStatus::Done);
 }
 
@@ -133,7 +133,7 @@ pub fn steps_are_numbered_per_workspace(store: &dyn Store) {
     let mutations: Vec<Mutation> = steps.iter().cloned().map(append).collect();
     assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 2, 3, 4, 5]);
     assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [6]);
-    assert_eq!(store.step(steps[3].id).unwrap().unwrap().checkpoint.step.number, 4);
+    assert_eq!(store.step(steps[3].id).unwrap().unwrap().step.number, 4);
     let asked = [steps[1].id, step_id(98), steps[3].id, steps[1].id];
     let none = Questions { steps: &[], references: &[], sessions: &[] };
     let looked = store.look(&Questions { steps: &asked, ..none }).unwrap();
@@ -163,9 +163,9 @@ pub fn concurrent_commits_leave_no_gap_and_no_double(store: &dyn Store) {
     assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=60).collect());
     assert_eq!(numbers.len(), 60);
     let listed = store.checkpoints(workspace.id).unwrap();
-    assert!(listed.iter().map(|stored| stored.checkpoint.step.number).eq((1..=60).rev()));
+    assert!(listed.iter().map(|stored| stored.step.number).eq((1..=60).rev()));
     for stored in listed {
-        store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap();
+        store.read(ObjectKind::Blob, stored.step.state).unwrap();
     }
 }
 
@@ -342,7 +342,7 @@ pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
         store.commit(None, &[append(step), append(sample.step(stranger.id, STATE))]).unwrap();
     }
     let listed = |workspace| -> Vec<StepId> {
-        store.checkpoints(workspace).unwrap().into_iter().map(|stored| stored.checkpoint.step.id).collect()
+        store.checkpoints(workspace).unwrap().into_iter().map(|stored| stored.step.id).collect()
     };
     expected.reverse();
     assert_eq!(listed(workspace.id), expected);
@@ -381,12 +381,9 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
         let mutation = Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger };
         let number = store.commit(None, &[mutation]).unwrap().steps[0];
         let stored = store.step(step.id).unwrap().unwrap();
-        assert_eq!(stored.checkpoint.step, Step { number, ..step });
-        assert_eq!(stored.checkpoint.annotation, annotation);
-        assert_eq!(
-            (stored.checkpoint.trigger, stored.checkpoint.hidden_by, stored.purged),
-            (trigger, None, false)
-        );
+        assert_eq!(stored.step, Step { number, ..step });
+        assert_eq!(stored.annotation, annotation);
+        assert_eq!((stored.trigger, stored.hidden_by, stored.purged), (trigger, None, false));
     }
     assert_eq!(store.step(step_id(99)).unwrap(), None);
 }
@@ -435,12 +432,7 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     ];
     store.commit(None, &mutations).unwrap();
     let numbers = |query: Query| -> Vec<u64> {
-        store
-            .steps(workspace.id, &query)
-            .unwrap()
-            .iter()
-            .map(|stored| stored.checkpoint.step.number)
-            .collect()
+        store.steps(workspace.id, &query).unwrap().iter().map(|stored| stored.step.number).collect()
     };
     let all = Query::default;
     assert_eq!(numbers(all()), [4, 3, 2, 1]);
@@ -454,7 +446,7 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     assert_eq!(numbers(Query { after: Some(1), before: Some(4), ..all() }), [3, 2]);
     assert_eq!(numbers(Query { limit: Some(0), ..all() }), [0; 0]);
     let kept = store.checkpoints(workspace.id).unwrap();
-    assert_eq!(kept.iter().map(|stored| stored.checkpoint.step.number).collect::<Vec<_>>(), [1]);
+    assert_eq!(kept.iter().map(|stored| stored.step.number).collect::<Vec<_>>(), [1]);
 }
 
 /// What is known about a session can be replaced, of that session only.
@@ -502,8 +494,8 @@ pub fn annotating_replaces_the_annotation(store: &dyn Store) {
     let partial = Annotation { tags: vec!["u".into()], ..Annotation::default() };
     for annotation in [full, partial, Annotation::default()] {
         store.commit(None, &[Mutation::Annotate { step, annotation: annotation.clone() }]).unwrap();
-        assert_eq!(store.step(step).unwrap().unwrap().checkpoint.annotation, annotation);
-        assert_eq!(store.step(other).unwrap().unwrap().checkpoint.annotation, Annotation::default());
+        assert_eq!(store.step(step).unwrap().unwrap().annotation, annotation);
+        assert_eq!(store.step(other).unwrap().unwrap().annotation, Annotation::default());
     }
 }
 
@@ -514,18 +506,13 @@ pub fn hidden_checkpoints_stay_listed_and_come_back(store: &dyn Store) {
     let steps: Vec<StepId> = (0..3u8).map(|at| sample.append(store, session.id, &[at]).0).collect();
     let by = OpId::from_bytes([5; 16]);
     let hidden = || -> Vec<Option<OpId>> {
-        store
-            .checkpoints(workspace.id)
-            .unwrap()
-            .into_iter()
-            .map(|stored| stored.checkpoint.hidden_by)
-            .collect()
+        store.checkpoints(workspace.id).unwrap().into_iter().map(|stored| stored.hidden_by).collect()
     };
     store.commit(None, &[Mutation::SetHidden { steps: steps[..2].to_vec(), by: Some(by) }]).unwrap();
     assert_eq!(hidden(), [None, Some(by), Some(by)]);
     store.commit(None, &[Mutation::SetHidden { steps: vec![steps[0]], by: None }]).unwrap();
     assert_eq!(hidden(), [None, Some(by), None]);
-    store.read(ObjectKind::Blob, store.step(steps[1]).unwrap().unwrap().checkpoint.step.state).unwrap();
+    store.read(ObjectKind::Blob, store.step(steps[1]).unwrap().unwrap().step.state).unwrap();
 }
 
 /// Purging marks hidden checkpoints; one that was shown again in time keeps its state.

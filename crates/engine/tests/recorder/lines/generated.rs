@@ -22,7 +22,7 @@ impl Dice {
 /// Sessions that a rewind was about, as far as it says so; the person among them where nobody else had changed anything and
 /// everything went back.
 fn recorded_scope(scene: &Scene<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
-    let detail = scene.workspace.detail_of(&scene.step(report.after).checkpoint.step).unwrap()?;
+    let detail = scene.workspace.detail_of(&scene.step(report.after).step).unwrap()?;
     let listed = detail.get("sessions")?.as_array()?;
     let mut listed: Vec<_> = listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
     if detail.get("whole").and_then(|whole| whole.as_bool()) == Some(true) {
@@ -80,12 +80,12 @@ fn history(seed: u64, actions: usize) {
             }
             8 | 9 => {
                 let steps = scene.steps();
-                let agents = steps.iter().filter(|stored| stored.checkpoint.step.facts.call.is_some());
+                let agents = steps.iter().filter(|stored| stored.step.facts.call.is_some());
                 let Some(target) = agents.clone().nth(dice.below(agents.count().max(1))) else { continue };
-                let number = target.checkpoint.step.number;
+                let number = target.step.number;
                 let everything = dice.below(3) == 0;
                 story.push(format!("rewind to #{number}, everything {everything}"));
-                let stays = scene.workspace.head_id().unwrap() == Some(target.checkpoint.step.id);
+                let stays = scene.workspace.head_id().unwrap() == Some(target.step.id);
                 let tip = reference.tip(&branch).unwrap();
                 let report = scene.rewind(number, everything);
                 let Action::Rewind { moved } = &report.operation.action else { panic!("no rewind") };
@@ -96,7 +96,7 @@ fn history(seed: u64, actions: usize) {
                     _ if stays => LineEffect::Jump(tip),
                     Some(scope) => {
                         assert!(!everything);
-                        assert_eq!(scope[0], target.checkpoint.step.session);
+                        assert_eq!(scope[0], target.step.session);
                         LineEffect::JumpSessions(scope, number)
                     }
                     None => LineEffect::Jump(number),
@@ -135,7 +135,7 @@ fn history(seed: u64, actions: usize) {
                 // A redo after another move takes part of that back; which of the two counts is not for a list to say.
                 let newest = scene.workspace.operations().unwrap();
                 let newest = newest.iter().find_map(|op| op.action.moved()).unwrap().after;
-                if scene.step(undone).checkpoint.step.id != newest {
+                if scene.step(undone).step.id != newest {
                     continue;
                 }
                 story.push(format!("redo #{undone}"));
@@ -149,8 +149,8 @@ fn history(seed: u64, actions: usize) {
                 let steps = scene.steps();
                 let from = &steps[dice.below(steps.len())];
                 made += 1;
-                story.push(format!("branch b{made} from #{}", from.checkpoint.step.number));
-                let begins = match &from.checkpoint {
+                story.push(format!("branch b{made} from #{}", from.step.number));
+                let begins = match from {
                     begin if begin.step.kind == StepKind::BranchCreated => continue,
                     begin if scene.workspace.head_id().unwrap() == Some(begin.step.id) => {
                         reference.tip(&branch).unwrap()
@@ -173,7 +173,7 @@ fn history(seed: u64, actions: usize) {
                 // What was there is saved on the branch that is left.
                 if !reference.contains(report.before) {
                     let saved = scene.step(report.before);
-                    reference.append_step(&branch, &saved.checkpoint.step, LineEffect::Append);
+                    reference.append_step(&branch, &saved.step, LineEffect::Append);
                 }
                 branch = to;
                 let (tip, after) = (reference.tip(&branch).unwrap(), report.after);

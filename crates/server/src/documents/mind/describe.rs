@@ -40,7 +40,7 @@ impl<'m> Describer<'m> {
         if let Some(known) = self.numbers.get(&step) {
             return Ok(*known);
         }
-        let number = self.workspace.store().step(step)?.map(|stored| stored.checkpoint.step.number);
+        let number = self.workspace.store().step(step)?.map(|stored| stored.step.number);
         self.numbers.insert(step, number);
         Ok(number)
     }

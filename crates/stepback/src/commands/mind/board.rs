@@ -25,7 +25,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
             let diff = before.mind.diff(&after.mind);
             if context.json {
                 let step = |seen: &stepback_engine::reason::Seen| {
-                    seen.step.as_ref().map(|stored| stored.checkpoint.step.number)
+                    seen.step.as_ref().map(|stored| stored.step.number)
                 };
                 let mut document = json!(diff);
                 document["from"] = json!(step(&before));
@@ -109,7 +109,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
 fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, arguments: &Mind) -> CommandResult {
     let moment = moment(context, workspace, arguments.point.as_deref())?;
     let seen = workspace.mind_at(session, &moment)?;
-    let step = seen.step.as_ref().map(|stored| &stored.checkpoint.step);
+    let step = seen.step.as_ref().map(|stored| &stored.step);
     if context.json {
         let mut document = seen.mind.document();
         document["session"] = json!(session.id);

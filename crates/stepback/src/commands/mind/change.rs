@@ -134,7 +134,7 @@ fn source(
     doc: &Option<String>,
 ) -> Result<Source, Failure> {
     if let Some(point) = step {
-        let step = context.resolve(workspace, point)?.checkpoint.step;
+        let step = context.resolve(workspace, point)?.step;
         return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
     }
     if let Some(place) = code {

@@ -3,9 +3,9 @@
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
 use stepback_engine::rewind::RewindReport;
+use stepback_model::record::StepRow;
 use stepback_reasoning::Mutation;
 use stepback_reasoning::item::ExperimentStatus;
-use stepback_store::port::StoredCheckpoint;
 
 use super::{board, list, look, name, tell, think, with_board, word};
 use crate::args::ConfirmArgs;
@@ -71,15 +71,15 @@ pub fn switch(
 pub fn go_back(
     context: &Context,
     workspace: &Workspace<'_>,
-    target: &StoredCheckpoint,
+    target: &StepRow,
     with: Option<&RewindReport>,
     dry_run: bool,
 ) -> Result<(), Failure> {
-    let session = match workspace.store().session(target.checkpoint.step.session)? {
+    let session = match workspace.store().session(target.step.session)? {
         Some(session) if session.info.slots.reasoning.is_some() => session,
         _ => workspace.thinking_session(None, context.now())?,
     };
-    let moment = Moment::Step(target.checkpoint.step.number);
+    let moment = Moment::Step(target.step.number);
     let mut thinker = Thinker::new(workspace, &session);
     let joined = match with {
         Some(report) => thinker.restore_with(&moment, report.operation.id)?,

@@ -7,7 +7,7 @@ use stepback_engine::timeline::{self, Spent};
 use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::change::Change;
 use stepback_model::record::StepKind;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::StepRow;
 
 use super::super::view;
 use crate::diff_view;
@@ -25,7 +25,7 @@ const INDENT: &str = "                  ";
 /// A step with everything that is shown of it.
 pub struct Shown<'s> {
     /// The step itself.
-    pub stored: &'s StoredCheckpoint,
+    pub stored: &'s StepRow,
     /// The input, output and other recorded details of the step.
     pub detail: Option<Value>,
     /// The file changes that came with the step.
@@ -36,7 +36,7 @@ pub struct Shown<'s> {
 
 /// Returns the lines, each at most `width` columns wide.
 pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
-    let step = &shown.stored.checkpoint.step;
+    let step = &shown.stored.step;
     let room = width.saturating_sub(INDENT.len()).max(10);
     let (clock, number) = (clock(shown.after), format!("#{}", step.number));
     let kind = format!("{:<12}", step.kind.as_str());
@@ -101,7 +101,7 @@ fn colored(kind: StepKind, text: String, paint: Paint) -> String {
 /// Returns the lines below the line that names the step.
 fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
     let Some(detail) = &shown.detail else { return Vec::new() };
-    let step = &shown.stored.checkpoint.step;
+    let step = &shown.stored.step;
     let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
     let mut lines = Vec::new();
     let mut put = |texts: Vec<String>, most, mood| {

@@ -180,7 +180,7 @@ impl Player {
             return format!("go to step #{typed}_   Enter goes there, Escape does not");
         }
         let mark = if self.playing { "▶" } else { "⏸" };
-        let number = self.cursor.current().map_or(0, |stored| stored.checkpoint.step.number);
+        let number = self.cursor.current().map_or(0, |stored| stored.step.number);
         let place = format!("#{number}  {}/{}", self.cursor.position() + 1, self.cursor.len());
         let rest = match &self.note {
             Some(note) if !note.is_empty() => note.clone(),
@@ -194,9 +194,9 @@ impl Player {
 mod tests {
     use stepback_model::hash::{Hash, ObjectKind};
     use stepback_model::ids::{SessionId, StepId};
-    use stepback_model::record::{Annotation, Checkpoint, Step, StepKind, StepMeta};
+    use stepback_model::record::StepRow;
+    use stepback_model::record::{Annotation, Step, StepKind, StepMeta};
     use stepback_model::time::Timestamp;
-    use stepback_store::port::StoredCheckpoint;
 
     use super::*;
 
@@ -214,15 +214,13 @@ mod tests {
                 summary: String::new(),
                 facts: StepMeta { failed: number == 4, ..StepMeta::default() },
             };
-            let checkpoint =
-                Checkpoint { step, annotation: Annotation::default(), trigger: None, hidden_by: None };
-            StoredCheckpoint { checkpoint, purged: false }
+            StepRow { step, annotation: Annotation::default(), trigger: None, hidden_by: None, purged: false }
         });
         Player::new(Cursor::new(steps.collect()), false, 1.0)
     }
 
     fn at(player: &Player) -> u64 {
-        player.cursor.current().map_or(0, |stored| stored.checkpoint.step.number)
+        player.cursor.current().map_or(0, |stored| stored.step.number)
     }
 
     fn press(player: &mut Player, keys: &str) {

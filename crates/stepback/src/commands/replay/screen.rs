@@ -33,7 +33,7 @@ pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
         watch(tape, &mut player, &ended)?;
     }
     if let Some(stored) = player.cursor.current() {
-        let number = stored.checkpoint.step.number;
+        let number = stored.step.number;
         output::say(
             Paint::stderr().dim(format!("Left at #{number}; \"stepback at '#{number}'\" shows its state.")),
         );
