@@ -16,11 +16,11 @@ use stepback_model::conversation;
 use stepback_model::env::FrozenEnv;
 use stepback_model::hash::ObjectKind;
 use stepback_model::record::Session;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 use stepback_worktree::rules::Budget;
 
 /// How many points of the past are read.
@@ -162,7 +162,8 @@ impl Desk {
                 stored_messages += object.raw_len;
             }
         })?;
-        let steps = self.store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() })?;
+        let steps =
+            self.store.steps(workspace.id, &StepQuery { oldest_first: true, ..StepQuery::default() })?;
         let mut loads = Vec::with_capacity(LOADS);
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         for _ in 0..LOADS.min(steps.len()) {
@@ -173,7 +174,7 @@ impl Desk {
             // A fresh store each time: nothing is remembered from the point before.
             let store = EmbeddedStore::open_existing(&self.store_dir)?;
             let began = Instant::now();
-            let tip = State::load(&store, step.state)?.conversation;
+            let tip = WorkspaceState::load(&store, step.state)?.conversation;
             let texts = conversation::texts(&store, tip)?;
             loads.push(began.elapsed().as_secs_f64() * 1e3);
             if texts.len() > self.messages.0 {

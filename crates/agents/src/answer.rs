@@ -12,7 +12,7 @@ use crate::payload::HookPoint;
 
 /// The content of an answer; empty by default.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Answer {
+pub struct HookAnswer {
     /// Do not run the call, for this reason.
     pub deny: Option<String>,
     /// Run the call with this input.
@@ -23,7 +23,7 @@ pub struct Answer {
     pub note: Option<String>,
 }
 
-impl Answer {
+impl HookAnswer {
     /// Returns the text to print for the agent; `None` if there is nothing to print.
     pub fn text(&self, agent: Agent, event: &str, gate: HookPoint) -> Option<String> {
         if *self == Self::default() {
@@ -150,10 +150,10 @@ mod tests {
     #[test]
     fn nothing_to_say_is_no_output_and_nothing_ever_says_allow() {
         let answers = [
-            Answer::default(),
-            Answer { deny: Some("no".into()), ..Answer::default() },
-            Answer { input: Some(json!({"command": "ls"})), ..Answer::default() },
-            Answer { context: Some("hint".into()), note: Some("saved".into()), ..Answer::default() },
+            HookAnswer::default(),
+            HookAnswer { deny: Some("no".into()), ..HookAnswer::default() },
+            HookAnswer { input: Some(json!({"command": "ls"})), ..HookAnswer::default() },
+            HookAnswer { context: Some("hint".into()), note: Some("saved".into()), ..HookAnswer::default() },
         ];
         for agent in Agent::ALL {
             for gate in
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_in_every_dialect() {
-        let answer = Answer { deny: Some("not now".into()), ..Answer::default() };
+        let answer = HookAnswer { deny: Some("not now".into()), ..HookAnswer::default() };
         let claude = answer.text(Agent::Claude, "PreToolUse", HookPoint::Before).unwrap();
         assert!(claude.contains(r#""permissionDecision":"deny""#), "{claude}");
         let gemini = answer.text(Agent::Gemini, "BeforeTool", HookPoint::Before).unwrap();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn codex_is_asked_to_call_again_with_the_new_input() {
-        let answer = Answer { input: Some(json!({"command": "ls"})), ..Answer::default() };
+        let answer = HookAnswer { input: Some(json!({"command": "ls"})), ..HookAnswer::default() };
         let text = answer.text(Agent::Codex, "PreToolUse", HookPoint::Before).unwrap();
         assert!(text.contains("deny") && text.contains("ls"), "{text}");
         // So Codex will not run this call; an agent that accepts the new input will.

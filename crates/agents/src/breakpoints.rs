@@ -5,11 +5,11 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_engine::control::{Answer, BreakContext, Control, Side, Stop};
+use stepback_engine::control::{BreakContext, BreakSide, Control, Stop, StopAnswer};
 use stepback_engine::recorder::RecordedStep;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::env::Env;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
 
 use crate::record;
@@ -19,7 +19,7 @@ pub struct GatedCall<'a> {
     /// The workspace the call belongs to.
     pub workspace: &'a Workspace<'a>,
     /// The start or the end of the call.
-    pub event: &'a Event,
+    pub event: &'a AgentEvent,
     /// Paths that the call names, relative to the workspace.
     pub paths: &'a [String],
     /// The step that recorded the event.
@@ -34,7 +34,7 @@ pub struct GatedCall<'a> {
 
 /// The decision about a call that was stopped.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
+pub enum StopDecision {
     /// The call runs unchanged.
     Goes,
     /// The call does not run, for this reason.
@@ -54,23 +54,27 @@ impl GatedCall<'_> {
     pub fn pass(
         &self,
         control: &Control,
-        side: Side,
+        side: BreakSide,
         missed: &mut dyn FnMut(EngineError),
-    ) -> io::Result<Option<Verdict>> {
+    ) -> io::Result<Option<StopDecision>> {
         let Some((stop, said)) = self.stop_if_wanted(control, side)? else { return Ok(None) };
         let noted = record::decision(self.workspace, self.event, &stop, said.as_ref(), self.env.now());
         if let Err(error) = noted {
             missed(error);
         }
         Ok(Some(match said {
-            Some(Answer::Resume) => Verdict::Goes,
-            Some(Answer::Deny { reason }) => Verdict::Refused(reason),
-            Some(Answer::Edit { input }) => Verdict::Edited(input),
-            None => Verdict::Refused(timed_out(&stop.reason)),
+            Some(StopAnswer::Resume) => StopDecision::Goes,
+            Some(StopAnswer::Deny { reason }) => StopDecision::Refused(reason),
+            Some(StopAnswer::Edit { input }) => StopDecision::Edited(input),
+            None => StopDecision::Refused(timed_out(&stop.reason)),
         }))
     }
 
-    fn stop_if_wanted(&self, control: &Control, side: Side) -> io::Result<Option<(Stop, Option<Answer>)>> {
+    fn stop_if_wanted(
+        &self,
+        control: &Control,
+        side: BreakSide,
+    ) -> io::Result<Option<(Stop, Option<StopAnswer>)>> {
         let Self { workspace, event, recorded, .. } = self;
         let input = event.input.clone().unwrap_or(Value::Null);
         let text = input.to_string();
@@ -89,7 +93,7 @@ impl GatedCall<'_> {
         };
         let hits = control.hits(&moment)?;
         let stopping = hits.iter().find(|hit| !hit.log);
-        let paused = side == Side::Start && control.is_paused(recorded.session);
+        let paused = side == BreakSide::Start && control.is_paused(recorded.session);
         for hit in hits.iter().filter(|hit| hit.log) {
             let _ = record::log_point(workspace, event, hit, self.env.now());
         }

@@ -10,10 +10,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stepback_engine::control::{Answer, Side};
-use stepback_model::event::Event;
+use stepback_engine::control::{BreakSide, StopAnswer};
+use stepback_model::event::AgentEvent;
 
-use crate::breakpoints::Verdict;
+use crate::breakpoints::StopDecision;
 
 /// The decision and messages at the start or the end of a call.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -40,13 +40,13 @@ pub struct RecordedDecision {
 
 impl RecordedDecision {
     /// Returns what the decision means for the call.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> StopDecision {
         match serde_json::from_value(self.input["answer"].clone()) {
-            Ok(Answer::Resume) => Verdict::Goes,
-            Ok(Answer::Deny { reason }) => Verdict::Refused(reason),
-            Ok(Answer::Edit { input }) => Verdict::Edited(input),
+            Ok(StopAnswer::Resume) => StopDecision::Goes,
+            Ok(StopAnswer::Deny { reason }) => StopDecision::Refused(reason),
+            Ok(StopAnswer::Edit { input }) => StopDecision::Edited(input),
             // Without an answer, the call did not run.
-            Err(_) => Verdict::Refused(self.timeout.clone().unwrap_or_else(|| self.summary.clone())),
+            Err(_) => StopDecision::Refused(self.timeout.clone().unwrap_or_else(|| self.summary.clone())),
         }
     }
 }
@@ -72,10 +72,10 @@ pub struct DecidedCall {
 
 impl DecidedCall {
     /// Returns the decision and messages at this end of the call.
-    pub fn reply(&self, side: Side) -> &RecordedReply {
+    pub fn reply(&self, side: BreakSide) -> &RecordedReply {
         match side {
-            Side::Start => &self.before,
-            Side::End => &self.after,
+            BreakSide::Start => &self.before,
+            BreakSide::End => &self.after,
         }
     }
 
@@ -113,9 +113,14 @@ impl DecidedCalls {
 
     /// Returns the recorded call that the call of `event` repeats. `repeated` are the calls matched so far: at its end, a
     /// call keeps the match from its start.
-    pub fn find(&self, event: &Event, side: Side, repeated: &[RepeatedCall]) -> Option<&DecidedCall> {
+    pub fn find(
+        &self,
+        event: &AgentEvent,
+        side: BreakSide,
+        repeated: &[RepeatedCall],
+    ) -> Option<&DecidedCall> {
         let known = repeated.iter().rev().find(|known| known.call == event.call);
-        if side == Side::End {
+        if side == BreakSide::End {
             return self.0.iter().find(|call| known.is_some_and(|known| known.number == call.number));
         }
         let tool = event.tool.as_deref().unwrap_or_default();
@@ -160,8 +165,8 @@ mod tests {
         }
     }
 
-    fn event(id: &str, command: &str) -> Event {
-        let mut event = Event::new("claude", "s", StepKind::ToolStart, "");
+    fn event(id: &str, command: &str) -> AgentEvent {
+        let mut event = AgentEvent::new("claude", "s", StepKind::ToolStart, "");
         event.call = Some(id.into());
         event.tool = Some("Bash".into());
         event.input = Some(json!({ "command": command }));
@@ -180,9 +185,9 @@ mod tests {
             call(9, Some("c"), "ls", None),
         ]);
         let decision =
-            |id, command| calls.find(&event(id, command), Side::Start, &[])?.before.decision.clone();
+            |id, command| calls.find(&event(id, command), BreakSide::Start, &[])?.before.decision.clone();
         assert_eq!(decision("a", "make test"), None, "the first one was let go");
-        assert_eq!(decision("b", "make test").unwrap().verdict(), Verdict::Refused("no".into()));
+        assert_eq!(decision("b", "make test").unwrap().verdict(), StopDecision::Refused("no".into()));
         assert_eq!(decision("b", "make all"), None, "its input was changed: another call");
         assert_eq!(decision("c", "ls"), None);
     }
@@ -201,10 +206,13 @@ mod tests {
             RepeatedCall { number: 5, call: Some("y".into()) },
         );
         let both = [one.clone(), two];
-        assert_eq!(found("x", Side::Start, &[]), Some(1));
-        assert_eq!(found("y", Side::Start, &[one]), Some(5));
-        assert_eq!(found("z", Side::Start, &both), None);
-        assert_eq!((found("x", Side::End, &both), found("y", Side::End, &both)), (Some(1), Some(5)));
+        assert_eq!(found("x", BreakSide::Start, &[]), Some(1));
+        assert_eq!(found("y", BreakSide::Start, &[one]), Some(5));
+        assert_eq!(found("z", BreakSide::Start, &both), None);
+        assert_eq!(
+            (found("x", BreakSide::End, &both), found("y", BreakSide::End, &both)),
+            (Some(1), Some(5))
+        );
     }
 
     #[test]
@@ -212,16 +220,19 @@ mod tests {
         let same = |number, answer| call(number, Some("Bash#0123456789ab"), "make test", answer);
         let calls = DecidedCalls::of(vec![same(1, None), same(5, Some(deny()))]);
         let event = event("Bash#0123456789ab", "make test");
-        let first = calls.find(&event, Side::Start, &[]).unwrap();
+        let first = calls.find(&event, BreakSide::Start, &[]).unwrap();
         assert_eq!(first.number, 1);
         let known = [RepeatedCall { number: 1, call: event.call.clone() }];
-        assert_eq!(calls.find(&event, Side::Start, &known).unwrap().number, 5);
+        assert_eq!(calls.find(&event, BreakSide::Start, &known).unwrap().number, 5);
     }
 
     #[test]
     fn an_answer_that_never_came_refuses_for_the_reason_of_then() {
         let calls = DecidedCalls::of(vec![call(1, None, "ls", Some(Value::Null))]);
-        let found = calls.find(&event("x", "ls"), Side::Start, &[]).unwrap();
-        assert_eq!(found.before.decision.clone().unwrap().verdict(), Verdict::Refused("too late".into()));
+        let found = calls.find(&event("x", "ls"), BreakSide::Start, &[]).unwrap();
+        assert_eq!(
+            found.before.decision.clone().unwrap().verdict(),
+            StopDecision::Refused("too late".into())
+        );
     }
 }

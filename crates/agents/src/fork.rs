@@ -24,12 +24,12 @@ use stepback_model::time::Timestamp;
 use crate::agent::Agent;
 use crate::transcript::{Home, TranscriptError, TranscriptLocation, left_out, messages, settled};
 
-pub use recorded::{ForkRequest, Planned, plan_recorded};
-pub use run::{Ready, carry_out};
+pub use recorded::{ForkRequest, PlannedFork, plan_recorded};
+pub use run::{ReadyFork, carry_out};
 
 /// The conversation to continue.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct ForkSource<'a> {
     /// Where the agent keeps the conversation, or kept it.
     pub place: &'a TranscriptLocation,
     /// The directory the agent ran in.
@@ -172,7 +172,7 @@ struct Start {
 }
 
 /// Plans a fork. Reads the agent's files, and writes nothing.
-pub fn plan(source: &Source<'_>, wish: &ForkOptions<'_>) -> Result<Fork, ForkError> {
+pub fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>) -> Result<Fork, ForkError> {
     let agent = source.place.agent;
     if source.lines.len() < wish.keep {
         return Err(ForkError::TooShort { have: source.lines.len(), wanted: wish.keep });

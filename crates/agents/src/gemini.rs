@@ -4,7 +4,7 @@
 //! were replaced. And `AfterAgent` joins everything the model said since the prompt, of which only the last part is its answer.
 
 use crate::agent::Agent;
-use crate::transcript::{self, Cursor, Part, Role, TranscriptLocation, messages};
+use crate::transcript::{self, MessagePart, MessageRole, TranscriptCursor, TranscriptLocation, messages};
 
 /// Whether an event only reports that the agent checks whether to compact, which it does before every model call.
 pub(crate) fn is_only_a_check(agent: Agent, event: &str, trigger: Option<&str>) -> bool {
@@ -18,20 +18,22 @@ pub(crate) fn may_compact(line: &str) -> bool {
 
 /// Returns the lines, counted from `from`, at which earlier messages were dropped.
 pub(crate) fn compactions(place: &TranscriptLocation, limit: Option<u64>, from: usize) -> Vec<usize> {
-    let Ok(whole) = transcript::read_until(place, &Cursor::default(), limit) else { return Vec::new() };
+    let Ok(whole) = transcript::read_until(place, &TranscriptCursor::default(), limit) else {
+        return Vec::new();
+    };
     let all = messages(place.agent, &whole.lines);
     let compacted =
-        all.iter().filter(|message| matches!(message.parts.as_slice(), [Part::Compaction { .. }]));
+        all.iter().filter(|message| matches!(message.parts.as_slice(), [MessagePart::Compaction { .. }]));
     compacted.map(|message| message.lines.start).filter(|line| *line >= from).collect()
 }
 
 /// Returns the last part of what the model said since the prompt, out of `response`, which is all of it joined.
 pub(crate) fn last_words(place: &TranscriptLocation, limit: Option<u64>, response: &str) -> Option<String> {
-    let whole = transcript::read_until(place, &Cursor::default(), limit).ok()?;
+    let whole = transcript::read_until(place, &TranscriptCursor::default(), limit).ok()?;
     let lines: Vec<_> = whole.lines.iter().map(|line| stepback_redact::redact(line)).collect();
     let all = messages(place.agent, &lines);
-    let prompt = all.iter().rposition(|message| message.role == Role::User)?;
-    let said = all[prompt..].iter().filter(|message| message.role == Role::Assistant);
+    let prompt = all.iter().rposition(|message| message.role == MessageRole::User)?;
+    let said = all[prompt..].iter().filter(|message| message.role == MessageRole::Assistant);
     let (mut rest, mut last) = (response.trim(), None);
     for text in said.map(|message| message.text()) {
         let text = text.trim();

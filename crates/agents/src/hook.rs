@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use stepback_engine::control::{Control, Side};
+use stepback_engine::control::{BreakSide, Control};
 use stepback_engine::recorder::{RecordedStep, ScanPolicy};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
 use stepback_model::record::{LaunchCommand, Session, StepKind, Trigger};
 
 use crate::agent::Agent;
-use crate::answer::Answer;
-use crate::breakpoints::{GatedCall, Verdict};
-use crate::inbox::{self, Note};
+use crate::answer::HookAnswer;
+use crate::breakpoints::{GatedCall, StopDecision};
+use crate::inbox::{self, InboxNote};
 use crate::payload::{self, HookEvent, HookPoint};
 use crate::policy::{self, Policy};
 use crate::record;
@@ -76,7 +76,7 @@ pub struct Hook<'a> {
 
 /// What the hook process prints.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct HookOutput {
     /// Answer for the agent, printed to it; `None` to print nothing.
     pub answer: Option<String>,
     /// Error message for the agent's log.
@@ -85,7 +85,7 @@ pub struct Outcome {
 
 impl Hook<'_> {
     /// Handles one event.
-    pub fn handle(&self, payload: &[u8]) -> Outcome {
+    pub fn handle(&self, payload: &[u8]) -> HookOutput {
         let mut value = match understood(payload) {
             Ok(value) => value,
             Err(what) => {
@@ -109,7 +109,7 @@ impl Hook<'_> {
         };
         let is_carried = matches!(seen.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.carried;
         if seen.is_nothing || is_carried {
-            return Outcome::default();
+            return HookOutput::default();
         }
         let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
@@ -119,7 +119,7 @@ impl Hook<'_> {
         {
             let note = self.note(&seen, Some(payload::clipped(value)), None);
             return match inbox::leave(dir, &note) {
-                Ok(()) => Outcome::default(),
+                Ok(()) => HookOutput::default(),
                 Err(error) => {
                     let what = format!("cannot write to the inbox: {error}");
                     self.failed(Some(dir), seen.gate, &seen.name, &what, None)
@@ -138,10 +138,13 @@ impl Hook<'_> {
             None => {
                 let what =
                     format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
-                return Outcome { answer: self.refusal(seen.gate, &seen.name, &what), trouble: Some(what) };
+                return HookOutput {
+                    answer: self.refusal(seen.gate, &seen.name, &what),
+                    trouble: Some(what),
+                };
             }
         };
-        let mut answer = Answer::default();
+        let mut answer = HookAnswer::default();
         let is_recorded = Cell::new(false);
         let done = (self.with_engine)(&mut |engine| {
             let workspace = engine.workspace(&root)?;
@@ -149,7 +152,7 @@ impl Hook<'_> {
             Ok(())
         });
         match done {
-            Ok(()) => Outcome { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
+            Ok(()) => HookOutput { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
             Err(error) => {
                 // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
@@ -186,11 +189,16 @@ impl Hook<'_> {
         Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
     }
 
-    fn note(&self, seen: &HookEvent, payload: Option<Value>, gap: Option<String>) -> Note {
+    fn note(&self, seen: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
         // A transcript that does not exist yet has no lines for this event, however long it is when the note is recorded.
         let transcript =
             seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
-        Note { payload, transcript_len: transcript, gap, ..Note::new(self.env.now(), self.agent.name()) }
+        InboxNote {
+            payload,
+            transcript_len: transcript,
+            gap,
+            ..InboxNote::new(self.env.now(), self.agent.name())
+        }
     }
 
     fn record(
@@ -198,7 +206,7 @@ impl Hook<'_> {
         workspace: &Workspace<'_>,
         seen: &HookEvent,
         is_recorded: &Cell<bool>,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<HookAnswer, EngineError> {
         let lock = workspace.lock_recording()?;
         record::take_in(workspace, &lock)?;
         let mut seen = seen.clone();
@@ -225,7 +233,7 @@ impl Hook<'_> {
         if let Some(answer) = self.forbidden(workspace, &seen)? {
             return Ok(answer);
         }
-        let mut answer = match repeated == Answer::default() {
+        let mut answer = match repeated == HookAnswer::default() {
             true => self.controlled(workspace, &seen, &recorded)?,
             false => repeated,
         };
@@ -260,8 +268,8 @@ impl Hook<'_> {
     }
 
     /// In a rerun, returns what the user decided and said at this point when the session was recorded.
-    fn repeated(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<Answer, EngineError> {
-        let Some(policy) = self.policy else { return Ok(Answer::default()) };
+    fn repeated(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<HookAnswer, EngineError> {
+        let Some(policy) = self.policy else { return Ok(HookAnswer::default()) };
         let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
         if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), seen.gate) {
             record::refused(workspace, &seen.event, &reason, self.env.now())?;
@@ -270,13 +278,17 @@ impl Hook<'_> {
     }
 
     /// Refuses a call that the policy of a rerun forbids.
-    fn forbidden(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<Option<Answer>, EngineError> {
+    fn forbidden(
+        &self,
+        workspace: &Workspace<'_>,
+        seen: &HookEvent,
+    ) -> Result<Option<HookAnswer>, EngineError> {
         let Some(policy) = self.policy.filter(|_| seen.gate == HookPoint::Before) else { return Ok(None) };
         let paths = record::relative(workspace, seen);
         let tool = seen.event.tool.as_deref().unwrap_or_default();
         let changes = seen.effect == ScanPolicy::Before;
         let reason = match policy.refusal(self.agent, tool, &paths) {
-            None if changes && policy.tools == policy::Tools::Recorded => {
+            None if changes && policy.tools == policy::ToolHandling::Recorded => {
                 let input = seen.event.input.clone().unwrap_or_default();
                 policy::stand_in(policy, workspace, tool, &input)?
             }
@@ -284,7 +296,7 @@ impl Hook<'_> {
             Some(reason) => reason,
         };
         record::refused(workspace, &seen.event, &reason, self.env.now())?;
-        Ok(Some(Answer { deny: Some(reason), ..Answer::default() }))
+        Ok(Some(HookAnswer { deny: Some(reason), ..HookAnswer::default() }))
     }
 
     /// Stops here if a breakpoint or pause applies, and delivers messages that the user left for the agent.
@@ -293,8 +305,8 @@ impl Hook<'_> {
         workspace: &Workspace<'_>,
         seen: &HookEvent,
         recorded: &RecordedStep,
-    ) -> Result<Answer, EngineError> {
-        let mut answer = Answer::default();
+    ) -> Result<HookAnswer, EngineError> {
+        let mut answer = HookAnswer::default();
         let Some(dir) = workspace.cache_dir()? else { return Ok(answer) };
         let control = Control::of(&dir);
         if !control.is_armed() {
@@ -302,8 +314,8 @@ impl Hook<'_> {
         }
         let io = |error: std::io::Error| EngineError::Input(format!("cannot use the control files: {error}"));
         let side = match seen.event.kind {
-            StepKind::ToolStart => Some(Side::Start),
-            StepKind::ToolEnd | StepKind::Error => Some(Side::End),
+            StepKind::ToolStart => Some(BreakSide::Start),
+            StepKind::ToolEnd | StepKind::Error => Some(BreakSide::End),
             _ => None,
         };
         if let Some(side) = side {
@@ -319,17 +331,17 @@ impl Hook<'_> {
             let mut missed = |error: EngineError| self.leave_gap(&dir, &seen.name, &error.to_string(), None);
             let verdict = passing.pass(&control, side, &mut missed).map_err(io)?;
             match verdict {
-                None | Some(Verdict::Goes) => {}
-                Some(Verdict::Refused(reason)) => answer.deny = Some(reason),
-                Some(Verdict::Edited(input)) => answer.input = Some(input),
+                None | Some(StopDecision::Goes) => {}
+                Some(StopDecision::Refused(reason)) => answer.deny = Some(reason),
+                Some(StopDecision::Edited(input)) => answer.input = Some(input),
             }
-            if let (Some(reason), Side::Start) = (answer.refusal(self.agent), side)
+            if let (Some(reason), BreakSide::Start) = (answer.refusal(self.agent), side)
                 && let Err(error) = record::refused(workspace, &seen.event, &reason, self.env.now())
             {
                 missed(error);
             }
         }
-        if Answer::can_tell(self.agent, seen.gate) {
+        if HookAnswer::can_tell(self.agent, seen.gate) {
             let said = control.take_said(recorded.session).map_err(io)?;
             if !said.is_empty() {
                 answer.context = Some(said.join("\n\n"));
@@ -352,23 +364,23 @@ impl Hook<'_> {
         event: &str,
         what: &str,
         payload: Option<&Value>,
-    ) -> Outcome {
+    ) -> HookOutput {
         let dir = dir
             .map(Path::to_path_buf)
             .or_else(|| workspace_index::find(self.store, self.directory).map(|(_, dir)| dir));
         if let Some(dir) = dir {
             self.leave_gap(&dir, event, what, payload);
         }
-        Outcome { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
+        HookOutput { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
     }
 
     /// Notes in the inbox that something is missing from the record; `payload` is what was not recorded.
     fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
         let gap = format!("{event}: {what}");
-        let note = Note {
+        let note = InboxNote {
             payload: payload.cloned().map(payload::clipped),
             gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
-            ..Note::new(self.env.now(), self.agent.name())
+            ..InboxNote::new(self.env.now(), self.agent.name())
         };
         // If this fails too, there is nothing left to try.
         let _ = inbox::leave(dir, &note);
@@ -380,7 +392,7 @@ impl Hook<'_> {
             return None;
         }
         let reason = format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
-        Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
+        HookAnswer { deny: Some(reason), ..HookAnswer::default() }.text(self.agent, event, gate)
     }
 }
 

@@ -9,11 +9,13 @@ mod describe;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::transcript::{Message, Part, Role, TranscriptLocation, about, clip, messages};
+use crate::transcript::{
+    MessagePart, MessageRole, TranscriptLocation, TranscriptMessage, about, clip, messages,
+};
 
 pub use describe::describe_call;
 
@@ -21,7 +23,7 @@ pub use describe::describe_call;
 pub const SUMMARY: usize = 100;
 
 /// Returns the events of a conversation, in order.
-pub fn events<S: AsRef<str>>(place: &TranscriptLocation, lines: &[S]) -> Vec<Event> {
+pub fn events<S: AsRef<str>>(place: &TranscriptLocation, lines: &[S]) -> Vec<AgentEvent> {
     let about = about(place.agent, lines);
     let mut import = Import { place, calls: HashMap::new(), out: Vec::new() };
     let all = messages(place.agent, lines);
@@ -47,19 +49,23 @@ struct Call<'a> {
 struct Import<'a> {
     place: &'a TranscriptLocation,
     calls: HashMap<&'a str, Call<'a>>,
-    out: Vec<Event>,
+    out: Vec<AgentEvent>,
 }
 
 impl<'a> Import<'a> {
-    fn event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> Event {
-        Event { at, key: Some(key), ..Event::new(self.place.agent.name(), &self.place.session, kind, "") }
+    fn event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> AgentEvent {
+        AgentEvent {
+            at,
+            key: Some(key),
+            ..AgentEvent::new(self.place.agent.name(), &self.place.session, kind, "")
+        }
     }
 
-    fn message<'m: 'a>(&mut self, message: &'m Message) {
+    fn message<'m: 'a>(&mut self, message: &'m TranscriptMessage) {
         let first = self.out.len();
         let key = message.record.clone().unwrap_or_else(|| format!("line-{}", message.lines.start));
         match message.role {
-            Role::User => {
+            MessageRole::User => {
                 let text = message.text();
                 let (kind, word) = match message.worker {
                     None => (StepKind::UserInput, ""),
@@ -70,11 +76,11 @@ impl<'a> Import<'a> {
                 event.input = Some(text.into());
                 self.out.push(event);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 let event = self.answer(message, key.clone());
                 self.out.push(event);
             }
-            Role::Tool | Role::System | Role::Unknown => {}
+            MessageRole::Tool | MessageRole::System | MessageRole::Unknown => {}
         }
         for part in &message.parts {
             let event = self.part(part, message, &key);
@@ -85,11 +91,11 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn answer(&self, message: &Message, key: String) -> Event {
+    fn answer(&self, message: &TranscriptMessage, key: String) -> AgentEvent {
         let mut event = self.event(StepKind::ModelEnd, message.at, key);
         let text = message.text();
         let names = message.parts.iter().filter_map(|part| match part {
-            Part::ToolCall { name, .. } => Some(name.as_str()),
+            MessagePart::ToolCall { name, .. } => Some(name.as_str()),
             _ => None,
         });
         let said = if text.trim().is_empty() { names.collect::<Vec<_>>().join(", ") } else { text.clone() };
@@ -100,9 +106,14 @@ impl<'a> Import<'a> {
         event
     }
 
-    fn part<'m: 'a>(&mut self, part: &'m Part, message: &Message, key: &str) -> Option<Event> {
+    fn part<'m: 'a>(
+        &mut self,
+        part: &'m MessagePart,
+        message: &TranscriptMessage,
+        key: &str,
+    ) -> Option<AgentEvent> {
         match part {
-            Part::ToolCall { id, name, input, at } => {
+            MessagePart::ToolCall { id, name, input, at } => {
                 let at = at.or(message.at);
                 self.calls.insert(id, Call { name, input, at });
                 let mut event = self.event(StepKind::ToolStart, at, format!("{key} {id}"));
@@ -112,7 +123,7 @@ impl<'a> Import<'a> {
                 event.call = Some(id.clone());
                 Some(event)
             }
-            Part::ToolResult { id, output, failed, at } => {
+            MessagePart::ToolResult { id, output, failed, at } => {
                 let at = at.or(message.at);
                 let mut event = self.event(StepKind::ToolEnd, at, format!("{key} {id}"));
                 event.call = Some(id.clone());
@@ -132,19 +143,19 @@ impl<'a> Import<'a> {
                 event.output = Some(output.clone());
                 Some(event)
             }
-            Part::Compaction { text } => {
+            MessagePart::Compaction { text } => {
                 let mut event = self.event(StepKind::StateChange, message.at, key.into());
                 event.summary = "conversation compacted".into();
                 event.output = (!text.is_empty()).then(|| text.clone().into());
                 Some(event)
             }
-            Part::Failure { text } => {
+            MessagePart::Failure { text } => {
                 let mut event = self.event(StepKind::Error, message.at, key.into());
                 event.summary = clip(&format!("error: {text}"), SUMMARY);
                 event.error = Some(ReportedError { message: text.clone(), ..ReportedError::default() });
                 Some(event)
             }
-            Part::Text { .. } | Part::Thinking { .. } | Part::Other { .. } => None,
+            MessagePart::Text { .. } | MessagePart::Thinking { .. } | MessagePart::Other { .. } => None,
         }
     }
 }

@@ -21,7 +21,7 @@ const TAKEN: &str = "inbox-taken.jsonl";
 
 /// One line of the inbox.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Note {
+pub struct InboxNote {
     /// When the event happened.
     pub at: Timestamp,
     /// Name of the agent.
@@ -40,7 +40,7 @@ pub struct Note {
     pub carried: Option<String>,
 }
 
-impl Note {
+impl InboxNote {
     /// Returns a note without content.
     pub fn new(at: Timestamp, agent: &str) -> Self {
         Self { at, agent: agent.to_owned(), payload: None, transcript_len: None, gap: None, carried: None }
@@ -48,7 +48,7 @@ impl Note {
 }
 
 /// Appends a note to the inbox of a workspace.
-pub fn leave(workspace_dir: &Path, note: &Note) -> io::Result<()> {
+pub fn leave(workspace_dir: &Path, note: &InboxNote) -> io::Result<()> {
     let mut line = serde_json::to_vec(note).map_err(io::Error::other)?;
     line.push(b'\n');
     let path = workspace_dir.join(FILE);
@@ -66,12 +66,12 @@ pub fn leave(workspace_dir: &Path, note: &Note) -> io::Result<()> {
     Err(io::Error::other("the inbox keeps being taken away"))
 }
 
-/// Notes taken out of an inbox. They are taken again later unless [`Taken::done`] is called.
+/// Notes taken out of an inbox. They are taken again later unless [`TakenNotes::done`] is called.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenNotes {
     path: PathBuf,
     /// Oldest first; a line that does not parse is a gap.
-    pub notes: Vec<Note>,
+    pub notes: Vec<InboxNote>,
 }
 
 /// Whether the inbox has no notes.
@@ -81,7 +81,7 @@ pub fn is_empty(workspace_dir: &Path) -> bool {
 }
 
 /// Takes all notes. The caller must hold the workspace's record lock. `now` is the time given to lines that do not parse.
-pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<Taken>> {
+pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<TakenNotes>> {
     let (path, taken) = (workspace_dir.join(FILE), workspace_dir.join(TAKEN));
     // Notes of a process that died before it recorded them come first.
     if !taken.exists() {
@@ -98,17 +98,17 @@ pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<Taken>> {
     File::open(&taken)?.read_to_end(&mut bytes)?;
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let notes = lines.map(|line| {
-        serde_json::from_slice(line).unwrap_or_else(|error| Note {
+        serde_json::from_slice(line).unwrap_or_else(|error| InboxNote {
             gap: Some(format!("a note of {} bytes could not be read: {error}", line.len())),
-            ..Note::new(now, "unknown")
+            ..InboxNote::new(now, "unknown")
         })
     });
-    Ok(Some(Taken { notes: notes.collect(), path: taken }))
+    Ok(Some(TakenNotes { notes: notes.collect(), path: taken }))
 }
 
-impl Taken {
+impl TakenNotes {
     /// Removes the notes after they were recorded, and returns them.
-    pub fn done(self) -> io::Result<Vec<Note>> {
+    pub fn done(self) -> io::Result<Vec<InboxNote>> {
         fs::remove_file(self.path)?;
         Ok(self.notes)
     }

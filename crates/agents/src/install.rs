@@ -1,6 +1,6 @@
 //! Adds stepback's hooks to an agent's own settings, and removes them again.
 //!
-//! [`plan`] reads and decides, [`carry_out`] writes: what would change can be shown first. A plan holds the whole file before
+//! [`plan()`] reads and decides, [`carry_out`] writes: what would change can be shown first. A plan holds the whole file before
 //! and after, and is carried out only if the file still is the one it was made for. Everything else in the file stays the
 //! same to the byte; installing twice changes nothing; uninstalling restores the previous file. [`run_command`] gives one run
 //! of an agent the same hooks without a lasting change.
@@ -25,11 +25,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use self::parse::Position;
-pub use self::plan::{Plan, plan};
+pub use self::plan::{InstallPlan, plan};
 pub use self::route::{IN_THE_WAY, Route, in_the_way, routes, through};
-pub use self::run::{Run, RunPlan, agent_of, launcher, run_command};
+pub use self::run::{HookedCommand, RunPlan, agent_of, launcher, run_command};
 pub use self::server::plan_server;
-pub use self::write::{Done, carry_out, take_back};
+pub use self::write::{WriteResult, carry_out, take_back};
 use crate::Agent;
 
 /// The directories in which agents' settings are looked for.
@@ -82,7 +82,7 @@ impl SettingsPaths {
 
 /// Where hooks apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum InstallScope {
     /// In this workspace only.
     Project,
     /// In everything the user does.
@@ -91,7 +91,7 @@ pub enum Scope {
 
 /// Whether to install or uninstall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub enum InstallDirection {
     /// Add the hooks, or update them.
     Install,
     /// Remove the hooks.

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stepback_llm_wire::edit;
 use stepback_llm_wire::prices::Prices;
-use stepback_llm_wire::semantics::{self, Answered, ContentPart};
-use stepback_llm_wire::{Ended, Exchange, Request, Response};
-use stepback_model::event::{Event, ReportedError};
+use stepback_llm_wire::semantics::{self, ContentPart, ResponseSummary};
+use stepback_llm_wire::{AnswerEnd, Exchange, ModelRequest, Response};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{LaunchCommand, StepKind};
 use stepback_model::time::Timestamp;
 
-use crate::inbox::{self, Note};
+use crate::inbox::{self, InboxNote};
 use crate::payload;
 
 const DIR: &str = "carried";
@@ -36,7 +36,7 @@ pub const UNKNOWN: &str = "model-api";
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RecordedCall {
     /// The event. If its session is empty, it belongs to the agent's session whose hooks reported last.
-    pub event: Event,
+    pub event: AgentEvent,
     /// When the run began that the call is part of. Sessions without an event since then are not candidates for its session.
     pub since: Timestamp,
     /// Cost, in millionths of a dollar.
@@ -108,7 +108,7 @@ pub struct ModelCallWriter {
 
 impl ModelCallWriter {
     /// Writes the start of a call.
-    pub fn begun(&self, id: &str, at: Timestamp, request: &Request, caller: &Caller) -> io::Result<()> {
+    pub fn begun(&self, id: &str, at: Timestamp, request: &ModelRequest, caller: &Caller) -> io::Result<()> {
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
         let count =
@@ -120,8 +120,8 @@ impl ModelCallWriter {
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);
         let event =
-            Event { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
-        self.leave(Event { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
+            AgentEvent { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
+        self.leave(AgentEvent { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
     }
 
     /// Writes the end of a call, whether it succeeded or not.
@@ -149,7 +149,7 @@ impl ModelCallWriter {
             metadata["replayed"] = json!(true);
         }
         let output = json!(without_secrets(exchange));
-        let event = Event {
+        let event = AgentEvent {
             output: Some(output),
             error: trouble,
             duration: Some(response.took),
@@ -160,21 +160,21 @@ impl ModelCallWriter {
         self.leave(event, cost.unwrap_or_default(), at)
     }
 
-    fn event(&self, id: &str, at: Timestamp, kind: StepKind, caller: &Caller, summary: &str) -> Event {
+    fn event(&self, id: &str, at: Timestamp, kind: StepKind, caller: &Caller, summary: &str) -> AgentEvent {
         let agent = self.agent.clone().or_else(|| caller.agent.clone());
         let agent = agent.unwrap_or_else(|| UNKNOWN.to_owned());
         let session = caller.session.clone().or_else(|| self.session.clone()).unwrap_or_default();
         let summary = payload::one_line(&stepback_redact::redact(summary));
-        Event {
+        AgentEvent {
             at: Some(at),
             key: Some(format!("model {id}")),
             call: Some(id.to_owned()),
             worker: caller.worker.clone(),
-            ..Event::new(&agent, &session, kind, summary)
+            ..AgentEvent::new(&agent, &session, kind, summary)
         }
     }
 
-    fn leave(&self, event: Event, cost: u64, at: Timestamp) -> io::Result<()> {
+    fn leave(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
         let side = if event.kind == StepKind::ModelStart { "asked" } else { "answered" };
         let name = format!("{}-{side}.json", event.call.as_deref().unwrap_or_default());
         let agent = event.agent.clone();
@@ -186,14 +186,14 @@ impl ModelCallWriter {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(dir.join(&name))?;
         file.write_all(&bytes)?;
-        inbox::leave(&self.dir, &Note { carried: Some(name), ..Note::new(at, &agent) })
+        inbox::leave(&self.dir, &InboxNote { carried: Some(name), ..InboxNote::new(at, &agent) })
     }
 
     /// Leaves a gap for a call that could not be recorded.
     pub fn lost(&self, what: &str, at: Timestamp) -> io::Result<()> {
         let agent = self.agent.as_deref().unwrap_or(UNKNOWN);
         let gap = Some(format!("a model call: {what}"));
-        inbox::leave(&self.dir, &Note { gap, ..Note::new(at, agent) })
+        inbox::leave(&self.dir, &InboxNote { gap, ..InboxNote::new(at, agent) })
     }
 }
 
@@ -227,20 +227,22 @@ fn without_secrets(exchange: &Exchange) -> Response {
 }
 
 /// Returns the error of a call, if it failed.
-fn trouble(response: &Response, said: &Answered) -> Option<ReportedError> {
+fn trouble(response: &Response, said: &ResponseSummary) -> Option<ReportedError> {
     let named = |name: &str, message: String| {
         let message = stepback_redact::redact(&message).into_owned();
         Some(ReportedError { name: Some(name.to_owned()), message, ..ReportedError::default() })
     };
     match &response.ended {
-        Ended::Failed(why) => named("failed", format!("no answer: {why}")),
-        Ended::CutOff(why) => named("cut-off", format!("the answer broke off: {why}")),
-        Ended::Cancelled => named("cancelled", "the agent went away before the end of the answer".to_owned()),
-        Ended::Complete if response.status >= 400 => {
+        AnswerEnd::Failed(why) => named("failed", format!("no answer: {why}")),
+        AnswerEnd::CutOff(why) => named("cut-off", format!("the answer broke off: {why}")),
+        AnswerEnd::Cancelled => {
+            named("cancelled", "the agent went away before the end of the answer".to_owned())
+        }
+        AnswerEnd::Complete if response.status >= 400 => {
             let what = said.error.as_deref().unwrap_or("no reason given");
             named("refused", format!("{}: {what}", response.status))
         }
-        Ended::Complete => said.error.as_ref().and_then(|error| named("model", error.clone())),
+        AnswerEnd::Complete => said.error.as_ref().and_then(|error| named("model", error.clone())),
     }
 }
 
@@ -249,7 +251,7 @@ fn redacted(text: &str) -> String {
 }
 
 /// Summarizes a response in one line: the calls it makes, else its text.
-fn in_short(said: &Answered) -> String {
+fn in_short(said: &ResponseSummary) -> String {
     let mut calls: Vec<&str> = Vec::new();
     let mut text = None;
     for part in &said.said {
@@ -277,7 +279,7 @@ pub(crate) fn read(workspace_dir: &Path, name: &str) -> Option<RecordedCall> {
 }
 
 /// Deletes the files of notes that are recorded now, and files that were left behind long ago.
-pub(crate) fn forget(workspace_dir: &Path, notes: &[Note]) {
+pub(crate) fn forget(workspace_dir: &Path, notes: &[InboxNote]) {
     let dir = workspace_dir.join(DIR);
     let mut any = false;
     for name in notes.iter().filter_map(|note| note.carried.as_deref()) {
@@ -323,7 +325,7 @@ mod tests {
         let usage = json!({ "input_tokens": 1_000_000, "output_tokens": 1_000_000 });
         let body = json!({ "type": "message", "model": "claude-sonnet-4-5", "content": [], "usage": usage });
         let cost = |id: &str, headers: Vec<(String, String)>| {
-            let request = Request {
+            let request = ModelRequest {
                 wire: Some(Wire::Messages),
                 method: "POST".into(),
                 path: "/v1/messages".into(),
@@ -336,7 +338,7 @@ mod tests {
                 headers,
                 body: body.to_string(),
                 chunks: Chunks::default(),
-                ended: Ended::Complete,
+                ended: AnswerEnd::Complete,
                 first_byte: None,
                 took: 1,
                 left_out: 0,

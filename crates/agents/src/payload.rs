@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
 use stepback_model::clip;
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
 
@@ -39,7 +39,7 @@ pub enum HookPoint {
 #[derive(Clone, Debug)]
 pub struct HookEvent {
     /// The event to record.
-    pub event: Event,
+    pub event: AgentEvent,
     /// Whether the files are scanned, and when.
     pub effect: ScanPolicy,
     /// The point in the agent's work, which decides what can be answered.
@@ -90,7 +90,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
         // Without an id, a call is identified by its tool and input.
-        Some(Event::derived_call(tool.as_ref()?, input.as_ref().unwrap_or(&Value::Null)))
+        Some(AgentEvent::derived_call(tool.as_ref()?, input.as_ref().unwrap_or(&Value::Null)))
     });
     // The id alone: model calls and transcripts have nothing else, and a sub-agent needs one name. Its kind is in `raw`.
     let worker = text("agent_id").map(visible);
@@ -131,7 +131,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         learned.tasks = Some(input.clone());
     }
     let error = told.error();
-    let event = Event {
+    let event = AgentEvent {
         agent: agent.name().into(),
         session,
         kind,

@@ -10,18 +10,18 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stepback_engine::control::Side;
+use stepback_engine::control::BreakSide;
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::ids::SessionId;
 use stepback_model::json;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::Agent;
-use crate::answer::Answer;
-use crate::breakpoints::Verdict;
+use crate::answer::HookAnswer;
+use crate::breakpoints::StopDecision;
 use crate::decisions::{DecidedCalls, RepeatedCall};
 use crate::payload::HookPoint;
 use crate::record;
@@ -33,7 +33,7 @@ pub const VARIABLE: &str = "STEPBACK_RERUN";
 /// What happens to tool calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Tools {
+pub enum ToolHandling {
     /// Calls run.
     #[default]
     Real,
@@ -47,7 +47,7 @@ pub enum Tools {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Policy {
     /// What happens to tool calls.
-    pub tools: Tools,
+    pub tools: ToolHandling,
     /// Root directory of the rerun.
     pub root: PathBuf,
     /// Whether namespaces keep calls from having effects outside of `root`.
@@ -71,7 +71,7 @@ impl Policy {
     }
 
     /// Whether the recording has a decision or message for this event. `dir` is the cache of the scratch workspace.
-    pub fn knows(&self, event: &Event, gate: HookPoint, dir: &Path) -> bool {
+    pub fn knows(&self, event: &AgentEvent, gate: HookPoint, dir: &Path) -> bool {
         match side_of(gate) {
             Some(side) => {
                 !self.decided.is_empty() && self.decided.find(event, side, &repeated(dir)).is_some()
@@ -84,17 +84,17 @@ impl Policy {
     pub fn repeat(
         &self,
         scratch: &Workspace<'_>,
-        event: &Event,
+        event: &AgentEvent,
         gate: HookPoint,
         now: Timestamp,
-    ) -> Result<Answer, EngineError> {
-        let mut answer = Answer::default();
+    ) -> Result<HookAnswer, EngineError> {
+        let mut answer = HookAnswer::default();
         let Some(dir) = scratch.cache_dir()? else { return Ok(answer) };
         let told = match side_of(gate) {
             Some(side) => {
                 let known = repeated(&dir);
                 let Some(call) = self.decided.find(event, side, &known) else { return Ok(answer) };
-                if side == Side::Start {
+                if side == BreakSide::Start {
                     note(&dir, &RepeatedCall { number: call.number, call: event.call.clone() })?;
                 }
                 let reply = call.reply(side);
@@ -102,9 +102,9 @@ impl Policy {
                 if let Some(decision) = &reply.decision {
                     record::repeated_decision(scratch, event, decision, now)?;
                     match decision.verdict() {
-                        Verdict::Goes => {}
-                        Verdict::Refused(reason) => answer.deny = Some(reason),
-                        Verdict::Edited(input) => answer.input = Some(input),
+                        StopDecision::Goes => {}
+                        StopDecision::Refused(reason) => answer.deny = Some(reason),
+                        StopDecision::Edited(input) => answer.input = Some(input),
                     }
                 }
                 &reply.told
@@ -124,10 +124,10 @@ impl Policy {
     /// Returns why a call must not run; `None` if it may.
     pub fn refusal(&self, agent: Agent, tool: &str, paths: &[String]) -> Option<String> {
         let changes = tools::can_change(agent, tool);
-        if self.tools == Tools::Deny && changes {
+        if self.tools == ToolHandling::Deny && changes {
             return Some("this is a rerun in which tools that change something do not run".to_owned());
         }
-        if self.fenced || !changes || self.tools == Tools::Recorded {
+        if self.fenced || !changes || self.tools == ToolHandling::Recorded {
             return None;
         }
         if paths.is_empty() {
@@ -155,7 +155,7 @@ pub fn stand_in(
 ) -> Result<String, EngineError> {
     let Some(root) = &policy.original else { return Ok(UNKNOWN.to_owned()) };
     let original = scratch.engine.known_workspace(root)?;
-    let calls = Query { session: Some(policy.session), ..Query::default() };
+    let calls = StepQuery { session: Some(policy.session), ..StepQuery::default() };
     let mut steps = original.store().steps(original.record.id, &calls)?;
     steps.sort_by_key(|stored| stored.step.number);
     let (then, now) = (root.display().to_string(), policy.root.display().to_string());
@@ -163,11 +163,11 @@ pub fn stand_in(
     let used = used(scratch)?;
     for start in &steps {
         let step = &start.step;
-        let is_call = step.kind == StepKind::ToolStart && step.facts.tool.as_deref() == Some(tool);
+        let is_call = step.kind == StepKind::ToolStart && step.meta.tool.as_deref() == Some(tool);
         if !is_call || used.contains(&step.number) {
             continue;
         }
-        let detail = step.facts.detail.map(|hash| json::load(original.store(), hash)).transpose();
+        let detail = step.meta.detail.map(|hash| json::load(original.store(), hash)).transpose();
         let detail = detail.map_err(|error| EngineError::Input(error.to_string()))?.unwrap_or_default();
         let given = detail["input"].to_string();
         if given != wanted {
@@ -175,9 +175,7 @@ pub fn stand_in(
         }
         let ends = |other: &&StepRow| {
             let other = &other.step;
-            other.kind == StepKind::ToolEnd
-                && other.facts.call == step.facts.call
-                && other.number > step.number
+            other.kind == StepKind::ToolEnd && other.meta.call == step.meta.call && other.number > step.number
         };
         let Some(end) = steps.iter().find(ends) else { continue };
         use_up(scratch, step.number)?;
@@ -193,10 +191,10 @@ pub fn stand_in(
 }
 
 /// The end of a call that a hook point belongs to.
-fn side_of(gate: HookPoint) -> Option<Side> {
+fn side_of(gate: HookPoint) -> Option<BreakSide> {
     match gate {
-        HookPoint::Before => Some(Side::Start),
-        HookPoint::After => Some(Side::End),
+        HookPoint::Before => Some(BreakSide::Start),
+        HookPoint::After => Some(BreakSide::End),
         _ => None,
     }
 }
@@ -241,7 +239,7 @@ fn use_up(scratch: &Workspace<'_>, number: u64) -> Result<(), EngineError> {
 mod tests {
     use super::*;
 
-    fn policy(tools: Tools, fenced: bool) -> Policy {
+    fn policy(tools: ToolHandling, fenced: bool) -> Policy {
         let session = SessionId::from_bytes([1; 16]);
         Policy {
             tools,
@@ -258,7 +256,7 @@ mod tests {
     fn without_a_fence_only_what_is_known_to_stay_inside_runs() {
         let refused = |tool: &str, paths: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            policy(Tools::Real, false).refusal(Agent::Claude, tool, &paths).is_some()
+            policy(ToolHandling::Real, false).refusal(Agent::Claude, tool, &paths).is_some()
         };
         assert!(!refused("Write", &["/scratch/a/b.txt"]));
         assert!(!refused("Write", &["a.txt"]));
@@ -270,8 +268,8 @@ mod tests {
 
     #[test]
     fn behind_a_fence_everything_runs_unless_nothing_shall() {
-        assert_eq!(policy(Tools::Real, true).refusal(Agent::Claude, "Bash", &[]), None);
-        assert!(policy(Tools::Deny, true).refusal(Agent::Claude, "Bash", &[]).is_some());
-        assert_eq!(policy(Tools::Deny, true).refusal(Agent::Claude, "Read", &[]), None);
+        assert_eq!(policy(ToolHandling::Real, true).refusal(Agent::Claude, "Bash", &[]), None);
+        assert!(policy(ToolHandling::Deny, true).refusal(Agent::Claude, "Bash", &[]).is_some());
+        assert_eq!(policy(ToolHandling::Deny, true).refusal(Agent::Claude, "Read", &[]), None);
     }
 }

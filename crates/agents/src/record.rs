@@ -8,23 +8,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_engine::control::{self, Breakpoint, Stop};
 use stepback_engine::recorder::{
-    CallOrigin, Conversation, NewMessages, RecordLock, RecordedStep, ReportedEvent, ScanPolicy,
-    SessionUpdate, Turn,
+    CallOrigin, ConversationSource, ModelTurn, NewMessages, RecordLock, RecordedStep, ReportedEvent,
+    ScanPolicy, SessionUpdate,
 };
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
-use crate::answer::Answer;
+use crate::answer::HookAnswer;
 use crate::decisions::RecordedDecision;
 use crate::gemini;
-use crate::inbox::{self, Note};
+use crate::inbox::{self, InboxNote};
 use crate::model_call_inbox::{self, RecordedCall};
 use crate::payload::{self, HookEvent, HookPoint};
-use crate::transcript::{self, Cursor, TranscriptLocation};
+use crate::transcript::{self, TranscriptCursor, TranscriptLocation};
 pub use crate::workspace_paths::relative;
 
 /// How many notes are recorded in one commit.
@@ -42,9 +42,9 @@ struct Transcript {
     may_compact_from: AtomicUsize,
 }
 
-impl Conversation for Transcript {
+impl ConversationSource for Transcript {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
-        let cursor: Cursor =
+        let cursor: TranscriptCursor =
             cursor.and_then(|cursor| serde_json::from_value(cursor.clone()).ok()).unwrap_or_default();
         let fresh = transcript::read_until(&self.place, &cursor, self.limit).ok()?;
         if self.place.agent == Agent::Gemini && fresh.lines.iter().any(|line| gemini::may_compact(line)) {
@@ -59,7 +59,7 @@ impl Conversation for Transcript {
         let turn = asked.by.map(|answer| {
             let before = answer.lines.start;
             let asking = transcript::messages(self.place.agent, &tail[before..]);
-            Turn { before, id: asking.first().and_then(|message| message.id.clone()) }
+            ModelTurn { before, id: asking.first().and_then(|message| message.id.clone()) }
         });
         CallOrigin { turn, settled: asked.settled }
     }
@@ -75,7 +75,7 @@ pub fn record_event(
 ) -> Result<RecordedStep, EngineError> {
     let (report, transcript) = reported(workspace, seen, at, limit);
     let at = report.at;
-    let conversation = transcript.as_ref().map(|transcript| transcript as &dyn Conversation);
+    let conversation = transcript.as_ref().map(|transcript| transcript as &dyn ConversationSource);
     let recorded = workspace.record(lock, &ReportedEvent { conversation, ..report })?;
     if let Some(transcript) = &transcript {
         record_compactions(workspace, lock, transcript, at)?;
@@ -97,8 +97,8 @@ fn record_compactions(
     }
     for line in gemini::compactions(place, *limit, from) {
         let (agent, summary) = (place.agent.name(), "the conversation was compacted");
-        let event = Event::new(agent, &place.session, StepKind::StateChange, summary.to_owned());
-        let event = Event { key: Some(format!("compaction at line {line}")), ..event };
+        let event = AgentEvent::new(agent, &place.session, StepKind::StateChange, summary.to_owned());
+        let event = AgentEvent { key: Some(format!("compaction at line {line}")), ..event };
         workspace.record(lock, &report(event, at))?;
     }
     Ok(())
@@ -204,7 +204,11 @@ pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 }
 
 /// Records notes. One that cannot be recorded leaves a gap and does not keep the others from being recorded.
-pub fn record_notes(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+pub fn record_notes(
+    workspace: &Workspace<'_>,
+    lock: &RecordLock,
+    notes: &[InboxNote],
+) -> Result<(), EngineError> {
     match record_batch(workspace, lock, notes) {
         Err(EngineError::Input(_)) => {}
         other => return other,
@@ -222,7 +226,11 @@ pub fn record_notes(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]
 }
 
 /// Records notes in one commit: all of them, or none.
-fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+fn record_batch(
+    workspace: &Workspace<'_>,
+    lock: &RecordLock,
+    notes: &[InboxNote],
+) -> Result<(), EngineError> {
     let mut all: Vec<(ReportedEvent<'_>, Option<Transcript>)> = Vec::new();
     for note in notes {
         if let Some(name) = &note.carried {
@@ -272,7 +280,7 @@ fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) ->
     }
     let (reports, transcripts): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let conversations =
-        transcripts.iter().map(|transcript| transcript.as_ref().map(|it| it as &dyn Conversation));
+        transcripts.iter().map(|transcript| transcript.as_ref().map(|it| it as &dyn ConversationSource));
     let reports: Vec<_> = (reports.into_iter().zip(conversations))
         .map(|(report, conversation)| ReportedEvent { conversation, ..report })
         .collect();
@@ -306,37 +314,42 @@ fn model_call_report<'a>(
     Ok(ReportedEvent { learned, ..report(event, at) })
 }
 
-fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
+fn step_named(workspace: &Workspace<'_>, event: &AgentEvent, key: &str) -> StepId {
     let session = Session::id_of(workspace.record.id, &event.agent, &event.session);
     Step::id_of(session, event.kind, key)
 }
 
 /// Returns the report that something is missing from the record, and why.
-fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> ReportedEvent<'a> {
-    let event = Event {
+fn gap<'a>(note: &InboxNote, why: String, raw: Option<Value>) -> ReportedEvent<'a> {
+    let event = AgentEvent {
         error: Some(ReportedError {
             name: Some("gap".into()),
             message: why.clone(),
             ..ReportedError::default()
         }),
         raw,
-        ..Event::new(&note.agent, Session::GAPS, StepKind::Gap, payload::one_line(&why))
+        ..AgentEvent::new(&note.agent, Session::GAPS, StepKind::Gap, payload::one_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
-    report(Event { key: Some(key), ..event }, note.at)
+    report(AgentEvent { key: Some(key), ..event }, note.at)
 }
 
 /// Records that an agent was stopped.
-pub fn hit(workspace: &Workspace<'_>, about: &Event, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
+pub fn hit(
+    workspace: &Workspace<'_>,
+    about: &AgentEvent,
+    stop: &Stop,
+    at: Timestamp,
+) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
-    record_light(workspace, Event { input: Some(input), ..event }, at)
+    record_light(workspace, AgentEvent { input: Some(input), ..event }, at)
 }
 
 /// Records that a call passed a log point.
 pub fn log_point(
     workspace: &Workspace<'_>,
-    about: &Event,
+    about: &AgentEvent,
     breakpoint: &Breakpoint,
     at: Timestamp,
 ) -> Result<(), EngineError> {
@@ -347,23 +360,23 @@ pub fn log_point(
 /// Records the user's answer to a stopped agent; `said` is `None` if the wait timed out.
 pub fn decision(
     workspace: &Workspace<'_>,
-    about: &Event,
+    about: &AgentEvent,
     stop: &Stop,
-    said: Option<&control::Answer>,
+    said: Option<&control::StopAnswer>,
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let summary = match said {
-        Some(control::Answer::Resume) => format!("resumed: {}", about.summary),
-        Some(control::Answer::Deny { reason }) => format!("denied: {reason}"),
-        Some(control::Answer::Edit { .. }) if !takes_input(&about.agent) => {
+        Some(control::StopAnswer::Resume) => format!("resumed: {}", about.summary),
+        Some(control::StopAnswer::Deny { reason }) => format!("denied: {reason}"),
+        Some(control::StopAnswer::Edit { .. }) if !takes_input(&about.agent) => {
             format!("input edited, to be called again: {}", about.summary)
         }
-        Some(control::Answer::Edit { .. }) => format!("input edited: {}", about.summary),
+        Some(control::StopAnswer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "nobody answered; denied".into(),
     };
     let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said, "call": about.call });
-    let event = Event { input: Some(input), ..event };
+    let event = AgentEvent { input: Some(input), ..event };
     // The user may have edited files while the agent was stopped; those changes are not the call's, which has not run yet.
     let looked = ReportedEvent {
         effect: if about.kind == StepKind::ToolStart {
@@ -374,7 +387,7 @@ pub fn decision(
         learned: SessionUpdate {
             waiting: about.call.clone(),
             waited: u64::try_from(at.as_micros() - stop.at.as_micros()).unwrap_or(0),
-            edited: matches!(said, Some(control::Answer::Edit { .. })),
+            edited: matches!(said, Some(control::StopAnswer::Edit { .. })),
             ..SessionUpdate::default()
         },
         ..report(event, at)
@@ -385,7 +398,7 @@ pub fn decision(
 /// In a rerun, records a decision of the user that is repeated from the recorded session.
 pub fn repeated_decision(
     workspace: &Workspace<'_>,
-    about: &Event,
+    about: &AgentEvent,
     decision: &RecordedDecision,
     at: Timestamp,
 ) -> Result<(), EngineError> {
@@ -394,14 +407,19 @@ pub fn repeated_decision(
         fields.insert("call".into(), json!(about.call));
     }
     let event = related_event(about, StepKind::Decision, decision.summary.clone());
-    record_light(workspace, Event { input: Some(input), ..event }, at)
+    record_light(workspace, AgentEvent { input: Some(input), ..event }, at)
 }
 
 /// Start of the summary of a step that records a message from the user to a working agent.
 pub const TOLD: &str = "told: ";
 
 /// Records a message that the user left for the agent and that the model gets with this event.
-pub fn told(workspace: &Workspace<'_>, about: &Event, text: &str, at: Timestamp) -> Result<(), EngineError> {
+pub fn told(
+    workspace: &Workspace<'_>,
+    about: &AgentEvent,
+    text: &str,
+    at: Timestamp,
+) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
     let with = match about.kind {
         StepKind::UserInput => "prompt",
@@ -409,21 +427,21 @@ pub fn told(workspace: &Workspace<'_>, about: &Event, text: &str, at: Timestamp)
         _ => "end",
     };
     let input = json!({ "text": text, "with": with, "call": about.call });
-    record_light(workspace, Event { input: Some(input), ..event }, at)
+    record_light(workspace, AgentEvent { input: Some(input), ..event }, at)
 }
 
 fn takes_input(agent: &str) -> bool {
-    Agent::parse(agent).is_none_or(Answer::can_change_input)
+    Agent::parse(agent).is_none_or(HookAnswer::can_change_input)
 }
 
 /// Records the end of a call that was refused and will not run.
 pub fn refused(
     workspace: &Workspace<'_>,
-    about: &Event,
+    about: &AgentEvent,
     reason: &str,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let event = Event {
+    let event = AgentEvent {
         kind: StepKind::ToolEnd,
         summary: payload::one_line(&format!("not run: {}", about.summary)),
         output: Some(json!({ "denied": reason })),
@@ -444,11 +462,11 @@ pub fn note_for_turn(
     let Some(prompt) = session.info.prompt else { return Ok(None) };
     let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };
     let number = prompt.step.number;
-    let query = stepback_store::port::Query {
+    let query = stepback_store::port::StepQuery {
         session: Some(recorded.session),
         kinds: vec![StepKind::ToolEnd],
         after: Some(number),
-        ..stepback_store::port::Query::default()
+        ..stepback_store::port::StepQuery::default()
     };
     let steps = workspace.store().steps(workspace.record.id, &query)?;
     let changed = steps.iter().any(|stored| stored.is_checkpoint());
@@ -456,7 +474,7 @@ pub fn note_for_turn(
         .then(|| format!("checkpoint saved: stepback rewind '#{number}' takes back what this prompt led to")))
 }
 
-fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {
+fn record_light(workspace: &Workspace<'_>, event: AgentEvent, at: Timestamp) -> Result<(), EngineError> {
     record_beside(workspace, report(event, at))
 }
 
@@ -470,7 +488,7 @@ fn record_beside(workspace: &Workspace<'_>, mut report: ReportedEvent<'_>) -> Re
     Ok(())
 }
 
-fn report<'a>(event: Event, at: Timestamp) -> ReportedEvent<'a> {
+fn report<'a>(event: AgentEvent, at: Timestamp) -> ReportedEvent<'a> {
     ReportedEvent {
         event,
         effect: ScanPolicy::None,
@@ -482,17 +500,17 @@ fn report<'a>(event: Event, at: Timestamp) -> ReportedEvent<'a> {
 }
 
 /// Returns an event of the same session about the same call that is neither its start nor its end.
-fn related_event(about: &Event, kind: StepKind, summary: String) -> Event {
-    Event {
+fn related_event(about: &AgentEvent, kind: StepKind, summary: String) -> AgentEvent {
+    AgentEvent {
         tool: about.tool.clone(),
         worker: about.worker.clone(),
-        ..Event::new(&about.agent, &about.session, kind, summary)
+        ..AgentEvent::new(&about.agent, &about.session, kind, summary)
     }
 }
 
 /// The result of an import.
 #[derive(Clone, Copy, Debug)]
-pub struct Imported {
+pub struct ImportedNotes {
     /// The session that was imported.
     pub session: SessionId,
     /// How many events the conversation has.
@@ -507,8 +525,8 @@ pub struct Imported {
 pub fn imported(
     workspace: &Workspace<'_>,
     place: &TranscriptLocation,
-    events: Vec<Event>,
-) -> Result<Imported, EngineError> {
+    events: Vec<AgentEvent>,
+) -> Result<ImportedNotes, EngineError> {
     let lock = workspace.lock_recording()?;
     take_in(workspace, &lock)?;
     let transcript = Transcript {
@@ -522,7 +540,7 @@ pub fn imported(
     // What hooks recorded is more exact than the agent's own transcript.
     let watched = workspace.store().session(session)?.is_some_and(|session| !session.info.imported);
     if watched {
-        return Ok(Imported { session, steps, new, watched });
+        return Ok(ImportedNotes { session, steps, new, watched });
     }
     let mut newest = workspace.newest_number()?;
     let last = steps.saturating_sub(1);
@@ -542,7 +560,7 @@ pub fn imported(
             effect: ScanPolicy::None,
             at: moment,
             // Once is enough: the conversation is read as a whole.
-            conversation: (at == last).then_some(&transcript as &dyn Conversation),
+            conversation: (at == last).then_some(&transcript as &dyn ConversationSource),
             paths: Vec::new(),
             learned,
         };
@@ -550,11 +568,11 @@ pub fn imported(
         new += usize::from(recorded.number > newest);
         newest = newest.max(recorded.number);
     }
-    Ok(Imported { session, steps, new, watched })
+    Ok(ImportedNotes { session, steps, new, watched })
 }
 
 /// Redacts secrets in an event, and escapes control characters in its summary.
-pub fn redact_event(event: &mut Event) {
+pub fn redact_event(event: &mut AgentEvent) {
     for value in
         [&mut event.input, &mut event.output, &mut event.metadata, &mut event.raw].into_iter().flatten()
     {

@@ -5,7 +5,7 @@
 //! is the only place that knows where those lines come from and what they mean. It never writes; [`crate::fork`] makes
 //! another conversation out of a chain.
 //!
-//! Raw lines are the source of truth, and [`Message`]s are derived from them: what does not parse is left out of the
+//! Raw lines are the source of truth, and [`TranscriptMessage`]s are derived from them: what does not parse is left out of the
 //! messages, never out of the chain.
 
 mod claude;
@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Agent;
 
 pub use claude::project_folder as claude_project_folder;
-pub use cut::{Asked, asked, before_call, before_call_since, before_prompt, settled};
-pub use find::{About, Found, Home, about, discover, found_at, locate, workers};
+pub use cut::{RequestingAnswer, asked, before_call, before_call_since, before_prompt, settled};
+pub use find::{ConversationHead, FoundTranscript, Home, about, discover, found_at, locate, workers};
 pub use lines::{LINE_LIMIT, left_out};
-pub use message::{Message, Part, Role, Usage, messages, messages_of};
+pub use message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage, messages, messages_of};
 pub(crate) use opencode_db::row as opencode_session;
 pub(crate) use value::{clip, text};
 
@@ -49,7 +49,7 @@ pub struct TranscriptLocation {
 /// How far a conversation has been read. The default is the beginning.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Cursor {
+pub struct TranscriptCursor {
     /// How many lines were read, which is the length of the chain.
     pub lines: usize,
     /// Byte offset in the file at which the next line begins.
@@ -71,7 +71,7 @@ pub struct Fresh {
     /// The lines that follow the kept ones.
     pub lines: Vec<String>,
     /// The cursor to continue from.
-    pub cursor: Cursor,
+    pub cursor: TranscriptCursor,
 }
 
 /// Why a conversation could not be read.
@@ -111,7 +111,7 @@ impl TranscriptError {
 /// Reads what is new since `cursor`.
 ///
 /// Only complete lines count: one that is still being written is read the next time. Memory is bounded by what is new.
-pub fn read(place: &TranscriptLocation, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+pub fn read(place: &TranscriptLocation, cursor: &TranscriptCursor) -> Result<Fresh, TranscriptError> {
     read_until(place, cursor, None)
 }
 
@@ -119,7 +119,7 @@ pub fn read(place: &TranscriptLocation, cursor: &Cursor) -> Result<Fresh, Transc
 /// such order and is read as it is.
 pub fn read_until(
     place: &TranscriptLocation,
-    cursor: &Cursor,
+    cursor: &TranscriptCursor,
     limit: Option<u64>,
 ) -> Result<Fresh, TranscriptError> {
     match place.agent {

@@ -12,7 +12,8 @@ use serde_json::json;
 use stepback_agents::Agent;
 use stepback_agents::import;
 use stepback_agents::transcript::{
-    self, Cursor, Home, Message, Part, Role, TranscriptError, TranscriptLocation, Usage,
+    self, Home, MessagePart, MessageRole, MessageUsage, TranscriptCursor, TranscriptError,
+    TranscriptLocation, TranscriptMessage,
 };
 use stepback_model::record::StepKind;
 
@@ -29,9 +30,12 @@ fn a_half_written_line_waits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.jsonl");
     let place = place(Agent::Claude, &path);
-    assert!(matches!(transcript::read(&place, &Cursor::default()), Err(TranscriptError::NotFound(_))));
+    assert!(matches!(
+        transcript::read(&place, &TranscriptCursor::default()),
+        Err(TranscriptError::NotFound(_))
+    ));
     append(&path, b"{\"a\":1}\n\n{\"b\":");
-    let first = transcript::read(&place, &Cursor::default()).unwrap();
+    let first = transcript::read(&place, &TranscriptCursor::default()).unwrap();
     assert_eq!((first.keep, first.lines.as_slice()), (0, ["{\"a\":1}".to_owned()].as_slice()));
     let again = transcript::read(&place, &first.cursor).unwrap();
     assert_eq!((again.keep, again.lines.len()), (1, 0));
@@ -51,9 +55,9 @@ fn a_file_that_is_not_the_same_is_read_anew() {
     let start = |text: &str| {
         let _ = fs::remove_file(&path);
         fs::write(&path, text).unwrap();
-        transcript::read(&place, &Cursor::default()).unwrap().cursor
+        transcript::read(&place, &TranscriptCursor::default()).unwrap().cursor
     };
-    let restarted = |cursor: &Cursor, expected: &[&str]| {
+    let restarted = |cursor: &TranscriptCursor, expected: &[&str]| {
         let fresh = transcript::read(&place, cursor).unwrap();
         assert_eq!(
             (fresh.keep, fresh.lines),
@@ -84,7 +88,7 @@ fn a_line_too_long_to_keep_is_marked() {
     let path = dir.path().join("t.jsonl");
     append(&path, &vec![b'x'; transcript::LINE_LIMIT + 1]);
     append(&path, b"\n{\"after\":1}\n");
-    let fresh = transcript::read(&place(Agent::Codex, &path), &Cursor::default()).unwrap();
+    let fresh = transcript::read(&place(Agent::Codex, &path), &TranscriptCursor::default()).unwrap();
     let bytes = transcript::LINE_LIMIT + 2;
     assert_eq!(
         fresh.lines,
@@ -99,7 +103,7 @@ fn a_database_gives_back_what_changed() {
     let path = dir.path().join("opencode.db");
     let db = opencode_db(&path, "ses_1");
     let place = TranscriptLocation { agent: Agent::Opencode, path: path.clone(), session: "ses_1".into() };
-    let first = transcript::read(&place, &Cursor::default()).unwrap();
+    let first = transcript::read(&place, &TranscriptCursor::default()).unwrap();
     assert_eq!((first.keep, first.lines.len()), (0, 2));
     assert_eq!(transcript::settled(Agent::Opencode, &first.lines, 2), 1);
     let none = transcript::read(&place, &first.cursor).unwrap();
@@ -108,18 +112,24 @@ fn a_database_gives_back_what_changed() {
     let grown = transcript::read(&place, &first.cursor).unwrap();
     assert_eq!((grown.keep, grown.lines.len(), grown.cursor.lines), (1, 1, 2));
     let all = transcript::messages(Agent::Opencode, &[first.lines[0].clone(), grown.lines[0].clone()]);
-    assert_eq!(all[0].role, Role::User);
-    assert_eq!(all[1].usage, Some(Usage { input: 5, output: 7, cache_read: 2, cache_write: 3 }));
-    assert!(matches!(&all[1].parts[..], [Part::ToolCall { .. }, Part::ToolResult { failed: false, .. }]));
+    assert_eq!(all[0].role, MessageRole::User);
+    assert_eq!(all[1].usage, Some(MessageUsage { input: 5, output: 7, cache_read: 2, cache_write: 3 }));
+    assert!(matches!(
+        &all[1].parts[..],
+        [MessagePart::ToolCall { .. }, MessagePart::ToolResult { failed: false, .. }]
+    ));
     db.execute("UPDATE session SET revert = '{\"messageID\":\"msg_000000000002bbbbbbbbbbbbbb\"}'", [])
         .unwrap();
     let reverted = transcript::read(&place, &grown.cursor).unwrap();
     assert_eq!((reverted.keep, reverted.lines.len(), reverted.cursor.lines), (1, 0, 1));
     let other = TranscriptLocation { session: "ses_2".into(), ..place };
-    assert!(matches!(transcript::read(&other, &Cursor::default()), Err(TranscriptError::NotFound(_))));
+    assert!(matches!(
+        transcript::read(&other, &TranscriptCursor::default()),
+        Err(TranscriptError::NotFound(_))
+    ));
 }
 
-fn roles(all: &[Message]) -> Vec<Role> {
+fn roles(all: &[TranscriptMessage]) -> Vec<MessageRole> {
     all.iter().map(|message| message.role).collect()
 }
 
@@ -130,11 +140,11 @@ fn the_blocks_of_an_answer_are_one_message() {
     assert_eq!((answer.id.as_deref(), answer.record.as_deref()), (Some("m1"), Some("u3")));
     assert_eq!(answer.lines, 3..8);
     assert_eq!(answer.calls().collect::<Vec<_>>(), ["c1", "c2"]);
-    assert_eq!(answer.usage, Some(Usage { input: 7, output: 3, cache_read: 11, cache_write: 2 }));
+    assert_eq!(answer.usage, Some(MessageUsage { input: 7, output: 3, cache_read: 11, cache_write: 2 }));
     assert_eq!(all.iter().filter(|message| message.is_prompt()).count(), 2);
     assert!(all.iter().any(|message| message.worker.as_deref() == Some("sub1")));
     assert!(all.iter().any(
-        |message| matches!(&message.parts[..], [Part::Failure { text }] if text.contains("overloaded"))
+        |message| matches!(&message.parts[..], [MessagePart::Failure { text }] if text.contains("overloaded"))
     ));
 }
 
@@ -153,30 +163,33 @@ fn what_claude_code_invents_is_no_answer() {
         user(false, "on"),
     ];
     let all = transcript::messages(Agent::Claude, &lines);
-    assert_eq!(roles(&all), [Role::User, Role::User, Role::System, Role::System, Role::User]);
+    assert_eq!(
+        roles(&all),
+        [MessageRole::User, MessageRole::User, MessageRole::System, MessageRole::System, MessageRole::User]
+    );
     assert_eq!(all[1].text(), "/compact now");
     assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 2), Some(2));
 }
 
 #[test]
 fn an_answer_of_codex_ends_where_its_outputs_begin() {
-    use Role::{Assistant, System, Tool, User};
+    use MessageRole::{Assistant, System, Tool, User};
     let all = transcript::messages(Agent::Codex, &codex_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, Tool, Assistant, System, User, System]);
     assert_eq!(all[2].lines, 6..10);
-    assert_eq!(all[2].usage, Some(Usage { input: 60, output: 20, cache_read: 40, cache_write: 0 }));
+    assert_eq!(all[2].usage, Some(MessageUsage { input: 60, output: 20, cache_read: 40, cache_write: 0 }));
     assert_eq!(all[2].model.as_deref(), Some("gpt"));
-    assert!(matches!(all[3].parts[..], [Part::ToolResult { failed: true, .. }]));
-    assert!(matches!(all[4].parts[..], [Part::ToolResult { failed: false, .. }]));
+    assert!(matches!(all[3].parts[..], [MessagePart::ToolResult { failed: true, .. }]));
+    assert!(matches!(all[4].parts[..], [MessagePart::ToolResult { failed: false, .. }]));
 }
 
 #[test]
 fn what_gemini_writes_again_replaces_what_it_wrote() {
-    use Role::{Assistant, System, Tool, User};
+    use MessageRole::{Assistant, System, Tool, User};
     let all = transcript::messages(Agent::Gemini, &gemini_lines());
     assert_eq!(roles(&all), [System, User, Assistant, Tool, User]);
     assert_eq!(all[2].lines, 4..6);
-    assert_eq!(all[2].usage, Some(Usage { input: 70, output: 25, cache_read: 30, cache_write: 0 }));
+    assert_eq!(all[2].usage, Some(MessageUsage { input: 70, output: 25, cache_read: 30, cache_write: 0 }));
     assert_eq!(all[2].results().collect::<Vec<_>>(), ["w2"], "a cancelled call has no message of its own");
     assert_eq!(all[4].text(), "right");
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use sample::{SESSION, claude_lines, codex_lines, gemini_lines, opencode_db};
 use serde_json::Value;
 use stepback_agents::Agent;
-use stepback_agents::fork::{self, Fork, ForkError, ForkOptions, Mode, Source};
-use stepback_agents::transcript::{self, Cursor, Home, TranscriptLocation};
+use stepback_agents::fork::{self, Fork, ForkError, ForkOptions, ForkSource, Mode};
+use stepback_agents::transcript::{self, Home, TranscriptCursor, TranscriptLocation};
 use stepback_model::time::Timestamp;
 
 struct Bench {
@@ -50,7 +50,7 @@ impl Bench {
                 "prt_2",
                 sample::tool("completed"),
             );
-            bench.lines = transcript::read(&bench.place, &Cursor::default()).unwrap().lines;
+            bench.lines = transcript::read(&bench.place, &TranscriptCursor::default()).unwrap().lines;
         } else {
             fs::write(&bench.place.path, bench.lines.join("\n") + "\n").unwrap();
         }
@@ -58,7 +58,7 @@ impl Bench {
     }
 
     fn plan(&self, keep: usize, cwd: &str, mode: Mode<'_>) -> Result<Fork, ForkError> {
-        let source = Source {
+        let source = ForkSource {
             place: &self.place,
             cwd: Path::new("/home/dev/app"),
             home: &self.home,

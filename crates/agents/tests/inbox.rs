@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
-use stepback_agents::inbox::Note;
+use stepback_agents::inbox::InboxNote;
 use stepback_agents::record;
 use stepback_engine::{Engine, workspace_index};
 use stepback_model::env::FrozenEnv;
@@ -16,7 +16,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 use stepback_worktree::rules::Budget;
 
 struct Desk {
@@ -102,7 +102,7 @@ impl Desk {
 
     fn steps(&self) -> Vec<StepRow> {
         let workspace = self.store.workspaces().unwrap().pop().unwrap();
-        self.store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap()
+        self.store.steps(workspace.id, &StepQuery { oldest_first: true, ..StepQuery::default() }).unwrap()
     }
 
     fn inbox(&self) -> PathBuf {
@@ -133,12 +133,12 @@ fn many_reports_cost_one_commit_and_keep_their_order() {
     // One commit for all that waited, one for the call, however many there were.
     assert_eq!(desk.store.commit_seq().unwrap().0, mark + 2);
     let steps: Vec<_> = desk.steps().into_iter().map(|stored| stored.step).collect();
-    let calls: Vec<_> = steps[before..].iter().map(|step| step.facts.call.as_deref().unwrap()).collect();
+    let calls: Vec<_> = steps[before..].iter().map(|step| step.meta.call.as_deref().unwrap()).collect();
     assert_eq!(calls, ["r1", "r1", "r2", "r2", "r3", "r3", "r4", "r4", "second"]);
     let numbers: Vec<_> = steps.iter().map(|step| step.number).collect();
     assert_eq!(numbers, (1..=steps.len() as u64).collect::<Vec<_>>());
     // Each answer is a turn of its own session.
-    let turns: Vec<_> = steps[before..].iter().map(|step| step.facts.iteration).collect();
+    let turns: Vec<_> = steps[before..].iter().map(|step| step.meta.iteration).collect();
     assert_eq!(turns, [2, 2, 1, 1, 3, 3, 2, 2, 4]);
     let sessions = desk.store.sessions(desk.store.workspaces().unwrap()[0].id).unwrap();
     assert_eq!(sessions.iter().filter(|session| session.agent != Session::PERSON).count(), 2);
@@ -174,7 +174,7 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
         }
         desk.hook("one", "PreToolUse", "Bash", "last");
         let steps: Vec<_> = (desk.steps().into_iter().map(|stored| stored.step))
-            .map(|step| (step.number, step.kind, step.facts.call, step.facts.iteration, step.state))
+            .map(|step| (step.number, step.kind, step.meta.call, step.meta.iteration, step.state))
             .collect();
         let sessions = desk.store.sessions(desk.store.workspaces().unwrap()[0].id).unwrap();
         let mut open: Vec<_> = (sessions.into_iter())
@@ -198,13 +198,13 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     desk.hook("one", "PreToolUse", "Bash", "first");
     let (engine, before) = (desk.engine(), desk.steps().len());
     let workspace = engine.workspace(&desk.path("tree")).unwrap();
-    let note = |second: i64, call: &str, input: Value, gap: Option<&str>| Note {
+    let note = |second: i64, call: &str, input: Value, gap: Option<&str>| InboxNote {
         payload: Some(json!({
             "session_id": "one", "cwd": desk.path("tree"), "hook_event_name": "PreToolUse",
             "tool_name": "Read", "tool_input": input, "tool_use_id": call,
         })),
         gap: gap.map(str::to_string),
-        ..Note::new(Timestamp::from_micros(1_800_000_000_000_000 + second * 1_000_000), "claude")
+        ..InboxNote::new(Timestamp::from_micros(1_800_000_000_000_000 + second * 1_000_000), "claude")
     };
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let notes = [
@@ -219,7 +219,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     record::record_notes(&workspace, &lock, &notes).unwrap();
     let said = || {
         let steps = desk.steps().into_iter().skip(before).map(|stored| stored.step);
-        steps.map(|step| step.facts.call.unwrap_or(step.summary)).collect::<Vec<_>>()
+        steps.map(|step| step.meta.call.unwrap_or(step.summary)).collect::<Vec<_>>()
     };
     let steps = said();
     assert!(steps[1].starts_with("a report cannot be recorded"), "{steps:?}");
@@ -231,7 +231,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let workspace = engine.workspace(&desk.path("tree")).unwrap();
     let lock = workspace.lock_recording().unwrap();
     let mark = desk.store.commit_seq().unwrap().0;
-    let notes: Vec<Note> =
+    let notes: Vec<InboxNote> =
         notes.into_iter().filter(|note| note.payload.as_ref().unwrap()["tool_use_id"] != "bad").collect();
     record::record_notes(&workspace, &lock, &notes).unwrap();
     assert_eq!(desk.store.commit_seq().unwrap().0, mark + 1);
@@ -240,7 +240,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
         .into_iter()
         .skip(before)
         .map(|stored| stored.step)
-        .map(|step| step.facts.call.unwrap_or(step.summary))
+        .map(|step| step.meta.call.unwrap_or(step.summary))
         .collect();
     assert_eq!(calls, ["good", "no space", "failed", "no time", "also good"]);
 }
@@ -265,15 +265,15 @@ fn the_turn_of_a_call_is_found_however_long_the_conversation_is() {
     let steps = desk.steps();
     let starts: Vec<_> = (steps.iter().map(|stored| &stored.step))
         .filter(|step| {
-            step.kind == StepKind::ToolStart && step.facts.call.as_deref().unwrap().starts_with('c')
+            step.kind == StepKind::ToolStart && step.meta.call.as_deref().unwrap().starts_with('c')
         })
         .collect();
     assert_eq!(starts.len(), 40);
-    assert!(starts.iter().all(|step| step.facts.iteration == starts[0].facts.iteration), "one turn");
+    assert!(starts.iter().all(|step| step.meta.iteration == starts[0].meta.iteration), "one turn");
     for step in starts {
-        let state = stepback_model::state::State::load(&desk.store, step.state).unwrap();
+        let state = stepback_model::state::WorkspaceState::load(&desk.store, step.state).unwrap();
         let kept = stepback_model::conversation::len(&desk.store, state.conversation).unwrap();
-        assert_eq!(kept, 800, "{:?} was asked for by the answer after those", step.facts.call);
+        assert_eq!(kept, 800, "{:?} was asked for by the answer after those", step.meta.call);
     }
 }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    Direction::{self, Install, Uninstall},
-    Done, InstallError, Plan,
-    Scope::{self, Project, User},
-    SettingsPaths, carry_out, detect, plan, take_back,
+    InstallDirection::{self, Install, Uninstall},
+    InstallError, InstallPlan,
+    InstallScope::{self, Project, User},
+    SettingsPaths, WriteResult, carry_out, detect, plan, take_back,
 };
 use tempfile::TempDir;
 
@@ -30,17 +30,27 @@ impl World {
         Self { _dir: dir, place }
     }
 
-    fn plan(&self, agent: Agent, scope: Scope, direction: Direction) -> Result<Plan, InstallError> {
+    fn plan(
+        &self,
+        agent: Agent,
+        scope: InstallScope,
+        direction: InstallDirection,
+    ) -> Result<InstallPlan, InstallError> {
         plan(agent, scope, &self.place, Path::new(BINARY), false, direction)
     }
 
-    fn go(&self, agent: Agent, scope: Scope, direction: Direction) -> (Plan, Done) {
+    fn go(
+        &self,
+        agent: Agent,
+        scope: InstallScope,
+        direction: InstallDirection,
+    ) -> (InstallPlan, WriteResult) {
         let plan = self.plan(agent, scope, direction).unwrap();
         let done = carry_out(&plan).unwrap();
         (plan, done)
     }
 
-    fn file(&self, agent: Agent, scope: Scope) -> PathBuf {
+    fn file(&self, agent: Agent, scope: InstallScope) -> PathBuf {
         self.plan(agent, scope, Install).unwrap().file
     }
 
@@ -68,15 +78,15 @@ fn what_init_makes_it_unmakes() {
         for scope in [Project, User] {
             let world = World::new();
             let (installed, done) = world.go(agent, scope, Install);
-            assert_eq!(done, Done::Made);
+            assert_eq!(done, WriteResult::Made);
             assert!(!installed.changes.is_empty() && !installed.follow_up.is_empty());
-            assert_eq!(world.go(agent, scope, Install).1, Done::Nothing, "{agent}: installed twice");
+            assert_eq!(world.go(agent, scope, Install).1, WriteResult::Nothing, "{agent}: installed twice");
             let (removed, done) = world.go(agent, scope, Uninstall);
-            assert_eq!(done, Done::Removed, "{agent}: {removed:?}");
+            assert_eq!(done, WriteResult::Removed, "{agent}: {removed:?}");
             for root in [&world.place.home, &world.place.workspace] {
                 assert_eq!(fs::read_dir(root).unwrap().count(), 0, "{agent}: {removed:?}");
             }
-            assert_eq!(world.go(agent, scope, Uninstall).1, Done::Nothing);
+            assert_eq!(world.go(agent, scope, Uninstall).1, WriteResult::Nothing);
         }
     }
 }
@@ -102,10 +112,10 @@ fn uninstall_gives_back_the_bytes_of_before() {
         for text in texts {
             let world = World::new();
             let file = world.write(agent, text);
-            assert_eq!(world.go(agent, User, Install).1, Done::Changed);
+            assert_eq!(world.go(agent, User, Install).1, WriteResult::Changed);
             json(&file);
             let installed = fs::read(&file).unwrap();
-            assert_eq!(world.go(agent, User, Install).1, Done::Nothing, "{agent}: {text:?}");
+            assert_eq!(world.go(agent, User, Install).1, WriteResult::Nothing, "{agent}: {text:?}");
             assert_eq!(fs::read(&file).unwrap(), installed);
             world.go(agent, User, Uninstall);
             assert_eq!(fs::read_to_string(&file).unwrap(), text, "{agent}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use stepback_agents::Agent;
-use stepback_agents::install::{Direction, Scope, SettingsPaths, carry_out, plan};
+use stepback_agents::install::{InstallDirection, InstallScope, SettingsPaths, carry_out, plan};
 use stepback_faults::{Fault, arm, disarm};
 use tempfile::TempDir;
 
@@ -23,7 +23,8 @@ fn a_failing_disk_leaves_the_old_file_or_the_new_one() {
                 }
                 let binary = Path::new("/bin/stepback");
                 let plan =
-                    plan(Agent::Gemini, Scope::User, &place, binary, false, Direction::Install).unwrap();
+                    plan(Agent::Gemini, InstallScope::User, &place, binary, false, InstallDirection::Install)
+                        .unwrap();
                 arm(fault, nth);
                 let done = carry_out(&plan);
                 disarm();

@@ -1,18 +1,21 @@
 //! The editor of other people's JSON: what goes in comes out again without a trace.
 #![expect(clippy::unwrap_used, reason = "tests may fail loudly")]
 
-use stepback_agents::install::jsonc::{Document, Rest, Step, Value};
+use stepback_agents::install::jsonc::{JsoncDocument, PathStep, Rest, Value};
 
-fn document(text: &str) -> Document {
-    Document::parse(text.to_owned()).unwrap()
+fn document(text: &str) -> JsoncDocument {
+    JsoncDocument::parse(text.to_owned()).unwrap()
 }
 
 fn group() -> Value {
     Value::Object(vec![("hooks", Value::Array(vec![Value::Text("h".to_owned())]))])
 }
 
-fn path(steps: &[&str]) -> Vec<Step> {
-    steps.iter().map(|step| step.parse::<usize>().map_or_else(|_| Step::from(*step), Step::from)).collect()
+fn path(steps: &[&str]) -> Vec<PathStep> {
+    steps
+        .iter()
+        .map(|step| step.parse::<usize>().map_or_else(|_| PathStep::from(*step), PathStep::from))
+        .collect()
 }
 
 /// Inserts a member under the root and takes it out again.
@@ -121,7 +124,7 @@ fn an_element_is_appended_and_removed() {
         document.append(&path(&["l"]), &Value::Text("x".to_owned())).unwrap();
         assert_eq!(document.text(), expected);
         let last = document.root().member("l").unwrap().elements().unwrap().len() - 1;
-        assert_eq!(document.remove(&[Step::from("l"), Step::from(last)]).unwrap(), Rest::Entries);
+        assert_eq!(document.remove(&[PathStep::from("l"), PathStep::from(last)]).unwrap(), Rest::Entries);
         assert_eq!(document.text(), text);
     }
 }
@@ -140,7 +143,7 @@ fn removing_the_first_or_a_middle_entry_takes_its_own_comma() {
         ("[1 /* a */, 2]", 0, "[ /* a */ 2]"),
     ] {
         let mut document = document(text);
-        document.remove(&[Step::from(at)]).unwrap();
+        document.remove(&[PathStep::from(at)]).unwrap();
         assert_eq!(document.text(), expected, "{text:?} without {at}");
     }
 }
@@ -180,10 +183,10 @@ fn what_is_not_json_is_refused_with_its_place() {
         ("{\"a\": 01}", 1, 7),
         ("\u{feff}{x}", 1, 2),
     ] {
-        let error = Document::parse(text.to_owned()).unwrap_err();
+        let error = JsoncDocument::parse(text.to_owned()).unwrap_err();
         assert_eq!((error.position.line, error.position.column), (line, column), "{text:?}: {error}");
     }
-    assert!(Document::parse("[".repeat(100_000)).is_err(), "deep nesting must not overflow the stack");
+    assert!(JsoncDocument::parse("[".repeat(100_000)).is_err(), "deep nesting must not overflow the stack");
 }
 
 #[test]
@@ -238,11 +241,11 @@ impl Dice {
 }
 
 /// All paths to containers below `path`.
-fn containers(document: &Document, path: &[Step], found: &mut Vec<(Vec<Step>, bool)>) {
+fn containers(document: &JsoncDocument, path: &[PathStep], found: &mut Vec<(Vec<PathStep>, bool)>) {
     let node = document.get(path).unwrap();
-    let steps: Vec<Step> = match (node.members(), node.elements()) {
-        (Some(members), _) => members.iter().map(|member| Step::from(member.name.as_str())).collect(),
-        (_, Some(elements)) => (0..elements.len()).map(Step::from).collect(),
+    let steps: Vec<PathStep> = match (node.members(), node.elements()) {
+        (Some(members), _) => members.iter().map(|member| PathStep::from(member.name.as_str())).collect(),
+        (_, Some(elements)) => (0..elements.len()).map(PathStep::from).collect(),
         _ => return,
     };
     found.push((path.to_vec(), node.members().is_some()));
@@ -265,10 +268,10 @@ fn whatever_the_file_looks_like_it_comes_back() {
             let mut edited = original.clone();
             let last = if is_object {
                 edited.insert_member(&path, "new", &group()).unwrap();
-                Step::from("new")
+                PathStep::from("new")
             } else {
                 edited.append(&path, &group()).unwrap();
-                Step::from(edited.get(&path).unwrap().elements().unwrap().len() - 1)
+                PathStep::from(edited.get(&path).unwrap().elements().unwrap().len() - 1)
             };
             let mut entry = path.clone();
             entry.push(last);
@@ -289,7 +292,7 @@ fn removing_any_entry_leaves_json_with_the_others() {
         let count = original.root().elements().unwrap().len();
         for index in 0..count {
             let mut edited = original.clone();
-            edited.remove(&[Step::from(index)]).unwrap();
+            edited.remove(&[PathStep::from(index)]).unwrap();
             let left: Vec<_> =
                 edited.root().elements().unwrap().iter().map(|n| &edited.text()[n.span.clone()]).collect();
             let mut expected: Vec<_> =

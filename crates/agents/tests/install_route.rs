@@ -8,7 +8,7 @@ use std::path::Path;
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    Route, Run, RunPlan, SettingsPaths, in_the_way, routes, run_command, through,
+    HookedCommand, Route, RunPlan, SettingsPaths, in_the_way, routes, run_command, through,
 };
 use tempfile::TempDir;
 
@@ -33,12 +33,17 @@ impl Desk {
         Self { dir, place }
     }
 
-    fn with_run<T>(&self, argv: &[&str], environment: &[(&str, &str)], ask: impl FnOnce(&Run<'_>) -> T) -> T {
+    fn with_run<T>(
+        &self,
+        argv: &[&str],
+        environment: &[(&str, &str)],
+        ask: impl FnOnce(&HookedCommand<'_>) -> T,
+    ) -> T {
         let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
         let environment: Vec<(OsString, OsString)> =
             environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let temp = self.dir.path().join("temp");
-        ask(&Run {
+        ask(&HookedCommand {
             argv: &argv,
             cwd: &self.place.workspace,
             environment: &environment,
@@ -57,7 +62,7 @@ impl Desk {
         self.with_run(argv, environment, |run| Self::routed_in(agent, run))
     }
 
-    fn routed_in(agent: Agent, run: &Run<'_>) -> (Vec<Route>, RunPlan) {
+    fn routed_in(agent: Agent, run: &HookedCommand<'_>) -> (Vec<Route>, RunPlan) {
         let found = routes(agent, run);
         let mut plan = run_command(agent, run).unwrap();
         let ours: Vec<(Route, String)> = found

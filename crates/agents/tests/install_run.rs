@@ -7,7 +7,8 @@ use std::path::Path;
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    Direction, Run, RunPlan, Scope, SettingsPaths, agent_of, carry_out, plan, run_command,
+    HookedCommand, InstallDirection, InstallScope, RunPlan, SettingsPaths, agent_of, carry_out, plan,
+    run_command,
 };
 use tempfile::TempDir;
 
@@ -20,7 +21,7 @@ fn run(dir: &Path, command: &str, environment: &[(&str, &str)]) -> RunPlan {
     let argv = words(command);
     let environment: Vec<_> =
         environment.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
-    let run = Run {
+    let run = HookedCommand {
         argv: &argv,
         cwd: dir,
         environment: &environment,
@@ -91,9 +92,15 @@ fn codex_gets_hooks_with_their_trust_and_installed_ones_sleep() {
     let dir = TempDir::new().unwrap();
     let place = SettingsPaths::usual(&dir.path().join("home"), dir.path());
     fs::create_dir_all(&place.home).unwrap();
-    let install =
-        plan(Agent::Codex, Scope::User, &place, Path::new("/bin/stepback"), false, Direction::Install)
-            .unwrap();
+    let install = plan(
+        Agent::Codex,
+        InstallScope::User,
+        &place,
+        Path::new("/bin/stepback"),
+        false,
+        InstallDirection::Install,
+    )
+    .unwrap();
     carry_out(&install).unwrap();
     let plan = run(dir.path(), "codex exec go", &[]);
     let argv: Vec<_> = plan.argv.iter().map(|arg| arg.to_str().unwrap()).collect();
@@ -131,7 +138,7 @@ fn opencode_gets_the_plugin_beside_those_it_is_given() {
 fn the_address_of_the_plugin_is_escaped() {
     let argv = words("opencode");
     let place = SettingsPaths::usual(Path::new("/h"), Path::new("/w"));
-    let run = Run {
+    let run = HookedCommand {
         argv: &argv,
         cwd: Path::new("/w"),
         environment: &[],

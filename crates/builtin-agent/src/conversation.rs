@@ -2,7 +2,7 @@
 //! per message for the recorder.
 
 use serde_json::{Value, json};
-use stepback_engine::recorder::{CallOrigin, Conversation, NewMessages, Turn};
+use stepback_engine::recorder::{CallOrigin, ConversationSource, ModelTurn, NewMessages};
 
 use crate::request;
 use crate::tools::ToolResult;
@@ -60,7 +60,7 @@ impl Dialogue {
     }
 }
 
-impl Conversation for Dialogue {
+impl ConversationSource for Dialogue {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or_default();
         let count = usize::try_from(read("count")).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Conversation for Dialogue {
         };
         // The last match, in case an id occurs twice.
         let found = tail.iter().enumerate().rev().find_map(|(at, line)| Some((at, asks(line)?)));
-        let turn = found.map(|(before, id)| Turn { before, id: Some(id) });
+        let turn = found.map(|(before, id)| ModelTurn { before, id: Some(id) });
         CallOrigin { settled: turn.is_some(), turn }
     }
 }
@@ -149,7 +149,7 @@ mod tests {
         let talk = Dialogue::new(vec![asking("a"), json!({ "role": "user", "content": [] }), asking("b")]);
         let lines: Vec<&str> = talk.lines.iter().map(String::as_str).collect();
         let asked = talk.turn(&lines, "b");
-        assert_eq!(asked.turn, Some(Turn { before: 2, id: Some("b".into()) }));
+        assert_eq!(asked.turn, Some(ModelTurn { before: 2, id: Some("b".into()) }));
         assert!(!talk.turn(&lines, "c").settled);
     }
 

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use stepback_agents::breakpoints::{GatedCall, Verdict};
+use stepback_agents::breakpoints::{GatedCall, StopDecision};
 use stepback_agents::payload::one_line;
 use stepback_agents::record;
-use stepback_engine::control::{Control, Side};
-use stepback_engine::recorder::{Conversation, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::control::{BreakSide, Control};
+use stepback_engine::recorder::{ConversationSource, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 
@@ -66,12 +66,12 @@ impl Journal<'_> {
     }
 
     /// Returns a new event of this session.
-    pub fn event(&self, kind: StepKind, summary: &str) -> Event {
-        Event::new(NAME, &self.session, kind, one_line(summary))
+    pub fn event(&self, kind: StepKind, summary: &str) -> AgentEvent {
+        AgentEvent::new(NAME, &self.session, kind, one_line(summary))
     }
 
     /// Records an event, with secrets redacted.
-    pub fn record(&mut self, event: &Event, with: StepExtras<'_>) -> Result<RecordedStep, EngineError> {
+    pub fn record(&mut self, event: &AgentEvent, with: StepExtras<'_>) -> Result<RecordedStep, EngineError> {
         let kind = event.kind;
         let mut event = event.clone();
         record::redact_event(&mut event);
@@ -84,7 +84,7 @@ impl Journal<'_> {
                 event,
                 effect: with.effect.unwrap_or(ScanPolicy::None),
                 at: self.now(),
-                conversation: with.dialogue.map(|dialogue| dialogue as &dyn Conversation),
+                conversation: with.dialogue.map(|dialogue| dialogue as &dyn ConversationSource),
                 paths: with.paths,
                 learned: with.learned,
             },
@@ -103,14 +103,14 @@ impl Journal<'_> {
     /// Stops at a call if a breakpoint or pause applies; `None` if neither does.
     pub fn stop_if_wanted(
         &self,
-        event: &Event,
+        event: &AgentEvent,
         paths: &[String],
         recorded: &RecordedStep,
         patience: std::time::Duration,
         waits: &dyn Fn() -> bool,
-    ) -> Result<Option<Verdict>, EngineError> {
+    ) -> Result<Option<StopDecision>, EngineError> {
         let Some(control) = self.control()? else { return Ok(None) };
-        let side = if event.kind == StepKind::ToolStart { Side::Start } else { Side::End };
+        let side = if event.kind == StepKind::ToolStart { BreakSide::Start } else { BreakSide::End };
         let mut event = event.clone();
         // A stop is written to a file and shown to the user.
         record::redact_event(&mut event);

@@ -15,9 +15,11 @@ mod tool_call;
 mod tools;
 
 pub use conversation::{Dialogue, resumable, take_back_prompt};
-pub use options::{ExitReason, MAX_TURNS, Options, Outcome, Price, RecordedResults, RunEvent, ToolPolicy};
+pub use options::{
+    ExitReason, MAX_TURNS, Price, RecordedResults, RunEvent, RunOptions, RunOutcome, ToolPolicy,
+};
 pub use provider::Provider;
-pub use request::{Answer, Call, read as read_answer};
+pub use request::{ModelAnswer, RequestedCall, read as read_answer};
 pub use resume::resume;
 pub use run::run;
 pub use tools::{ALL as TOOLS, ToolResult};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stepback_agents::decisions::DecidedCalls;
-use stepback_llm_wire::semantics::Usage;
+use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::event::ReportedError;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepKind;
@@ -29,7 +29,7 @@ pub enum ToolPolicy<'a> {
 }
 
 /// Returns the price of an answer in millionths of a dollar, by model and tokens; `None` if it is unknown.
-pub type Price<'a> = dyn Fn(&str, &Usage) -> Option<u64> + 'a;
+pub type Price<'a> = dyn Fn(&str, &TokenUsage) -> Option<u64> + 'a;
 
 /// Something that happens while the agent runs, for display.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ pub enum RunEvent<'a> {
 }
 
 /// The options of one run.
-pub struct Options<'a> {
+pub struct RunOptions<'a> {
     /// The task; `None` if the conversation so far ends with one.
     pub prompt: Option<String>,
     /// Name of the model.
@@ -116,7 +116,7 @@ pub struct Options<'a> {
     pub watch: &'a mut dyn FnMut(RunEvent<'_>),
 }
 
-impl<'a> Options<'a> {
+impl<'a> RunOptions<'a> {
     /// Returns options for a model, with defaults for everything else.
     pub fn new(model: impl Into<String>, watch: &'a mut dyn FnMut(RunEvent<'_>)) -> Self {
         Self {
@@ -183,7 +183,7 @@ impl ExitReason {
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The session in the record.
     pub session: SessionId,
     /// The agent's own id of the session.

@@ -4,7 +4,7 @@ mod chat;
 mod http;
 mod scripted;
 
-use stepback_llm_wire::{Request, Response};
+use stepback_llm_wire::{ModelRequest, Response};
 use stepback_model::event::ReportedError;
 
 pub use http::{Dialect, Http, Post};
@@ -13,5 +13,5 @@ pub use scripted::{ScriptError, Scripted};
 /// Answers requests in the form of the Messages API. A rerun brings one that answers from a recording.
 pub trait Provider: Send {
     /// Sends a request. A response with an error status is a response; an error means that there was none.
-    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError>;
+    fn ask(&mut self, request: &ModelRequest) -> Result<Response, ReportedError>;
 }

@@ -1,8 +1,8 @@
 //! Builds requests in the form of the Messages API, and parses responses.
 
 use serde_json::{Map, Value, json};
-use stepback_llm_wire::semantics::Usage;
-use stepback_llm_wire::{Ended, Request, Response, Wire};
+use stepback_llm_wire::semantics::TokenUsage;
+use stepback_llm_wire::{AnswerEnd, ModelRequest, Response, Wire};
 use stepback_model::event::ReportedError;
 
 use crate::tools;
@@ -38,7 +38,7 @@ pub fn system_for_worker(name: &str) -> String {
 }
 
 /// Builds a request.
-pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&str>) -> Request {
+pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&str>) -> ModelRequest {
     let body = json!({
         "model": model,
         "max_tokens": TOKENS,
@@ -53,7 +53,7 @@ pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&st
     ];
     headers.extend(worker.map(|worker| (WORKER.to_string(), worker.to_string())));
     let bytes = body.to_string().len() as u64;
-    Request {
+    ModelRequest {
         wire: Some(Wire::Messages),
         method: "POST".into(),
         path: "/v1/messages".into(),
@@ -65,7 +65,7 @@ pub fn request(model: &str, system: &str, messages: &[Value], worker: Option<&st
 
 /// A call that the model requests.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Call {
+pub struct RequestedCall {
     /// The model's id of the call.
     pub id: String,
     /// Name of the tool.
@@ -76,7 +76,7 @@ pub struct Call {
 
 /// A parsed answer of a model.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// The model that the answer names.
     pub model: Option<String>,
     /// The answer's parts, as they are added to the conversation.
@@ -84,27 +84,27 @@ pub struct Answer {
     /// Its text.
     pub text: String,
     /// The calls that it requests.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RequestedCall>,
     /// Why the model stopped, in the API's terms.
     pub stop: Option<String>,
     /// Token counts, if given.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Cost in millionths of a dollar, if the answer itself has it.
     pub cost: Option<u64>,
 }
 
 /// Parses a response. Fails with the reported error if it is not an answer.
-pub fn read(response: &Response) -> Result<Answer, ReportedError> {
+pub fn read(response: &Response) -> Result<ModelAnswer, ReportedError> {
     let trouble = |name: &str, message: String| ReportedError {
         name: Some(name.to_string()),
         message,
         ..ReportedError::default()
     };
     match &response.ended {
-        Ended::Complete => {}
-        Ended::Cancelled => return Err(trouble("cancelled", "the request was given up".into())),
-        Ended::CutOff(why) => return Err(trouble("cut-off", format!("the answer broke off: {why}"))),
-        Ended::Failed(why) => return Err(trouble("unreachable", why.clone())),
+        AnswerEnd::Complete => {}
+        AnswerEnd::Cancelled => return Err(trouble("cancelled", "the request was given up".into())),
+        AnswerEnd::CutOff(why) => return Err(trouble("cut-off", format!("the answer broke off: {why}"))),
+        AnswerEnd::Failed(why) => return Err(trouble("unreachable", why.clone())),
     }
     let body: Value = serde_json::from_str(&response.body).map_err(|error| {
         let start: String = response.body.chars().take(200).collect();
@@ -119,19 +119,19 @@ pub fn read(response: &Response) -> Result<Answer, ReportedError> {
         return Err(trouble("not-an-answer", "the answer has no content".into()));
     };
     let texts = content.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
-    let calls = content.iter().filter(|part| part["type"] == "tool_use").map(|part| Call {
+    let calls = content.iter().filter(|part| part["type"] == "tool_use").map(|part| RequestedCall {
         id: part["id"].as_str().unwrap_or_default().to_string(),
         tool: part["name"].as_str().unwrap_or_default().to_string(),
         input: part["input"].clone(),
     });
     let usage = &body["usage"];
     let tokens = |field: &str| usage[field].as_u64().unwrap_or_default();
-    Ok(Answer {
+    Ok(ModelAnswer {
         model: body["model"].as_str().map(str::to_string),
         text: texts.collect::<Vec<_>>().join("\n"),
         calls: calls.collect(),
         stop: body["stop_reason"].as_str().map(str::to_string),
-        usage: usage.is_object().then(|| Usage {
+        usage: usage.is_object().then(|| TokenUsage {
             input: tokens("input_tokens"),
             output: tokens("output_tokens"),
             cache_read: tokens("cache_read_input_tokens"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stepback_agents::fork::{Fork, Planned};
+use stepback_agents::fork::{Fork, PlannedFork};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
@@ -23,7 +23,7 @@ pub fn resume(
     cwd: Option<&Path>,
     prompt: Option<&str>,
     id: [u8; 16],
-) -> Result<Planned, EngineError> {
+) -> Result<PlannedFork, EngineError> {
     let objects = workspace.store();
     let tip = workspace.conversation_at(&session, target)?;
     let kept = conversation::len(objects, tip)?;
@@ -47,5 +47,5 @@ pub fn resume(
             "Nothing had been said at that point, so the agent begins a new conversation.".to_owned()
         }),
     };
-    Ok(Planned { session, target: target.clone(), fork })
+    Ok(PlannedFork { session, target: target.clone(), fork })
 }

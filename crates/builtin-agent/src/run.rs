@@ -10,15 +10,15 @@ use stepback_agents::record::TOLD;
 use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Response;
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Session, StepKind, Trigger};
 
 use crate::NAME;
 use crate::conversation::Dialogue;
 use crate::journal::{Journal, StepExtras, StopRequest, Tasks, deadline};
-use crate::options::{ExitReason, Options, Outcome, RunEvent};
+use crate::options::{ExitReason, RunEvent, RunOptions, RunOutcome};
 use crate::provider::Provider;
-use crate::request::{self, Answer};
+use crate::request::{self, ModelAnswer};
 use crate::tools;
 
 /// Delay before the first retry when the model is busy.
@@ -40,7 +40,7 @@ pub(crate) struct ChatHistory {
 pub(crate) struct Agent<'a, 'o> {
     pub journal: Journal<'a>,
     pub provider: &'a mut dyn Provider,
-    pub options: Options<'o>,
+    pub options: RunOptions<'o>,
     pub deadline: Option<Instant>,
     pub memory: Map<String, Value>,
     pub tasks: Tasks,
@@ -55,8 +55,8 @@ pub(crate) struct Agent<'a, 'o> {
 pub fn run(
     workspace: &Workspace<'_>,
     provider: &mut dyn Provider,
-    mut options: Options<'_>,
-) -> Result<Outcome, EngineError> {
+    mut options: RunOptions<'_>,
+) -> Result<RunOutcome, EngineError> {
     let external = options.session.take().unwrap_or_else(|| fresh_name(workspace));
     let session = Session::id_of(workspace.record.id, NAME, &external);
     let mut main = ChatHistory {
@@ -89,7 +89,7 @@ pub fn run(
     };
     agent.end(&main, &text, &ended)?;
     let Agent { turns, cost, journal, .. } = agent;
-    Ok(Outcome { session, external, turns, steps: journal.steps, text, cost, ended })
+    Ok(RunOutcome { session, external, turns, steps: journal.steps, text, cost, ended })
 }
 
 /// Returns a new session id, in the form that agents use.
@@ -244,7 +244,7 @@ impl Agent<'_, '_> {
     }
 
     /// Calls the model, with retries if it is busy.
-    fn ask(&mut self, party: &ChatHistory) -> Result<Answer, StopRequest> {
+    fn ask(&mut self, party: &ChatHistory) -> Result<ModelAnswer, StopRequest> {
         let mut retry = 0;
         loop {
             let (answered, again) = self.ask_once(party, retry)?;
@@ -276,7 +276,7 @@ impl Agent<'_, '_> {
         &mut self,
         party: &ChatHistory,
         retry: u32,
-    ) -> Result<(Result<Answer, ReportedError>, bool), StopRequest> {
+    ) -> Result<(Result<ModelAnswer, ReportedError>, bool), StopRequest> {
         let model = self.options.model.clone();
         let system = match &party.worker {
             None => request::system(self.options.system.as_deref(), &self.memory),
@@ -290,7 +290,7 @@ impl Agent<'_, '_> {
         let id = format!("{}turn_{number}{again}", party.prefix);
         let count = party.dialogue.messages().len();
         let unit = if count == 1 { "message" } else { "messages" };
-        let start = Event {
+        let start = AgentEvent {
             key: Some(format!("model {id}")),
             call: Some(id),
             tool: Some(model.clone()),
@@ -319,11 +319,11 @@ impl Agent<'_, '_> {
     /// Returns the event that ends a model call, and the cost of the answer.
     fn model_end(
         &self,
-        start: Event,
+        start: AgentEvent,
         response: Option<&Response>,
-        answered: &Result<Answer, ReportedError>,
+        answered: &Result<ModelAnswer, ReportedError>,
         took: Option<u64>,
-    ) -> (Event, u64) {
+    ) -> (AgentEvent, u64) {
         let model = &self.options.model;
         let answer = answered.as_ref().ok();
         let usage = answer.and_then(|answer| answer.usage);
@@ -348,7 +348,7 @@ impl Agent<'_, '_> {
         if is_replayed {
             metadata["replayed"] = json!(true);
         }
-        let end = Event {
+        let end = AgentEvent {
             input: None,
             output: response.and_then(|response| serde_json::to_value(response).ok()),
             error: answered.as_ref().err().cloned(),
@@ -357,7 +357,7 @@ impl Agent<'_, '_> {
             ..start
         };
         let named = self.journal.event(StepKind::ModelEnd, &summary);
-        (Event { kind: named.kind, summary: named.summary, ..end }, cost.unwrap_or_default())
+        (AgentEvent { kind: named.kind, summary: named.summary, ..end }, cost.unwrap_or_default())
     }
 }
 

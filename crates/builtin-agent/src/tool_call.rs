@@ -5,25 +5,25 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use stepback_agents::breakpoints::Verdict;
+use stepback_agents::breakpoints::StopDecision;
 use stepback_agents::decisions::RepeatedCall;
 use stepback_agents::import::describe_call;
 use stepback_agents::record;
 use stepback_engine::EngineError;
-use stepback_engine::control::Side;
+use stepback_engine::control::BreakSide;
 use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionUpdate};
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 
 use crate::conversation::Dialogue;
 use crate::journal::{StepExtras, StopRequest};
-use crate::options::{ExitReason, Options, RunEvent, ToolPolicy};
-use crate::request::Call;
+use crate::options::{ExitReason, RunEvent, RunOptions, ToolPolicy};
+use crate::request::RequestedCall;
 use crate::run::{Agent, ChatHistory, main_only};
-use crate::tools::{self, Limits, ToolInput, ToolResult};
+use crate::tools::{self, ToolInput, ToolLimits, ToolResult};
 
 /// Summarizes a call in one line.
-fn described(call: &Call) -> String {
+fn described(call: &RequestedCall) -> String {
     let text = |field: &str| call.input.get(field).and_then(Value::as_str);
     match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
         ("delegate", Some(worker), Some(task), _) => format!("delegate to {worker}: {task}"),
@@ -39,13 +39,13 @@ fn runs_always(tool: &str) -> bool {
 
 impl Agent<'_, '_> {
     /// Runs a call from start to end.
-    pub fn call(&mut self, party: &ChatHistory, call: &Call) -> Result<ToolResult, StopRequest> {
+    pub fn call(&mut self, party: &ChatHistory, call: &RequestedCall) -> Result<ToolResult, StopRequest> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
         let summary = described(call);
         let changes = self.options.looks && tools::can_change(&call.tool);
         let paths = tools::named_paths(&root, &call.tool, &call.input);
-        let start = Event {
+        let start = AgentEvent {
             key: Some(call.id.clone()),
             call: Some(call.id.clone()),
             tool: Some(call.tool.clone()),
@@ -59,19 +59,19 @@ impl Agent<'_, '_> {
         let recorded = self.journal.record(&start, with)?;
         self.check()?;
         (self.options.watch)(RunEvent::Calls { worker, summary: &start.summary });
-        let verdict = self.decide(&start, Side::Start, &paths, &recorded)?;
+        let verdict = self.decide(&start, BreakSide::Start, &paths, &recorded)?;
         let mut input = call.input.clone();
         let mut note = None;
         match verdict {
-            None | Some(Verdict::Goes) => {}
-            Some(Verdict::Refused(reason)) => {
+            None | Some(StopDecision::Goes) => {}
+            Some(StopDecision::Refused(reason)) => {
                 record::refused(self.journal.workspace, &start, &reason, self.journal.now())?;
                 self.check()?;
                 let result = ToolResult::bad(format!("This call was refused and did not run: {reason}"));
                 (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
                 return Ok(result);
             }
-            Some(Verdict::Edited(edited)) => {
+            Some(StopDecision::Edited(edited)) => {
                 // A recorded result already has this note.
                 let is_recorded =
                     matches!(self.options.tools, ToolPolicy::Recorded(_)) && !runs_always(&call.tool);
@@ -84,7 +84,7 @@ impl Agent<'_, '_> {
         if let Some(note) = note {
             result.text = format!("{note}\n{}", result.text);
         }
-        let end = Event {
+        let end = AgentEvent {
             input: Some(input),
             output: serde_json::to_value(&result).ok(),
             error: result.failed.then(|| ReportedError {
@@ -99,8 +99,8 @@ impl Agent<'_, '_> {
         let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), learned };
         let recorded = self.journal.record(&end, with)?;
         (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
-        let verdict = self.decide(&end, Side::End, &paths, &recorded)?;
-        if let Some(Verdict::Refused(reason)) = verdict {
+        let verdict = self.decide(&end, BreakSide::End, &paths, &recorded)?;
+        if let Some(StopDecision::Refused(reason)) = verdict {
             result.text = format!("{}\n[The user says about this: {reason}]", result.text);
         }
         Ok(result)
@@ -109,14 +109,14 @@ impl Agent<'_, '_> {
     /// Returns the decision about a call: in a rerun, the recorded one; otherwise the user's answer at a breakpoint.
     fn decide(
         &mut self,
-        event: &Event,
-        side: Side,
+        event: &AgentEvent,
+        side: BreakSide,
         paths: &[String],
         recorded: &RecordedStep,
-    ) -> Result<Option<Verdict>, EngineError> {
+    ) -> Result<Option<StopDecision>, EngineError> {
         if let Some(call) = self.options.decided.find(event, side, &self.repeated) {
             let decision = call.reply(side).decision.clone();
-            if side == Side::Start {
+            if side == BreakSide::Start {
                 self.repeated.push(RepeatedCall { number: call.number, call: event.call.clone() });
             }
             if let Some(decision) = decision {
@@ -132,11 +132,11 @@ impl Agent<'_, '_> {
     /// Stops at a call if a breakpoint or pause applies, until the run has to end.
     fn stop_if_wanted(
         &mut self,
-        event: &Event,
+        event: &AgentEvent,
         paths: &[String],
         recorded: &RecordedStep,
-    ) -> Result<Option<Verdict>, EngineError> {
-        let Options { stop, patience, watch, .. } = &mut self.options;
+    ) -> Result<Option<StopDecision>, EngineError> {
+        let RunOptions { stop, patience, watch, .. } = &mut self.options;
         let deadline = self.deadline;
         let watch = RefCell::new(Some(watch));
         let waits = || {
@@ -152,7 +152,7 @@ impl Agent<'_, '_> {
     fn carry_out(
         &mut self,
         party: &ChatHistory,
-        call: &Call,
+        call: &RequestedCall,
         input: &Value,
     ) -> Result<(ToolResult, SessionUpdate), StopRequest> {
         let result = match call.tool.as_str() {
@@ -168,7 +168,7 @@ impl Agent<'_, '_> {
                     ToolResult::bad("Tools that change something are not run here.")
                 }
                 ToolPolicy::Real | ToolPolicy::Deny => {
-                    let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
+                    let limits = ToolLimits { stop: &self.options.stop, deadline: self.deadline };
                     tools::run(&self.journal.workspace.root, tool, input, &limits)
                 }
                 // Results are recorded by the input that the model gave, even if the user edited it.
@@ -192,7 +192,7 @@ impl Agent<'_, '_> {
     }
 
     /// Gives a task to a worker and waits for its last text.
-    fn delegate(&mut self, call: &Call, input: &Value) -> Result<ToolResult, StopRequest> {
+    fn delegate(&mut self, call: &RequestedCall, input: &Value) -> Result<ToolResult, StopRequest> {
         let given = ToolInput(input);
         let asked = given.text("worker").and_then(|worker| Ok((worker, given.text("task")?)));
         let (name, task) = match asked {
@@ -232,14 +232,14 @@ impl Agent<'_, '_> {
 
     fn task(
         &mut self,
-        call: &Call,
+        call: &RequestedCall,
         worker: &str,
         task: &str,
         (kind, summary, status): (StepKind, &str, &str),
         result: Option<&ToolResult>,
     ) -> Result<(), EngineError> {
         let failed = result.filter(|result| result.failed);
-        let event = Event {
+        let event = AgentEvent {
             worker: Some(worker.to_string()),
             input: Some(json!({ "task": task, "worker": worker, "call": call.id })),
             output: result.and_then(|result| serde_json::to_value(result).ok()),

@@ -43,14 +43,14 @@ impl ToolResult {
 
 /// When a tool has to end.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits<'a> {
+pub struct ToolLimits<'a> {
     /// Set when the user ends the run.
     pub stop: &'a AtomicBool,
     /// When the whole run has to end; `None` for no limit.
     pub deadline: Option<Instant>,
 }
 
-impl Limits<'_> {
+impl ToolLimits<'_> {
     /// Whether the user ended the run.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -117,7 +117,7 @@ pub fn named_paths(root: &Path, tool: &str, input: &Value) -> Vec<String> {
 }
 
 /// Runs a tool in the workspace at `root`.
-pub fn run(root: &Path, tool: &str, input: &Value, limits: &Limits<'_>) -> ToolResult {
+pub fn run(root: &Path, tool: &str, input: &Value, limits: &ToolLimits<'_>) -> ToolResult {
     let given = ToolInput(input);
     let done = match tool {
         "read" => files::read(root, &given),

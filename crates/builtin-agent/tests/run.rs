@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 use stepback_agents::transcript::messages_of;
 use stepback_builtin_agent::provider::Scripted;
 use stepback_builtin_agent::{
-    ExitReason, NAME, Options, Outcome, Provider, RunEvent, ToolPolicy, ToolResult, run,
+    ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome, ToolPolicy, ToolResult, run,
 };
 use stepback_engine::{Engine, Workspace};
-use stepback_llm_wire::matching::{Found, Places, Recording};
-use stepback_llm_wire::{Chunks, Ended, Exchange, Request, Response};
+use stepback_llm_wire::matching::{MatchResult, Places, Recording};
+use stepback_llm_wire::{AnswerEnd, Chunks, Exchange, ModelRequest, Response};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::ReportedError;
 use stepback_model::record::StepKind;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as stored_json};
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 use stepback_worktree::rules::Budget;
 
 struct Place {
@@ -55,37 +55,38 @@ impl Place {
         }
     }
 
-    fn play(&self, script: &Value, change: impl FnOnce(&mut Options<'_>)) -> Outcome {
+    fn play(&self, script: &Value, change: impl FnOnce(&mut RunOptions<'_>)) -> RunOutcome {
         let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
         self.ask(&mut provider, change)
     }
 
-    fn ask(&self, provider: &mut dyn Provider, change: impl FnOnce(&mut Options<'_>)) -> Outcome {
+    fn ask(&self, provider: &mut dyn Provider, change: impl FnOnce(&mut RunOptions<'_>)) -> RunOutcome {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
-        let mut options = Options { prompt: Some("go".into()), ..Options::new("scripted-1", &mut watch) };
+        let mut options =
+            RunOptions { prompt: Some("go".into()), ..RunOptions::new("scripted-1", &mut watch) };
         change(&mut options);
         run(&workspace, provider, options).unwrap()
     }
 
-    fn steps(&self, outcome: &Outcome) -> Vec<StepRow> {
+    fn steps(&self, outcome: &RunOutcome) -> Vec<StepRow> {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        let query = Query { session: Some(outcome.session), ..Query::default() };
+        let query = StepQuery { session: Some(outcome.session), ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query).unwrap();
         steps.sort_by_key(|stored| stored.step.number);
         steps
     }
 
-    fn kinds(&self, outcome: &Outcome) -> Vec<&'static str> {
+    fn kinds(&self, outcome: &RunOutcome) -> Vec<&'static str> {
         self.steps(outcome).iter().map(|stored| stored.step.kind.as_str()).collect()
     }
 
     fn detail(&self, step: &StepRow) -> Value {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        stored_json::load(workspace.store(), step.step.facts.detail.unwrap()).unwrap()
+        stored_json::load(workspace.store(), step.step.meta.detail.unwrap()).unwrap()
     }
 
     fn with_workspace<T>(&self, look: impl FnOnce(&Workspace<'_>) -> T) -> T {
@@ -102,14 +103,14 @@ fn one_call(tool: &str, input: Value) -> Value {
 struct Answers(Vec<(u16, Value)>);
 
 impl Provider for Answers {
-    fn ask(&mut self, _: &Request) -> Result<Response, ReportedError> {
+    fn ask(&mut self, _: &ModelRequest) -> Result<Response, ReportedError> {
         let (status, body) = self.0.remove(0);
         Ok(Response {
             status,
             headers: Vec::new(),
             body: body.to_string(),
             chunks: Chunks::default(),
-            ended: Ended::Complete,
+            ended: AnswerEnd::Complete,
             first_byte: None,
             took: 1,
             left_out: 0,
@@ -150,11 +151,11 @@ fn everything_is_a_step() {
     assert_eq!((summary(4), summary(7)), ("write: b.txt", "finished"));
     assert_eq!((summary(8), summary(9)), ("done: finished", "session ended"));
     assert!(steps[5].is_checkpoint(), "what the call did is a checkpoint");
-    let request: Request = serde_json::from_value(place.detail(&steps[6])["input"].clone()).unwrap();
+    let request: ModelRequest = serde_json::from_value(place.detail(&steps[6])["input"].clone()).unwrap();
     assert_eq!(request.body["messages"].as_array().unwrap().len(), 3);
     let response: Response = serde_json::from_value(place.detail(&steps[7])["output"].clone()).unwrap();
     assert!(response.body.contains("finished"));
-    assert_eq!(steps[6].step.facts.call, steps[7].step.facts.call);
+    assert_eq!(steps[6].step.meta.call, steps[7].step.meta.call);
     let authors = &place.detail(&steps[5])["authors"]["calls"][0];
     assert_eq!(authors["tool"], "write");
     place.with_workspace(|workspace| {
@@ -165,7 +166,7 @@ fn everything_is_a_step() {
         assert_eq!(session.info.iteration, 2);
         // Before the call, the model had not asked for it yet; at the end, everything was said.
         let lines = |at: usize| {
-            let state = State::load(workspace.store(), steps[at].step.state).unwrap();
+            let state = WorkspaceState::load(workspace.store(), steps[at].step.state).unwrap();
             conversation::texts(workspace.store(), state.conversation).unwrap()
         };
         assert_eq!(messages_of(NAME, &lines(4)).len(), 1);
@@ -216,7 +217,7 @@ fn a_worker_has_tasks_and_steps_of_its_own() {
     assert_eq!(tasks, [&"task-created", &"task-assigned", &"task-started", &"task-completed"]);
     let of_worker = |kind: StepKind| {
         let found = steps.iter().find(|stored| {
-            stored.step.kind == kind && stored.step.facts.worker.as_deref() == Some("tester call_1_1")
+            stored.step.kind == kind && stored.step.meta.worker.as_deref() == Some("tester call_1_1")
         });
         found.unwrap_or_else(|| panic!("no {kind:?} of the worker"))
     };
@@ -263,7 +264,7 @@ fn what_it_remembers_is_told_to_the_model_and_kept_in_the_state() {
     assert!(asked[1].as_str().unwrap().contains("port: 8080"));
     place.with_workspace(|workspace| {
         let memory_at = |at: usize| {
-            let state = State::load(workspace.store(), steps[at].step.state).unwrap();
+            let state = WorkspaceState::load(workspace.store(), steps[at].step.state).unwrap();
             stored_json::load(workspace.store(), state.memory.unwrap()).unwrap()
         };
         assert_eq!(memory_at(0), json!({ "style": "tabs" }));
@@ -287,10 +288,10 @@ fn calls_run_are_refused_or_recalled() {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
-        let options = Options {
+        let options = RunOptions {
             prompt: Some("go".into()),
             tools: ToolPolicy::Recorded(Box::new(recall)),
-            ..Options::new("scripted-1", &mut watch)
+            ..RunOptions::new("scripted-1", &mut watch)
         };
         run(&workspace, &mut provider, options).unwrap()
     };
@@ -357,7 +358,7 @@ fn secrets_are_not_recorded_and_costs_add_up() {
         { "text": "done", "usage": { "input": 10, "output": 1 } },
     ] });
     let prompt = format!("use {token}");
-    let price = |model: &str, usage: &stepback_llm_wire::semantics::Usage| {
+    let price = |model: &str, usage: &stepback_llm_wire::semantics::TokenUsage| {
         (model == "scripted-1").then_some(usage.input * 1000)
     };
     let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
@@ -365,8 +366,8 @@ fn secrets_are_not_recorded_and_costs_add_up() {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
         let mut watch = |_: RunEvent<'_>| ();
-        let new = Options::new("scripted-1", &mut watch);
-        run(&workspace, &mut provider, Options { prompt: Some(prompt), price: &price, ..new }).unwrap()
+        let new = RunOptions::new("scripted-1", &mut watch);
+        run(&workspace, &mut provider, RunOptions { prompt: Some(prompt), price: &price, ..new }).unwrap()
     };
     assert_eq!(
         fs::read_to_string(place.root.join("used")).unwrap().trim(),
@@ -376,7 +377,7 @@ fn secrets_are_not_recorded_and_costs_add_up() {
     assert_eq!(outcome.cost, 250_000 + 10_000);
     for step in place.steps(&outcome) {
         assert!(!step.step.summary.contains(&token));
-        if step.step.facts.detail.is_some() {
+        if step.step.meta.detail.is_some() {
             assert!(!place.detail(&step).to_string().contains(&token), "{:?}", step.step.kind);
         }
     }
@@ -409,9 +410,9 @@ fn a_stopped_thought_is_an_interruption() {
 struct Replay(Recording);
 
 impl Provider for Replay {
-    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
+    fn ask(&mut self, request: &ModelRequest) -> Result<Response, ReportedError> {
         match self.0.find(request) {
-            Found::Same(at) => Ok(self.0.exchanges()[at].response.clone()),
+            MatchResult::Same(at) => Ok(self.0.exchanges()[at].response.clone()),
             other => Err(ReportedError { message: format!("{other:?}"), ..ReportedError::default() }),
         }
     }
@@ -435,11 +436,11 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
     let steps = first.steps(&recorded);
     let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.step.kind == kind);
     let answers = |call: &Option<String>| {
-        let end = of_kind(StepKind::ModelEnd).find(|stored| stored.step.facts.call == *call).unwrap();
+        let end = of_kind(StepKind::ModelEnd).find(|stored| stored.step.meta.call == *call).unwrap();
         serde_json::from_value(first.detail(end)["output"].clone()).unwrap()
     };
     let exchanges = of_kind(StepKind::ModelStart).map(|stored| {
-        let call = &stored.step.facts.call;
+        let call = &stored.step.meta.call;
         let request = serde_json::from_value(first.detail(stored)["input"].clone()).unwrap();
         Exchange { id: call.clone().unwrap(), request, response: answers(call) }
     });
@@ -459,16 +460,19 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
     let engine = second.engine();
     let workspace = engine.workspace(&second.root).unwrap();
     let mut watch = |_: RunEvent<'_>| ();
-    let options = Options {
+    let options = RunOptions {
         prompt: Some("go".into()),
         tools: ToolPolicy::Recorded(Box::new(recall)),
-        ..Options::new("scripted-1", &mut watch)
+        ..RunOptions::new("scripted-1", &mut watch)
     };
     let again = run(&workspace, &mut provider, options).unwrap();
     assert_eq!(
         (again.ended, again.text, again.steps),
         (ExitReason::Done, recorded.text.clone(), recorded.steps)
     );
-    assert_eq!(second.kinds(&Outcome { session: again.session, ..recorded.clone() }), first.kinds(&recorded));
+    assert_eq!(
+        second.kinds(&RunOutcome { session: again.session, ..recorded.clone() }),
+        first.kinds(&recorded)
+    );
     assert!(!second.root.join("log").exists(), "nothing was run");
 }

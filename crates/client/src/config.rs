@@ -61,7 +61,7 @@ impl std::error::Error for ConfigError {}
 
 /// The configuration of a recorder.
 #[derive(Clone)]
-pub struct Config {
+pub struct RecorderConfig {
     pub(crate) url: String,
     pub(crate) token: String,
     pub(crate) workspace: String,
@@ -79,14 +79,14 @@ pub struct Config {
     pub(crate) farewell: Duration,
 }
 
-impl std::fmt::Debug for Config {
+impl std::fmt::Debug for RecorderConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The token is left out, so that it does not end up in logs.
         f.debug_struct("Config").field("url", &self.url).field("agent", &self.agent).finish_non_exhaustive()
     }
 }
 
-impl Config {
+impl RecorderConfig {
     /// The default configuration for the server at `url` (`http://HOST:PORT`), with its token.
     pub fn new(url: &str, token: &str) -> Self {
         Self {

@@ -41,7 +41,7 @@ impl Address {
 
 /// An HTTP response.
 #[derive(Debug)]
-pub struct Reply {
+pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// The value of the `Retry-After` header, if there is one.
@@ -65,7 +65,7 @@ impl Connection {
     }
 
     /// Posts JSON. If the reused connection was closed meanwhile, it is reopened once.
-    pub fn post(&mut self, path: &str, body: &[u8]) -> io::Result<Reply> {
+    pub fn post(&mut self, path: &str, body: &[u8]) -> io::Result<HttpResponse> {
         let again = self.stream.is_some();
         match self.try_post(path, body) {
             Err(_) if again => {
@@ -77,7 +77,7 @@ impl Connection {
         .inspect_err(|_| self.stream = None)
     }
 
-    fn try_post(&mut self, path: &str, body: &[u8]) -> io::Result<Reply> {
+    fn try_post(&mut self, path: &str, body: &[u8]) -> io::Result<HttpResponse> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             None => self.stream.insert(BufReader::new(connect(&self.address.host, self.timeout)?)),
@@ -114,7 +114,7 @@ fn connect(host: &str, timeout: Duration) -> io::Result<TcpStream> {
 }
 
 /// Reads an answer. Returns also whether the connection can be reused.
-fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(Reply, bool)> {
+fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(HttpResponse, bool)> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut head = stream.take(64 << 10);
     let mut line = String::new();
@@ -149,7 +149,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> io::Result<(Reply, bool)> {
         // Not an answer of a stepback server; the end of the body is unknown, so the connection is not reused.
         _ => stays = false,
     }
-    Ok((Reply { status, retry_after, body }, stays))
+    Ok((HttpResponse { status, retry_after, body }, stays))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reports what a program's agents do to a stepback server.
 //!
-//! A [`Recorder`] is started once; each run of an agent is a [`Session`] of it. Every recorded step is shortened, redacted
+//! A [`Recorder`] is started once; each run of an agent is a [`AgentSession`] of it. Every recorded step is shortened, redacted
 //! and put into a bounded queue, and a thread sends it in batches. The program never waits for the server and never fails
 //! because of it: what does not fit is dropped, counted, and shown as a gap in the session.
 //!
@@ -29,10 +29,10 @@ mod session;
 mod step;
 mod trace;
 
-pub use config::{Capture, Config, ConfigError};
-pub use queue::Counts;
+pub use config::{Capture, ConfigError, RecorderConfig};
+pub use queue::QueueCounts;
 pub use recorder::Recorder;
-pub use session::{Call, Session};
-pub use step::Step;
+pub use session::{AgentSession, StartedCall};
+pub use step::StepReport;
 pub use stepback_model::record::StepKind;
 pub use trace::TraceContext;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// How many steps were sent, dropped and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct QueueCounts {
     /// Steps that the server has stored.
     pub stored: u64,
     /// Steps that wait to be sent.
@@ -45,7 +45,7 @@ struct State {
     bytes: usize,
     /// How many items are being sent right now, and how many of those are steps.
     sending: (usize, u64),
-    counts: Counts,
+    counts: QueueCounts,
     /// Per session, the steps that were dropped since the last one that was queued.
     gaps: HashMap<String, u64>,
     /// Whether the queue is closed: no more steps are accepted.
@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// Updates the counts once the last batch is done.
-    pub fn done(&self, count: impl FnOnce(&mut Counts)) {
+    pub fn done(&self, count: impl FnOnce(&mut QueueCounts)) {
         let mut state = self.state();
         state.sending = (0, 0);
         count(&mut state.counts);
@@ -136,14 +136,14 @@ impl Queue {
     }
 
     /// Updates the counts.
-    pub fn count(&self, count: impl FnOnce(&mut Counts)) {
+    pub fn count(&self, count: impl FnOnce(&mut QueueCounts)) {
         count(&mut self.state().counts);
     }
 
     /// Returns the counts so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> QueueCounts {
         let state = self.state();
-        Counts { waiting: steps(&state.waiting) + state.sending.1, ..state.counts }
+        QueueCounts { waiting: steps(&state.waiting) + state.sending.1, ..state.counts }
     }
 
     /// Waits until everything is sent, for at most `patience`. Returns whether everything is.

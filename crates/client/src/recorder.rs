@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_model::record::StepKind;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{ConfigError, RecorderConfig};
 use crate::http::Connection;
-use crate::queue::{Counts, Queue, Waiting};
+use crate::queue::{Queue, QueueCounts, Waiting};
 use crate::send::Sender;
-use crate::session::Session;
-use crate::step::Step;
+use crate::session::AgentSession;
+use crate::step::StepReport;
 use crate::trace;
 
 /// Records what a program's agents do. Cheap to clone; the steps of all clones are sent by one thread. When the last clone is
@@ -25,7 +25,7 @@ pub struct Recorder {
 }
 
 pub(crate) struct Inner {
-    config: Config,
+    config: RecorderConfig,
     queue: Arc<Queue>,
     enabled: AtomicBool,
     /// An id that is unique to this recorder.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     /// Starts recording. Fails only if the configuration is invalid: an unreachable server never fails the program.
-    pub fn start(config: Config) -> Result<Self, ConfigError> {
+    pub fn start(config: RecorderConfig) -> Result<Self, ConfigError> {
         let address = config.check()?;
         let queue = Arc::new(Queue::new(config.most_waiting, config.most_waiting_bytes));
         let named = json!({ "workspace": config.workspace, "agent": config.agent }).to_string();
@@ -64,8 +64,8 @@ impl Recorder {
     }
 
     /// Returns a session by the agent's own id of it.
-    pub fn session(&self, id: &str) -> Session {
-        Session::new(self.clone(), id)
+    pub fn session(&self, id: &str) -> AgentSession {
+        AgentSession::new(self.clone(), id)
     }
 
     /// Turns recording on or off.
@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// Returns how many steps were sent, dropped and so on.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> QueueCounts {
         self.inner.queue.counts()
     }
 
@@ -88,7 +88,7 @@ impl Recorder {
         format!("{}-{}", self.inner.run, self.inner.made.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(crate) fn record(&self, session: &str, step: Step) {
+    pub(crate) fn record(&self, session: &str, step: StepReport) {
         let inner = &*self.inner;
         if !inner.enabled.load(Ordering::Relaxed) {
             return;
@@ -119,7 +119,7 @@ impl Recorder {
 
 impl Inner {
     /// Whether a step is of an enabled kind and in the sample.
-    fn wants(&self, session: &str, step: &Step) -> bool {
+    fn wants(&self, session: &str, step: &StepReport) -> bool {
         let config = &self.config;
         if config.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&step.kind)) {
             return false;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::http::{Connection, Reply};
+use crate::http::{Connection, HttpResponse};
 use crate::queue::{Queue, Waiting, steps};
 use crate::trace;
 
@@ -50,7 +50,7 @@ impl Sender {
         loop {
             let reply = self.connection.post("/api/v1/ingest", body.as_bytes());
             let wait = match reply {
-                Ok(Reply { status: 200, body, .. }) => {
+                Ok(HttpResponse { status: 200, body, .. }) => {
                     let taken: Value = serde_json::from_slice(&body).unwrap_or_default();
                     let rejected = taken["rejected"].as_u64().unwrap_or(0).min(all);
                     self.queue.done(|counts| {
@@ -60,7 +60,7 @@ impl Sender {
                     return;
                 }
                 // Retried: the server is busy or about to stop, or its token has changed.
-                Ok(Reply { status: 401 | 403 | 408 | 429 | 500.., retry_after, .. }) => retry_after,
+                Ok(HttpResponse { status: 401 | 403 | 408 | 429 | 500.., retry_after, .. }) => retry_after,
                 Ok(_) => {
                     self.queue.done(|counts| counts.rejected += all);
                     return;

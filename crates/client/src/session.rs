@@ -6,18 +6,18 @@ use serde_json::Value;
 use stepback_model::record::StepKind;
 
 use crate::recorder::Recorder;
-use crate::step::Step;
+use crate::step::StepReport;
 use crate::trace::TraceContext;
 
 /// One run of an agent.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct AgentSession {
     recorder: Recorder,
     id: String,
     trace: Option<TraceContext>,
 }
 
-impl Session {
+impl AgentSession {
     pub(crate) fn new(recorder: Recorder, id: &str) -> Self {
         Self { recorder, id: id.to_owned(), trace: None }
     }
@@ -30,42 +30,42 @@ impl Session {
     }
 
     /// Records a step.
-    pub fn record(&self, mut step: Step) {
+    pub fn record(&self, mut step: StepReport) {
         step.trace = step.trace.or(self.trace);
         self.recorder.record(&self.id, step);
     }
 
     /// Records user input.
     pub fn prompt(&self, text: &str) {
-        self.record(Step::new(StepKind::UserInput).input(text));
+        self.record(StepReport::new(StepKind::UserInput).input(text));
     }
 
     /// Records an error.
     pub fn error(&self, error: &dyn std::error::Error) {
-        self.record(Step::new(StepKind::Error).failed(error));
+        self.record(StepReport::new(StepKind::Error).failed(error));
     }
 
     /// Records the start of a tool call.
-    pub fn tool(&self, name: &str, input: impl Into<Value>) -> Call {
+    pub fn tool(&self, name: &str, input: impl Into<Value>) -> StartedCall {
         self.begin(name, input.into(), StepKind::ToolStart, StepKind::ToolEnd)
     }
 
     /// Records the start of a model call.
-    pub fn model(&self, name: &str, input: impl Into<Value>) -> Call {
+    pub fn model(&self, name: &str, input: impl Into<Value>) -> StartedCall {
         self.begin(name, input.into(), StepKind::ModelStart, StepKind::ModelEnd)
     }
 
     /// Records the end of the session.
     pub fn end(&self) {
-        let mut step = Step::new(StepKind::AgentStep).summary("session ended");
+        let mut step = StepReport::new(StepKind::AgentStep).summary("session ended");
         step.fields.insert("ended".into(), true.into());
         self.record(step);
     }
 
-    fn begin(&self, name: &str, input: Value, start: StepKind, end: StepKind) -> Call {
+    fn begin(&self, name: &str, input: Value, start: StepKind, end: StepKind) -> StartedCall {
         let id = self.recorder.fresh_id();
         let trace = self.trace.map(TraceContext::child);
-        let call = Call {
+        let call = StartedCall {
             session: self.clone(),
             id,
             tool: name.to_owned(),
@@ -82,8 +82,8 @@ impl Session {
 /// A call that has started. It ends once: with an output, with an error, or without either when it is dropped.
 #[derive(Debug)]
 #[must_use = "a call that is dropped at once has ended at once"]
-pub struct Call {
-    session: Session,
+pub struct StartedCall {
+    session: AgentSession,
     id: String,
     tool: String,
     end: StepKind,
@@ -92,7 +92,7 @@ pub struct Call {
     over: bool,
 }
 
-impl Call {
+impl StartedCall {
     /// The value of the `traceparent` header to send to the called service.
     pub fn traceparent(&self) -> Option<String> {
         self.trace.map(|trace| trace.to_string())
@@ -111,23 +111,23 @@ impl Call {
     }
 
     /// Returns the step that ends the call, to be filled in and passed to [`Self::finish_with`].
-    pub fn ending(&self) -> Step {
+    pub fn ending(&self) -> StepReport {
         self.step(self.end).duration(self.began.elapsed())
     }
 
     /// Records the end of the call with this step.
-    pub fn finish_with(mut self, step: Step) {
+    pub fn finish_with(mut self, step: StepReport) {
         self.over = true;
         self.session.record(step);
     }
 
-    fn step(&self, kind: StepKind) -> Step {
-        let step = Step::new(kind).id(&self.id).call(&self.id).tool(&self.tool);
-        Step { trace: self.trace, ..step }
+    fn step(&self, kind: StepKind) -> StepReport {
+        let step = StepReport::new(kind).id(&self.id).call(&self.id).tool(&self.tool);
+        StepReport { trace: self.trace, ..step }
     }
 }
 
-impl Drop for Call {
+impl Drop for StartedCall {
     fn drop(&mut self) {
         if !self.over {
             let step = self.ending();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use stepback_model::clip;
 use stepback_model::record::StepKind;
 
-use crate::config::Config;
+use crate::config::RecorderConfig;
 use crate::trace::TraceContext;
 
 /// Texts are searched for secrets up to so many times the longest text, so that none is missed because it was cut.
@@ -13,13 +13,13 @@ const AROUND: usize = 4;
 /// One step of an agent.
 #[derive(Clone, Debug)]
 #[must_use = "a step is recorded by `Session::record`"]
-pub struct Step {
+pub struct StepReport {
     pub(crate) kind: StepKind,
     pub(crate) fields: Map<String, Value>,
     pub(crate) trace: Option<TraceContext>,
 }
 
-impl Step {
+impl StepReport {
     /// Creates a step of a kind; all other fields are optional.
     pub fn new(kind: StepKind) -> Self {
         Self { kind, fields: Map::new(), trace: None }
@@ -134,7 +134,7 @@ impl Step {
     }
 
     /// Returns the fields to send: only the captured parts, redacted, with long texts cut; and how many bytes were cut.
-    pub(crate) fn finished(mut self, config: &Config) -> (Map<String, Value>, u64) {
+    pub(crate) fn finished(mut self, config: &RecorderConfig) -> (Map<String, Value>, u64) {
         if let Some(trace) = self.trace {
             self = self.metadata("trace_id", trace.trace_id()).metadata("span_id", trace.span_id());
         }
@@ -173,13 +173,13 @@ mod tests {
     #[test]
     fn only_what_is_captured_is_sent_without_secrets_and_not_too_long() {
         let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
-        let step = Step::new(StepKind::ToolEnd)
+        let step = StepReport::new(StepKind::ToolEnd)
             .input(json!({ "header": secret }))
             .output("x".repeat(10_000))
             .memory(json!({ "a": 1 }))
             .messages(vec!["hello".into()])
             .trace(TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap());
-        let config = Config::new("http://x", "").longest_text(1000);
+        let config = RecorderConfig::new("http://x", "").longest_text(1000);
         let (fields, left_out) = step.clone().finished(&config);
         let text = Value::Object(fields.clone()).to_string();
         assert!(!text.contains(secret) && text.len() < 2000, "{text}");
@@ -195,8 +195,8 @@ mod tests {
         let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
         for before in (0..5000).step_by(7) {
             let text = format!("{} {secret} {}", "x ".repeat(before / 2), "y ".repeat(3000));
-            let config = Config::new("http://x", "").longest_text(1000);
-            let (fields, _) = Step::new(StepKind::Error).output(text).finished(&config);
+            let config = RecorderConfig::new("http://x", "").longest_text(1000);
+            let (fields, _) = StepReport::new(StepKind::Error).output(text).finished(&config);
             assert!(!fields["output"].as_str().unwrap().contains("ghp_0"), "{before}");
         }
     }

@@ -8,17 +8,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stepback_client::{Capture, Config, Recorder, Step, StepKind, TraceContext};
+use stepback_client::{Capture, Recorder, RecorderConfig, StepKind, StepReport, TraceContext};
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
-use stepback_server::{AppState, Config as Served, Server, serve};
+use stepback_server::{AppState, HttpServer, ServerConfig as Served, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> Server {
+fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> HttpServer {
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), 1);
     let config = Served::new(listen, top.join("token"));
     serve(AppState::new(store, Box::new(env), 2), config).unwrap()
@@ -26,7 +26,7 @@ fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> Server {
 
 struct Place {
     store: &'static dyn Store,
-    server: Option<Server>,
+    server: Option<HttpServer>,
     address: SocketAddr,
     token: String,
     dir: tempfile::TempDir,
@@ -42,14 +42,17 @@ impl Place {
         Self { store, server: Some(server), address, token, dir }
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> RecorderConfig {
         let url = format!("http://{}", self.address);
-        Config::new(&url, &self.token).workspace("shop").agent("mine").batch(10, Duration::from_millis(5))
+        RecorderConfig::new(&url, &self.token)
+            .workspace("shop")
+            .agent("mine")
+            .batch(10, Duration::from_millis(5))
     }
 
     fn steps(&self) -> Vec<StepRow> {
         let Some(workspace) = self.store.workspace_at(b"remote:shop").unwrap() else { return Vec::new() };
-        self.store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap()
+        self.store.steps(workspace.id, &StepQuery { oldest_first: true, ..StepQuery::default() }).unwrap()
     }
 
     fn summaries(&self) -> Vec<String> {
@@ -57,7 +60,7 @@ impl Place {
     }
 
     fn detail(&self, stored: &StepRow) -> serde_json::Value {
-        let hash = stored.step.facts.detail.unwrap();
+        let hash = stored.step.meta.detail.unwrap();
         stepback_model::json::load(&Source(self.store), hash).unwrap()
     }
 }
@@ -113,7 +116,7 @@ fn what_a_program_records_is_in_the_store_in_its_order() {
     assert_eq!(found["metadata"]["trace_id"], "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(found["metadata"]["span_id"], place.detail(&steps[1])["metadata"]["span_id"]);
     assert!(!place.detail(&steps[3]).to_string().contains("hunter2"));
-    assert!(steps[4].step.facts.failed && steps[4].step.facts.duration.is_some());
+    assert!(steps[4].step.meta.failed && steps[4].step.meta.duration.is_some());
     let counts = recorder.counts();
     assert_eq!((counts.stored, counts.waiting, counts.dropped, counts.rejected), (11, 0, 0, 0));
     assert!(counts.left_out_bytes > 4000);
@@ -128,7 +131,7 @@ fn what_waits_is_sent_when_the_last_recorder_goes() {
     let recorder = Recorder::start(place.config().batch(1000, LONG)).unwrap();
     let session = recorder.session("s");
     for number in 0..50 {
-        session.record(Step::new(StepKind::AgentStep).summary(&number.to_string()));
+        session.record(StepReport::new(StepKind::AgentStep).summary(&number.to_string()));
     }
     drop(recorder);
     assert_eq!(place.steps().len(), 0, "the session has a recorder too");
@@ -143,7 +146,7 @@ fn kinds_and_samples_are_chosen_and_calls_stay_whole() {
     let recorder = Recorder::start(place.config().kinds(kinds).sample_rate(0.3)).unwrap();
     let session = recorder.session("s");
     session.prompt("always");
-    session.record(Step::new(StepKind::AgentStep));
+    session.record(StepReport::new(StepKind::AgentStep));
     for number in 0..200 {
         session.tool("t", number).finish(number);
     }
@@ -153,8 +156,8 @@ fn kinds_and_samples_are_chosen_and_calls_stay_whole() {
     let steps = place.steps();
     let of = |kind: StepKind, tool: &str| -> Vec<String> {
         let own =
-            |stored: &&StepRow| stored.step.kind == kind && stored.step.facts.tool.as_deref() == Some(tool);
-        steps.iter().filter(own).filter_map(|stored| stored.step.facts.call.clone()).collect()
+            |stored: &&StepRow| stored.step.kind == kind && stored.step.meta.tool.as_deref() == Some(tool);
+        steps.iter().filter(own).filter_map(|stored| stored.step.meta.call.clone()).collect()
     };
     let calls = of(StepKind::ToolStart, "t");
     assert_eq!(calls, of(StepKind::ToolEnd, "t"));
@@ -175,7 +178,7 @@ fn a_server_that_comes_late_gets_everything_and_a_gap_where_something_is_missing
     let session = recorder.session("s");
     let before = Instant::now();
     for number in 0..100 {
-        session.record(Step::new(StepKind::AgentStep).summary(&format!("n{number}")));
+        session.record(StepReport::new(StepKind::AgentStep).summary(&format!("n{number}")));
     }
     assert!(before.elapsed() < Duration::from_secs(30), "nobody waits for a server");
     assert!(!recorder.flush(Duration::from_millis(50)));
@@ -184,7 +187,7 @@ fn a_server_that_comes_late_gets_everything_and_a_gap_where_something_is_missing
     assert!(counts.dropped >= 60 && counts.waiting + counts.dropped == 100, "{counts:?}");
     place.server = Some(start(place.store, place.dir.path(), place.address));
     assert!(recorder.flush(LONG));
-    session.record(Step::new(StepKind::AgentStep).summary("after"));
+    session.record(StepReport::new(StepKind::AgentStep).summary("after"));
     assert!(recorder.flush(LONG));
     let summaries = place.summaries();
     // What came before the sender took its first steps, and what came later, may be missing in two places.
@@ -222,7 +225,8 @@ fn an_answer_that_is_lost_on_the_way_stores_nothing_twice() {
         }
     });
     let url = format!("http://{near}");
-    let recorder = Recorder::start(Config::new(&url, &place.token).workspace("shop").agent("mine")).unwrap();
+    let recorder =
+        Recorder::start(RecorderConfig::new(&url, &place.token).workspace("shop").agent("mine")).unwrap();
     recorder.session("s").prompt("once");
     assert!(recorder.flush(LONG));
     assert_eq!(place.summaries(), ["once"]);
@@ -234,7 +238,7 @@ fn a_server_that_never_answers_does_not_hold_up_the_end_of_the_program() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let farewell = Duration::from_millis(200);
-    let recorder = Recorder::start(Config::new(&url, "t").timeouts(LONG, farewell)).unwrap();
+    let recorder = Recorder::start(RecorderConfig::new(&url, "t").timeouts(LONG, farewell)).unwrap();
     recorder.session("s").prompt("hello");
     let before = Instant::now();
     drop(recorder);
@@ -246,7 +250,7 @@ fn what_the_server_refuses_is_counted_and_the_rest_goes_on() {
     let place = Place::new();
     let recorder = Recorder::start(place.config()).unwrap();
     let session = recorder.session("s");
-    session.record(Step::new(StepKind::Rewind).summary("nobody reports this"));
+    session.record(StepReport::new(StepKind::Rewind).summary("nobody reports this"));
     session.prompt("fine");
     assert!(recorder.flush(LONG));
     assert_eq!((recorder.counts().stored, recorder.counts().rejected), (1, 1));
@@ -255,9 +259,9 @@ fn what_the_server_refuses_is_counted_and_the_rest_goes_on() {
     assert!(refused.flush(LONG));
     assert_eq!(refused.counts().rejected, 1);
     for wrong in [
-        Config::new("ftp://x", "t"),
-        Config::new("https://x", "t"),
-        Config::new("http://x", "a b"),
+        RecorderConfig::new("ftp://x", "t"),
+        RecorderConfig::new("https://x", "t"),
+        RecorderConfig::new("http://x", "a b"),
         place.config().sample_rate(2.0),
         place.config().agent(""),
         place.config().batch(0, LONG),
@@ -281,7 +285,7 @@ fn nothing_is_sent_in_the_clear_that_the_program_did_not_say() {
         let _ = stream.write_all(b"HTTP/1.1 400 No\r\ncontent-length: 0\r\n\r\n");
         text
     });
-    let recorder = Recorder::start(Config::new(&url, "thetoken")).unwrap();
+    let recorder = Recorder::start(RecorderConfig::new(&url, "thetoken")).unwrap();
     let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
     recorder.session("s").prompt(&format!("use {secret}"));
     assert!(recorder.flush(LONG));

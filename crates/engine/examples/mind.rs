@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_engine::Engine;
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{BeliefId, GapId, HypothesisId};
 use stepback_reasoning::item::{
-    BeliefKind, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus, Source,
+    BeliefKind, Criticality, DependencyKind, EvidenceKind, EvidenceOrigin, GapKind, HypothesisStatus,
 };
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
@@ -39,17 +39,17 @@ fn main() {
 }
 
 /// The change with this number: mostly evidence, as in a long hunt.
-fn change(number: u32) -> Mutation {
+fn change(number: u32) -> BoardMutation {
     let newest = number / 20 + 1;
     match number % 20 {
-        0 => Mutation::ProposeHypothesis {
+        0 => BoardMutation::ProposeHypothesis {
             statement: format!("request {number} fails because the pool behind it is exhausted"),
             prior: 0.3,
             parent: None,
             excludes: Vec::new(),
             tags: vec!["pool".into()],
         },
-        1 => Mutation::AddBelief {
+        1 => BoardMutation::AddBelief {
             statement: format!("host {number} answers within the limit that is set for it"),
             kind: BeliefKind::Inference,
             confidence: 0.8,
@@ -58,14 +58,14 @@ fn change(number: u32) -> Mutation {
             hypothesis: Some(HypothesisId(newest)),
             tags: Vec::new(),
         },
-        2 if newest > 1 => Mutation::Depend {
+        2 if newest > 1 => BoardMutation::Depend {
             belief: BeliefId(newest),
             on: BeliefId(newest - 1),
             kind: DependencyKind::SupportedBy,
             strength: 0.5,
             reason: None,
         },
-        3 => Mutation::AddGap {
+        3 => BoardMutation::AddGap {
             question: format!("what does host {number} do between two requests?"),
             kind: GapKind::Behavior,
             criticality: Criticality::Medium,
@@ -74,23 +74,23 @@ fn change(number: u32) -> Mutation {
             strategy: Some("read its log".into()),
             minutes: None,
         },
-        4 => Mutation::FillGap { gap: GapId(newest), answer: "it waits for a lock".into() },
-        5 => Mutation::AddNote {
+        4 => BoardMutation::FillGap { gap: GapId(newest), answer: "it waits for a lock".into() },
+        5 => BoardMutation::AddNote {
             text: format!("note {number} about the host"),
             about: Vec::new(),
             tags: Vec::new(),
         },
-        6 => Mutation::SetHypothesis {
+        6 => BoardMutation::SetHypothesis {
             hypothesis: HypothesisId(newest),
             status: HypothesisStatus::Testing,
             reason: None,
         },
-        _ => Mutation::AddEvidence {
+        _ => BoardMutation::AddEvidence {
             hypothesis: HypothesisId(newest),
             strength: f64::from(number % 7) / 10.0 - 0.3,
             text: format!("line {number} of the log shows a wait of {} ms", number % 900),
             kind: EvidenceKind::Observation,
-            source: Source::Code { file: format!("src/host_{}.rs", number % 50), line: Some(number) },
+            source: EvidenceOrigin::Code { file: format!("src/host_{}.rs", number % 50), line: Some(number) },
         },
     }
 }
@@ -138,15 +138,15 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = (state >> 33) % newest + 1;
         let begun = Instant::now();
-        let seen = workspace.mind_at(&session, &Moment::Step(number))?;
+        let seen = workspace.mind_at(&session, &BoardMoment::Step(number))?;
         loads.push(begun.elapsed());
         std::hint::black_box(seen.mind.count());
     }
     let begun = Instant::now();
-    let last = workspace.mind_at(&session, &Moment::Now)?;
+    let last = workspace.mind_at(&session, &BoardMoment::Now)?;
     let newest_ms = milliseconds(begun.elapsed());
     let begun = Instant::now();
-    let page = workspace.recovery(&session, &Moment::Now, 2000, start)?;
+    let page = workspace.recovery(&session, &BoardMoment::Now, 2000, start)?;
     let recovery_ms = milliseconds(begun.elapsed());
     let few = times.len().min(100);
     Ok(json!({

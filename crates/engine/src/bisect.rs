@@ -1,7 +1,7 @@
-//! Finds the step that broke something: [`Search`] chooses which moment to try next, [`Scratch`] is a directory that is
+//! Finds the step that broke something: [`BisectSearch`] chooses which moment to try next, [`Scratch`] is a directory that is
 //! brought to one moment after another.
 //!
-//! [`Search`] knows nothing of files or commands: the caller reports whether a moment was good, bad or undecidable, and it
+//! [`BisectSearch`] knows nothing of files or commands: the caller reports whether a moment was good, bad or undecidable, and it
 //! returns which to try next. [`Scratch`] goes from one state to the next by writing only what differs, so the cost of a
 //! probe depends on the changes and not on the size of the tree.
 
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_worktree::WorktreeError;
 
 use crate::error::EngineError;
@@ -23,7 +23,7 @@ const FEW: usize = 500;
 
 /// The result of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// The moment works.
     Good,
     /// The moment does not work.
@@ -34,7 +34,7 @@ pub enum Verdict {
 
 /// A search between a good moment and a later bad one. Moments are numbered from 0.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct BisectSearch {
     good: usize,
     bad: usize,
     skipped: BTreeSet<usize>,
@@ -42,14 +42,14 @@ pub struct Search {
 
 /// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum BisectResult {
     /// This moment is the first bad one.
     First(usize),
     /// One of these is the first bad one: probes of those in between could not decide.
     Among(Vec<usize>),
 }
 
-impl Search {
+impl BisectSearch {
     /// Starts a search between `good` and `bad`, whose verdicts are known.
     pub fn between(good: usize, bad: usize) -> Self {
         Self { good, bad, skipped: BTreeSet::new() }
@@ -68,11 +68,11 @@ impl Search {
     }
 
     /// Adds the verdict of a probe.
-    pub fn tell(&mut self, moment: usize, verdict: Verdict) {
+    pub fn tell(&mut self, moment: usize, verdict: ProbeVerdict) {
         match verdict {
-            Verdict::Good => self.good = self.good.max(moment),
-            Verdict::Bad => self.bad = self.bad.min(moment),
-            Verdict::Skip => {
+            ProbeVerdict::Good => self.good = self.good.max(moment),
+            ProbeVerdict::Bad => self.bad = self.bad.min(moment),
+            ProbeVerdict::Skip => {
                 self.skipped.insert(moment);
             }
         }
@@ -84,10 +84,10 @@ impl Search {
     }
 
     /// Returns the result, once [`Self::next`] returns no more moments.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> BisectResult {
         match self.bad.saturating_sub(self.good) {
-            0 | 1 => Found::First(self.bad),
-            _ => Found::Among((self.good + 1..=self.bad).collect()),
+            0 | 1 => BisectResult::First(self.bad),
+            _ => BisectResult::Among((self.good + 1..=self.bad).collect()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Search {
 pub struct Scratch<'w> {
     workspace: &'w Workspace<'w>,
     dir: PathBuf,
-    at: Option<State>,
+    at: Option<WorkspaceState>,
     /// The `stat` result of every file of the state at the time the caller got the directory. Files that a command created
     /// are not included.
     handed_over: BTreeMap<PathBuf, Stamp>,
@@ -118,7 +118,7 @@ impl<'w> Scratch<'w> {
 
     /// Makes the directory contain the files of `state`. Files that a command created and no state has, such as build
     /// results, stay; its changes to files of the state do not.
-    pub fn become_state(&mut self, state: &State) -> Result<(), EngineError> {
+    pub fn become_state(&mut self, state: &WorkspaceState) -> Result<(), EngineError> {
         let updated = match self.at.take() {
             Some(from) => !self.is_spoilt() && self.update(&from, state)?,
             None => false,
@@ -150,7 +150,7 @@ impl<'w> Scratch<'w> {
     }
 
     /// Writes what differs; returns `false` if a file is not as it was left.
-    fn update(&mut self, from: &State, to: &State) -> Result<bool, EngineError> {
+    fn update(&mut self, from: &WorkspaceState, to: &WorkspaceState) -> Result<bool, EngineError> {
         let Some(changes) = self.workspace.carry_over(from, to, &self.dir)? else { return Ok(false) };
         for change in &changes {
             let path = self.dir.join(std::ffi::OsStr::from_bytes(change.path.as_bytes()));
@@ -189,8 +189,8 @@ fn stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
 mod tests {
     use super::*;
 
-    fn run(len: usize, first_bad: usize, skip: &[usize], jobs: usize) -> (Found, usize) {
-        let mut search = Search::between(0, len - 1);
+    fn run(len: usize, first_bad: usize, skip: &[usize], jobs: usize) -> (BisectResult, usize) {
+        let mut search = BisectSearch::between(0, len - 1);
         let mut probes = 0;
         loop {
             let next = search.next(jobs);
@@ -200,9 +200,9 @@ mod tests {
             for moment in next {
                 probes += 1;
                 let verdict = match moment {
-                    _ if skip.contains(&moment) => Verdict::Skip,
-                    _ if moment >= first_bad => Verdict::Bad,
-                    _ => Verdict::Good,
+                    _ if skip.contains(&moment) => ProbeVerdict::Skip,
+                    _ if moment >= first_bad => ProbeVerdict::Bad,
+                    _ => ProbeVerdict::Good,
                 };
                 search.tell(moment, verdict);
             }
@@ -215,7 +215,7 @@ mod tests {
             for first_bad in 1..len {
                 for jobs in [1, 2, 3] {
                     let (found, probes) = run(len, first_bad, &[], jobs);
-                    assert_eq!(found, Found::First(first_bad), "{len} {first_bad} {jobs}");
+                    assert_eq!(found, BisectResult::First(first_bad), "{len} {first_bad} {jobs}");
                     assert!(jobs > 1 || probes <= len.ilog2() as usize + 1, "{probes} probes for {len}");
                 }
             }
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_leaves_a_choice() {
-        assert_eq!(run(10, 5, &[4, 5, 6], 1).0, Found::Among(vec![4, 5, 6, 7]));
-        assert_eq!(run(10, 5, &[2], 1).0, Found::First(5));
-        assert_eq!(run(3, 1, &[1], 1).0, Found::Among(vec![1, 2]));
+        assert_eq!(run(10, 5, &[4, 5, 6], 1).0, BisectResult::Among(vec![4, 5, 6, 7]));
+        assert_eq!(run(10, 5, &[2], 1).0, BisectResult::First(5));
+        assert_eq!(run(3, 1, &[1], 1).0, BisectResult::Among(vec![1, 2]));
     }
 }

@@ -6,8 +6,8 @@
 use serde_json::json;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, Annotation, Operation, Step, StepKind, StepMeta};
-use stepback_model::state::State;
+use stepback_model::record::{Annotation, Operation, OperationAction, Step, StepKind, StepMeta};
+use stepback_model::state::WorkspaceState;
 use stepback_store::Mutation;
 
 use crate::error::EngineError;
@@ -19,7 +19,7 @@ pub const MAIN: &str = "main";
 
 /// A branch in the list of branches.
 #[derive(Clone, Debug)]
-pub struct Branch {
+pub struct BranchInfo {
     /// Name of the branch.
     pub name: String,
     /// Newest step of the branch.
@@ -67,12 +67,12 @@ impl Workspace<'_> {
     }
 
     /// Returns all branches, sorted by name.
-    pub fn branches(&self) -> Result<Vec<Branch>, EngineError> {
+    pub fn branches(&self) -> Result<Vec<BranchInfo>, EngineError> {
         let present = self.present_branch()?;
         let mut branches = Vec::new();
         for name in self.branch_names()? {
             if let Some(tip) = self.branch_tip(&name)? {
-                branches.push(Branch { present: name == present, name, tip });
+                branches.push(BranchInfo { present: name == present, name, tip });
             }
         }
         Ok(branches)
@@ -143,7 +143,7 @@ impl Workspace<'_> {
         let step = self.branch_step(StepKind::BranchCreated, name, base.step.id)?;
         let operation = self.operation(
             format!("create branch {name} at {}", crate::workspace::describe(from)),
-            Action::BranchCreate { name: name.to_string(), step: base.step.id, upto },
+            OperationAction::BranchCreate { name: name.to_string(), step: base.step.id, upto },
         );
         let mutations = [
             Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.step.id },
@@ -170,7 +170,7 @@ impl Workspace<'_> {
         let step = tip.step.id;
         let operation = self.operation(
             format!("delete branch {name}"),
-            Action::BranchDelete { name: name.to_string(), step },
+            OperationAction::BranchDelete { name: name.to_string(), step },
         );
         let mutations =
             [Mutation::DropRef { name: self.branch_ref(name) }, Mutation::AppendOp(operation.clone())];
@@ -190,7 +190,7 @@ impl Workspace<'_> {
                 "{name} is the present branch; switch to another one first"
             )));
         }
-        let action = Action::BranchRename { from: name.to_string(), to: to.to_string(), step };
+        let action = OperationAction::BranchRename { from: name.to_string(), to: to.to_string(), step };
         let operation = self.operation(format!("rename branch {name} to {to}"), action);
         let mutations = [
             Mutation::DropRef { name: self.branch_ref(name) },
@@ -267,11 +267,11 @@ impl Workspace<'_> {
     /// Builds a step without files that records the creation of a branch or a switch.
     fn branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
         let batch = self.store().begin()?;
-        let mut state = State::default();
+        let mut state = WorkspaceState::default();
         match (kind, self.store().step(at)?) {
             (StepKind::BranchSwitched, Some(reached)) => {
-                let reached = State::load(self.store(), reached.step.state)?;
-                state = State { files: None, git: None, ..reached };
+                let reached = WorkspaceState::load(self.store(), reached.step.state)?;
+                state = WorkspaceState { files: None, git: None, ..reached };
             }
             _ => self.fill_session_slots(&mut state)?,
         }
@@ -292,7 +292,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state,
             summary,
-            facts: StepMeta { detail: Some(detail.into()), ..StepMeta::default() },
+            meta: StepMeta { detail: Some(detail.into()), ..StepMeta::default() },
         })
     }
 }

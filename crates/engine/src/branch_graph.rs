@@ -15,18 +15,18 @@ use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, Operation, Step, StepKind};
+use stepback_model::record::{Operation, OperationAction, Step, StepKind};
 
 pub(crate) use self::graph::LineGraph;
 use self::graph::LineSegment;
-use crate::branch::{Branch, MAIN};
+use crate::branch::{BranchInfo, MAIN};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// The branches of a workspace and the place of every step on them.
-pub struct Lines {
+pub struct BranchLines {
     /// The branches; a branch comes before those that left it.
-    pub branches: Vec<Line>,
+    pub branches: Vec<BranchLine>,
     graph: LineGraph,
     /// Index in `branches` of every checkpoint that is on one.
     on: HashMap<StepId, usize>,
@@ -44,7 +44,7 @@ pub struct Lines {
 
 /// A branch as a line of steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct BranchLine {
     /// Name of the branch.
     pub name: String,
     /// Whether the workspace is on it.
@@ -61,25 +61,25 @@ pub struct Line {
 
 impl Workspace<'_> {
     /// Returns which branch each step is on, and which steps were rolled back.
-    pub fn lines(&self) -> Result<Lines, EngineError> {
+    pub fn lines(&self) -> Result<BranchLines, EngineError> {
         let mut lines = self.lines_without_calls()?;
         lines.ends = self.ends_of_split_calls(&lines, None)?;
         Ok(lines)
     }
 
     /// Like [`Self::lines`], but only correct for the steps of `session`: calls of other sessions are not paired.
-    pub fn lines_of(&self, session: SessionId) -> Result<Lines, EngineError> {
+    pub fn lines_of(&self, session: SessionId) -> Result<BranchLines, EngineError> {
         let mut lines = self.lines_without_calls()?;
         lines.ends = self.ends_of_split_calls(&lines, Some(session))?;
         Ok(lines)
     }
 
     /// Returns the branches as lines of steps.
-    pub fn branch_lines(&self) -> Result<Vec<Line>, EngineError> {
+    pub fn branch_lines(&self) -> Result<Vec<BranchLine>, EngineError> {
         Ok(self.lines_without_calls()?.branches)
     }
 
-    fn lines_without_calls(&self) -> Result<Lines, EngineError> {
+    fn lines_without_calls(&self) -> Result<BranchLines, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
         let operations = self.operations()?;
         let mut branches = self.branches()?;
@@ -89,7 +89,7 @@ impl Workspace<'_> {
             (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
         });
         let graph = self.line_graph(&all, &operations)?;
-        let mut lines = Lines {
+        let mut lines = BranchLines {
             branches: Vec::new(),
             graph,
             on: HashMap::new(),
@@ -122,8 +122,8 @@ fn made(operations: &[Operation]) -> HashMap<&str, u64> {
     operations.sort_by_key(|operation| operation.number);
     for operation in operations {
         match &operation.action {
-            Action::BranchCreate { name, .. } => drop(made.insert(name.as_str(), operation.number)),
-            Action::BranchRename { from, to, .. } => {
+            OperationAction::BranchCreate { name, .. } => drop(made.insert(name.as_str(), operation.number)),
+            OperationAction::BranchRename { from, to, .. } => {
                 if let Some(number) = made.remove(from.as_str()) {
                     made.insert(to.as_str(), number);
                 }
@@ -134,9 +134,9 @@ fn made(operations: &[Operation]) -> HashMap<&str, u64> {
     made
 }
 
-impl Lines {
+impl BranchLines {
     /// Adds a branch. Its own steps are those that are on no branch added before.
-    fn add_branch(&mut self, branch: &Branch) {
+    fn add_branch(&mut self, branch: &BranchInfo) {
         let place = self.branches.len();
         let tip = &branch.tip.step;
         let upto = if branch.present { u64::MAX } else { self.graph.end_of(&branch.name, tip.id) };
@@ -167,7 +167,7 @@ impl Lines {
             }
         }
         let name = branch.name.clone();
-        self.branches.push(Line { name, present: branch.present, tip: tip.number, from, first, own });
+        self.branches.push(BranchLine { name, present: branch.present, tip: tip.number, from, first, own });
     }
 
     /// Whether all steps are on one line, and none was rolled back.

@@ -36,7 +36,7 @@ use crate::reachability::{Marker, Visitor};
 use crate::workspace::{Engine, StoreSource};
 
 pub use self::error::BundleError;
-pub use self::import::Imported;
+pub use self::import::ImportReport;
 pub use self::lines::{FORMAT as LINES, is_lines};
 pub use self::open::{Bundle, is_bundle};
 

@@ -7,7 +7,7 @@
 //! does not delay the scan of another call, and changes after the next scan are not attributed to it. If its end is reported
 //! later after all, it counts again.
 
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpenCall, Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
@@ -230,7 +230,7 @@ pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<us
         let fits = |open: &OpenCall| open.edited && open.tool == event.tool && open.worker == event.worker;
         open.iter().position(|open| !open.ended && fits(open))
     };
-    by_id.or_else(|| if Event::is_derived_call(event.call.as_deref()) { by_tool() } else { None })
+    by_id.or_else(|| if AgentEvent::is_derived_call(event.call.as_deref()) { by_tool() } else { None })
 }
 
 /// Returns how long the call that ends now took, without the time it waited at a breakpoint: the reported duration, or else
@@ -275,10 +275,10 @@ mod tests {
     use crate::recorder::SessionUpdate;
 
     fn report(kind: StepKind, call: &str, effect: ScanPolicy) -> ReportedEvent<'static> {
-        let event = Event {
+        let event = AgentEvent {
             call: Some(call.into()),
             tool: Some("run_shell_command".into()),
-            ..Event::new("gemini", "s", kind, "")
+            ..AgentEvent::new("gemini", "s", kind, "")
         };
         let (at, learned) = (Timestamp::from_micros(1), SessionUpdate::default());
         ReportedEvent { event, effect, at, conversation: None, paths: Vec::new(), learned }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_call_whose_input_was_edited_ends_though_its_id_follows_from_its_input() {
         let mut info = SessionInfo::default();
-        let call = |input: &str| Event::derived_call("run_shell_command", &input.into());
+        let call = |input: &str| AgentEvent::derived_call("run_shell_command", &input.into());
         let start = report(StepKind::ToolStart, &call("old"), ScanPolicy::Before);
         advance(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
         let mut edit = report(StepKind::Decision, &call("old"), ScanPolicy::None);

@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, Operation, SessionInfo, Step};
-use stepback_model::state::State;
+use stepback_model::record::{Operation, OperationAction, SessionInfo, Step};
+use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 
@@ -25,7 +25,7 @@ pub struct NumberedChange {
     /// Position in the list, from 1, oldest first. New changes get new numbers.
     pub number: usize,
     /// The change itself: path and content before and after.
-    pub change: Change,
+    pub change: PathChange,
     /// Id and number of the step that first recorded it; `None` if no checkpoint contains it yet.
     pub step: Option<(StepId, u64)>,
     /// Time of that step; the current time if there is none.
@@ -47,7 +47,7 @@ impl Workspace<'_> {
 
     pub(crate) fn numbered_changes_against(
         &self,
-        present: &State,
+        present: &WorkspaceState,
         since: Option<&StepRow>,
     ) -> Result<Vec<NumberedChange>, EngineError> {
         let head = self.head()?;
@@ -81,13 +81,13 @@ impl Workspace<'_> {
     pub(crate) fn attributed(
         &self,
         line: &[StepRow],
-        present: &State,
+        present: &WorkspaceState,
     ) -> Result<Vec<NumberedChange>, EngineError> {
         let source = StoreSource(self.store());
         let mut sessions: HashMap<SessionId, SessionInfo> = HashMap::new();
         let mut numbered: Vec<NumberedChange> = Vec::new();
         let mut taken_back: HashSet<(StepId, Vec<u8>)> = HashSet::new();
-        let mut add = |changes: Vec<Change>,
+        let mut add = |changes: Vec<PathChange>,
                        step: Option<(StepId, u64)>,
                        at: Timestamp,
                        before,
@@ -136,8 +136,10 @@ impl Workspace<'_> {
         let head = self.head()?;
         let after = head.step.number;
         let before = self.session.info.cleared;
-        let operation =
-            self.operation(format!("clear changes up to #{after}"), Action::ChangesClear { before, after });
+        let operation = self.operation(
+            format!("clear changes up to #{after}"),
+            OperationAction::ChangesClear { before, after },
+        );
         let info = SessionInfo { cleared: Some(after), ..self.session.info.clone() };
         let mutations = [
             Mutation::SetSessionInfo { session: self.session.id, info: Box::new(info) },
@@ -149,7 +151,7 @@ impl Workspace<'_> {
 
     /// Loads the detail record of a step: its input, output and other facts.
     pub fn detail_of(&self, step: &Step) -> Result<Option<Value>, EngineError> {
-        let Some(hash) = step.facts.detail else { return Ok(None) };
+        let Some(hash) = step.meta.detail else { return Ok(None) };
         match stepback_model::json::load(self.store(), hash) {
             Ok(value) => Ok(Some(value)),
             Err(stepback_model::json::JsonError::Object(error)) => Err(error.into()),

@@ -2,10 +2,12 @@
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
-use stepback_model::json::Root;
-use stepback_model::plan::LeftAlone;
+use stepback_model::json::ValueRoot;
+use stepback_model::plan::SkippedPath;
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, Annotation, OpStatus, Operation, Step, StepKind, StepMeta, Trigger};
+use stepback_model::record::{
+    Annotation, OpStatus, Operation, OperationAction, Step, StepKind, StepMeta, Trigger,
+};
 use stepback_store::{Mutation, StoreError};
 
 use crate::error::EngineError;
@@ -49,7 +51,7 @@ pub struct Created {
     /// Number of files that were read because they had changed.
     pub hashed: u64,
     /// Paths that the checkpoint could not cover, with reasons.
-    pub troubles: Vec<LeftAlone>,
+    pub troubles: Vec<SkippedPath>,
 }
 
 impl Workspace<'_> {
@@ -102,10 +104,10 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state: present.hash,
             summary: summary.to_string(),
-            facts: StepMeta { detail: detail.map(Root::from), ..StepMeta::default() },
+            meta: StepMeta { detail: detail.map(ValueRoot::from), ..StepMeta::default() },
         };
         let operation =
-            self.operation(format!("create {summary}"), Action::CheckpointCreate { step: step.id });
+            self.operation(format!("create {summary}"), OperationAction::CheckpointCreate { step: step.id });
         let mutations = [
             Mutation::SetRef { name: self.head_name(), expected: head, value: step.id },
             Mutation::AppendStep {
@@ -140,7 +142,7 @@ impl Workspace<'_> {
         let before = stored.annotation.clone();
         let operation = self.operation(
             format!("annotate checkpoint {}", describe(stored)),
-            Action::CheckpointAnnotate { step, before, after: after.clone() },
+            OperationAction::CheckpointAnnotate { step, before, after: after.clone() },
         );
         let mutations =
             [Mutation::Annotate { step, annotation: after }, Mutation::AppendOp(operation.clone())];
@@ -159,7 +161,7 @@ impl Workspace<'_> {
         let steps = vec![stored.step.id];
         let operation = self.operation(
             format!("delete checkpoint {}", describe(stored)),
-            Action::CheckpointDelete { steps: steps.clone() },
+            OperationAction::CheckpointDelete { steps: steps.clone() },
         );
         let mutations =
             [Mutation::SetHidden { steps, by: Some(operation.id) }, Mutation::AppendOp(operation.clone())];
@@ -168,7 +170,7 @@ impl Workspace<'_> {
     }
 
     /// Builds a finished operation, ready to be appended to the log.
-    pub(crate) fn operation(&self, summary: String, action: Action) -> Operation {
+    pub(crate) fn operation(&self, summary: String, action: OperationAction) -> Operation {
         Operation {
             id: OpId::from_bytes(self.engine.env.fresh_id()),
             workspace: self.record.id,

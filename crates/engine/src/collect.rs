@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
-use stepback_store::port::{Query, Swept};
+use stepback_store::port::{StepQuery, Swept};
 
 use crate::error::EngineError;
 use crate::reachability::{Alive, Marker};
@@ -32,7 +32,7 @@ impl Engine<'_> {
         let source = StoreSource(self.store);
         let mut marker = Marker::new(&source);
         for workspace in self.store.workspaces()? {
-            for stored in self.store.steps(workspace.id, &Query::default())? {
+            for stored in self.store.steps(workspace.id, &StepQuery::default())? {
                 marker.push_step(&stored.step, stored.purged);
             }
             for session in self.store.sessions(workspace.id)? {

@@ -1,6 +1,6 @@
 //! Compares two runs: where they diverge, what each did, and how they end.
 //!
-//! A run is a [`Side`]: a list of steps, and the states it began and ended with. Its origin does not matter: a session, a
+//! A run is a [`ComparedRun`]: a list of steps, and the states it began and ended with. Its origin does not matter: a session, a
 //! branch, a rerun in a workspace of its own, or a single point, which is a side without steps. The result is plain data; the
 //! caller decides how to show it.
 //!
@@ -24,10 +24,10 @@ use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
 
 pub use ends::{Conversations, Ends, SlotDifference, ends};
-pub use side::Side;
+pub use side::ComparedRun;
 pub use totals::{Ending, Totals};
 
-use self::reading::Reading;
+use self::reading::SideSummary;
 use crate::error::EngineError;
 
 /// Maximum number of differing parts listed for the first step that differs.
@@ -47,10 +47,10 @@ pub struct Comparison {
     /// The first difference; `None` if all steps are the same.
     pub first_difference: Option<FirstDifference>,
     /// Number of rows of each kind.
-    pub counts: Counts,
+    pub counts: RowCounts,
     /// The steps of both, aligned, oldest first.
     #[serde(rename = "items")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Files, memory and conversation at the end.
     #[serde(flatten)]
     pub ends: Ends,
@@ -58,7 +58,7 @@ pub struct Comparison {
 
 /// Numbers of rows, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Counts {
+pub struct RowCounts {
     /// Steps that are equal on both sides.
     pub same: u64,
     /// Steps that are paired and differ.
@@ -71,16 +71,16 @@ pub struct Counts {
 
 /// A step of one side, of the other, or of both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// The step of the first side; `None` if only the second has it.
-    pub a: Option<Entry>,
+    pub a: Option<ComparedStep>,
     /// The step of the second side; `None` if only the first has it.
-    pub b: Option<Entry>,
+    pub b: Option<ComparedStep>,
     /// How they differ; empty if they are equal.
-    pub differs: Vec<Part>,
+    pub differs: Vec<StepDifference>,
 }
 
-impl Row {
+impl ComparisonRow {
     /// Whether both sides have the step and it is equal.
     pub fn is_same(&self) -> bool {
         self.differs.is_empty()
@@ -90,7 +90,7 @@ impl Row {
 /// One way in which two steps differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum StepDifference {
     /// Only the first side has such a step.
     OnlyA,
     /// Only the second side has such a step.
@@ -109,7 +109,7 @@ pub enum Part {
 
 /// The data of a step that a list shows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Entry {
+pub struct ComparedStep {
     /// Id of the step.
     pub id: StepId,
     /// Its number in its workspace.
@@ -124,15 +124,15 @@ pub struct Entry {
     pub failed: bool,
 }
 
-impl Entry {
+impl ComparedStep {
     fn of(step: &Step) -> Self {
         Self {
             id: step.id,
             number: step.number,
             kind: step.kind,
-            tool: step.facts.tool.clone(),
+            tool: step.meta.tool.clone(),
             summary: step.summary.clone(),
-            failed: step.facts.failed,
+            failed: step.meta.failed,
         }
     }
 }
@@ -147,25 +147,30 @@ pub struct FirstDifference {
     /// Number of the step on the second side; `None` if only the first has it.
     pub b: Option<u64>,
     /// How the two steps differ.
-    pub differs: Vec<Part>,
+    pub differs: Vec<StepDifference>,
     /// The exact differences in input, output and error, each with its JSON pointer; empty for requests to models and their
     /// answers.
-    pub parts: Vec<json::Difference>,
+    pub parts: Vec<json::ValueDifference>,
 }
 
 /// Compares two runs whose objects are in one store.
-pub fn compare(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Comparison, EngineError> {
-    let (read_a, read_b) = (Reading::of(source, a)?, Reading::of(source, b)?);
-    let (rows, pairs): (Vec<Row>, Vec<_>) = align::align(&read_a.keys(), &read_b.keys())
+pub fn compare(
+    source: &dyn ObjectSource,
+    a: &ComparedRun,
+    b: &ComparedRun,
+) -> Result<Comparison, EngineError> {
+    let (read_a, read_b) = (SideSummary::of(source, a)?, SideSummary::of(source, b)?);
+    let (rows, pairs): (Vec<ComparisonRow>, Vec<_>) = align::align(&read_a.keys(), &read_b.keys())
         .into_iter()
         .map(|(left, right)| {
-            let entry = |side: &Side, at: Option<usize>| at.map(|at| Entry::of(&side.steps[at]));
+            let entry =
+                |side: &ComparedRun, at: Option<usize>| at.map(|at| ComparedStep::of(&side.steps[at]));
             let differs = match (left, right) {
                 (Some(left), Some(right)) => read_a.prints[left].differs(&read_b.prints[right]),
-                (Some(_), None) => vec![Part::OnlyA],
-                (None, _) => vec![Part::OnlyB],
+                (Some(_), None) => vec![StepDifference::OnlyA],
+                (None, _) => vec![StepDifference::OnlyB],
             };
-            (Row { a: entry(a, left), b: entry(b, right), differs }, (left, right))
+            (ComparisonRow { a: entry(a, left), b: entry(b, right), differs }, (left, right))
         })
         .unzip();
     let first = rows.iter().position(|row| !row.is_same());
@@ -199,13 +204,13 @@ pub fn compare(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Comparis
     Ok(comparison)
 }
 
-fn counts(rows: &[Row]) -> Counts {
-    let mut counts = Counts::default();
+fn counts(rows: &[ComparisonRow]) -> RowCounts {
+    let mut counts = RowCounts::default();
     for row in rows {
         match row.differs.first() {
             None => counts.same += 1,
-            Some(Part::OnlyA) => counts.only_a += 1,
-            Some(Part::OnlyB) => counts.only_b += 1,
+            Some(StepDifference::OnlyA) => counts.only_a += 1,
+            Some(StepDifference::OnlyB) => counts.only_b += 1,
             Some(_) => counts.differ += 1,
         }
     }
@@ -215,18 +220,18 @@ fn counts(rows: &[Row]) -> Counts {
 /// Returns the differences in input, output and error of two steps.
 fn parts(
     source: &dyn ObjectSource,
-    (a, left): (&Side, &Step),
-    (b, right): (&Side, &Step),
-) -> Result<Vec<json::Difference>, EngineError> {
+    (a, left): (&ComparedRun, &Step),
+    (b, right): (&ComparedRun, &Step),
+) -> Result<Vec<json::ValueDifference>, EngineError> {
     let asks_model = matches!(left.kind, StepKind::ModelStart | StepKind::ModelEnd);
-    let (Some(before), Some(after), false) = (left.facts.detail, right.facts.detail, asks_model) else {
+    let (Some(before), Some(after), false) = (left.meta.detail, right.meta.detail, asks_model) else {
         return Ok(Vec::new());
     };
     let mut found = json::diff(source, before, after).map_err(side::unreadable)?;
     found.retain(|part| {
         let top = part.pointer.split('/').nth(1);
         let is_said = matches!(top, Some("input" | "output" | "error"));
-        let shown = |side: &Side, value: &Option<_>| value.as_ref().map(|value| side.normal(value));
+        let shown = |side: &ComparedRun, value: &Option<_>| value.as_ref().map(|value| side.normal(value));
         is_said && shown(a, &part.before) != shown(b, &part.after)
     });
     found.truncate(PARTS);

@@ -17,9 +17,9 @@
 mod breakpoint;
 mod stop;
 
-pub use breakpoint::{BreakContext, Breakpoint, Breakpoints, Condition, Side};
+pub use breakpoint::{BreakContext, BreakSide, Breakpoint, Breakpoints, Condition};
 pub(crate) use stop::is_running;
-pub use stop::{Answer, Stop};
+pub use stop::{Stop, StopAnswer};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -9,16 +9,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::list;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
-use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
-use stepback_model::state::State;
-use stepback_model::tree::{Content, Node};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::{Content, TreeNode};
 use stepback_worktree::anchored_path::{Beneath, open_file};
-use stepback_worktree::apply::Outcome;
+use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::open_files::{FileWriter, find_writers};
 use stepback_worktree::scan::single::{Looker, Single};
 
@@ -90,10 +90,10 @@ impl Workspace<'_> {
     pub(crate) fn database_files<'c>(
         &self,
         filter: &PathFilter,
-        changes: impl IntoIterator<Item = &'c Change>,
+        changes: impl IntoIterator<Item = &'c PathChange>,
     ) -> Result<HashSet<RelPath>, EngineError> {
         let mut found = HashSet::new();
-        for Change { path, before, after, .. } in changes {
+        for PathChange { path, before, after, .. } in changes {
             let beside = with_files_beside(vec![path.clone()]);
             if filter.matches(path) || !beside.iter().any(|path| filter.matches(path)) {
                 continue;
@@ -111,7 +111,7 @@ impl Workspace<'_> {
     /// `is_foreign` returns whether a path that the plan does not name must stay as it is.
     pub(crate) fn complete_databases(
         &self,
-        plan: &mut Plan,
+        plan: &mut RewindPlan,
         present: Option<Hash>,
         wanted: &dyn Fn(&RelPath) -> Option<Hash>,
         is_foreign: &dyn Fn(&RelPath) -> bool,
@@ -136,7 +136,7 @@ impl Workspace<'_> {
                 if same(&now, &then) {
                     continue;
                 }
-                let is_stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
+                let is_stored = |node: &Option<TreeNode>| node.as_ref().is_none_or(TreeNode::is_stored);
                 if is_foreign(file) || !is_stored(&now) || !is_stored(&then) {
                     stays = stays.or((!is_shared_index(file)).then_some(file));
                 } else {
@@ -159,9 +159,9 @@ impl Workspace<'_> {
     /// other authors stay.
     pub(crate) fn complete_databases_of(
         &self,
-        plan: &mut Plan,
+        plan: &mut RewindPlan,
         chosen: &[&NumberedChange],
-        present: &State,
+        present: &WorkspaceState,
     ) -> Result<(), EngineError> {
         if self.databases_in(&plan.changes)?.is_empty() {
             return Ok(());
@@ -196,7 +196,7 @@ impl Workspace<'_> {
             held.iter().map(|held| (held.database.clone(), held.clone())).collect();
         for (path, like) in databases {
             let planned = held.iter().any(|held| held.change.path == path);
-            if let (false, Some(node @ Node::File { .. })) = (planned, present.get(&path)?) {
+            if let (false, Some(node @ TreeNode::File { .. })) = (planned, present.get(&path)?) {
                 let (now, then) = (Some(node.clone()), Some(node));
                 held.push(HeldChange {
                     change: PlannedChange { path, now, then, how: How::Restored },
@@ -218,20 +218,20 @@ impl Workspace<'_> {
     pub(crate) fn check_open_files_again(
         &self,
         prepared: &mut PreparedRewind,
-    ) -> Result<Vec<(PlannedChange, Outcome)>, EngineError> {
+    ) -> Result<Vec<(PlannedChange, ChangeOutcome)>, EngineError> {
         self.read_shared_indexes(&mut prepared.plan)?;
         if prepared.forced {
             return Ok(Vec::new());
         }
         let held = self.hold_open_databases(&mut prepared.plan)?.held;
-        Ok(held.into_iter().map(|held| (held.change, Outcome::LeftAlone(held.reason))).collect())
+        Ok(held.into_iter().map(|held| (held.change, ChangeOutcome::LeftAlone(held.reason))).collect())
     }
 
     /// Reads shared indexes again: processes write them through memory maps, which does not update their times, so the scan
     /// may have stale content.
-    fn read_shared_indexes(&self, plan: &mut Plan) -> Result<(), EngineError> {
+    fn read_shared_indexes(&self, plan: &mut RewindPlan) -> Result<(), EngineError> {
         let is_read = |change: &PlannedChange| {
-            is_shared_index(&change.path) && matches!(change.now, Some(Node::File { .. }))
+            is_shared_index(&change.path) && matches!(change.now, Some(TreeNode::File { .. }))
         };
         if !plan.changes.iter().any(is_read) {
             return Ok(());
@@ -240,7 +240,7 @@ impl Workspace<'_> {
         let batch = self.store().begin()?;
         let mut looker = Looker::new(&self.root, &source, &*batch)?;
         for change in plan.changes.iter_mut().filter(|change| is_read(change)) {
-            if let Single::Node(node @ Node::File { .. }) = looker.look(&change.path)? {
+            if let Single::Node(node @ TreeNode::File { .. }) = looker.look(&change.path)? {
                 change.now = Some(node);
             }
         }
@@ -249,7 +249,7 @@ impl Workspace<'_> {
         Ok(())
     }
 
-    fn hold_open_databases(&self, plan: &mut Plan) -> Result<OpenInPlan, EngineError> {
+    fn hold_open_databases(&self, plan: &mut RewindPlan) -> Result<OpenInPlan, EngineError> {
         let mut open = OpenInPlan::default();
         let mut paths = BTreeSet::new();
         for change in plan.changes.iter().filter(|change| replaces_file(change)) {
@@ -307,10 +307,10 @@ impl Workspace<'_> {
     pub(crate) fn keep_databases_whole(
         &self,
         changes: &[PlannedChange],
-        outcomes: &mut [Outcome],
-        take_back: impl FnOnce(&[PlannedChange]) -> Result<Vec<Outcome>, EngineError>,
+        outcomes: &mut [ChangeOutcome],
+        take_back: impl FnOnce(&[PlannedChange]) -> Result<Vec<ChangeOutcome>, EngineError>,
     ) -> Result<(), EngineError> {
-        if outcomes.iter().all(|outcome| *outcome == Outcome::Done) {
+        if outcomes.iter().all(|outcome| *outcome == ChangeOutcome::Done) {
             return Ok(());
         }
         let at: HashMap<&RelPath, usize> =
@@ -321,7 +321,7 @@ impl Workspace<'_> {
             let (done, left): (Vec<usize>, Vec<usize>) = files
                 .iter()
                 .filter_map(|file| at.get(file).copied())
-                .partition(|at| outcomes[*at] == Outcome::Done);
+                .partition(|at| outcomes[*at] == ChangeOutcome::Done);
             if !left.is_empty() {
                 halves.extend(done);
             }
@@ -332,9 +332,10 @@ impl Workspace<'_> {
         halves.sort_unstable();
         let inverse: Vec<PlannedChange> = halves.iter().map(|at| changes[*at].inverted()).collect();
         for (at, outcome) in halves.into_iter().zip(take_back(&inverse)?) {
-            if outcome == Outcome::Done {
-                outcomes[at] =
-                    Outcome::LeftAlone("its database was written to by another process meanwhile".into());
+            if outcome == ChangeOutcome::Done {
+                outcomes[at] = ChangeOutcome::LeftAlone(
+                    "its database was written to by another process meanwhile".into(),
+                );
             }
         }
         Ok(())
@@ -423,30 +424,36 @@ fn is_shared_index(path: &RelPath) -> bool {
 /// Whether an existing file is removed or replaced, or a file beside a database comes back.
 fn replaces_file(change: &PlannedChange) -> bool {
     match (&change.now, &change.then) {
-        (Some(Node::File { content: now, .. }), Some(Node::File { content: then, .. })) => now != then,
-        (Some(Node::File { .. }), _) => true,
+        (Some(TreeNode::File { content: now, .. }), Some(TreeNode::File { content: then, .. })) => {
+            now != then
+        }
+        (Some(TreeNode::File { .. }), _) => true,
         // A restored log affects the processes that have its database open.
-        (None, Some(Node::File { .. })) => database_beside(&change.path).is_some(),
+        (None, Some(TreeNode::File { .. })) => database_beside(&change.path).is_some(),
         _ => false,
     }
 }
 
 /// Whether the size of the present or the planned file allows it to be a database.
 fn is_whole_pages(change: &PlannedChange) -> bool {
-    let whole = |node: &Node| matches!(node, Node::File { size, .. } if size % PAGE == 0);
+    let whole = |node: &TreeNode| matches!(node, TreeNode::File { size, .. } if size % PAGE == 0);
     [&change.now, &change.then].into_iter().flatten().any(whole)
 }
 
 /// Moves `files` from the planned changes to those left alone; returns the changes that were planned for them.
-fn take_out(plan: &mut Plan, files: &[RelPath], reason: impl Fn(&RelPath) -> String) -> Vec<PlannedChange> {
+fn take_out(
+    plan: &mut RewindPlan,
+    files: &[RelPath],
+    reason: impl Fn(&RelPath) -> String,
+) -> Vec<PlannedChange> {
     let (taken, changes): (Vec<_>, Vec<_>) =
         std::mem::take(&mut plan.changes).into_iter().partition(|change| files.contains(&change.path));
     plan.changes = changes;
     // A process that has a database open changes the shared index without changing the database.
     let matters = taken.iter().any(|change| !is_shared_index(&change.path));
     plan.left_alone.extend(taken.iter().map(|PlannedChange { path, .. }| match matters {
-        true => LeftAlone::conflict(path.clone(), reason(path)),
-        false => LeftAlone::uncovered(path.clone(), reason(path)),
+        true => SkippedPath::conflict(path.clone(), reason(path)),
+        false => SkippedPath::uncovered(path.clone(), reason(path)),
     }));
     taken
 }
@@ -457,11 +464,11 @@ fn names<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {
 }
 
 /// Returns the first bytes of a stored file: its first chunk, or all of it.
-fn first_bytes(source: &dyn ObjectSource, node: &Node) -> Result<Vec<u8>, ObjectError> {
+fn first_bytes(source: &dyn ObjectSource, node: &TreeNode) -> Result<Vec<u8>, ObjectError> {
     match node {
-        Node::File { size: 0, .. } => Ok(Vec::new()),
-        Node::File { content: Content::Whole(hash), .. } => source.read(ObjectKind::Blob, *hash),
-        Node::File { content: Content::Chunked(hash), .. } => match list::iter(source, *hash).next() {
+        TreeNode::File { size: 0, .. } => Ok(Vec::new()),
+        TreeNode::File { content: Content::Whole(hash), .. } => source.read(ObjectKind::Blob, *hash),
+        TreeNode::File { content: Content::Chunked(hash), .. } => match list::iter(source, *hash).next() {
             Some(item) => source.read(ObjectKind::Blob, item?.hash),
             None => Ok(Vec::new()),
         },

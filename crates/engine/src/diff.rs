@@ -1,19 +1,19 @@
 //! Differences between two trees, in time proportional to the number of changes.
 
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Node, SkipReason, Tree};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{SkipReason, Tree, TreeNode};
 
 /// Returns the changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before their content; nodes
-/// without stored content ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
+/// without stored content ([`TreeNode::Skipped`]) are listed where the other side differs, for the caller to judge.
 pub fn trees(
     source: &dyn ObjectSource,
     a: Option<Hash>,
     b: Option<Hash>,
-) -> Result<Vec<Change>, ObjectError> {
+) -> Result<Vec<PathChange>, ObjectError> {
     let mut changes = Vec::new();
     descend(source, RelPath::root(), a, b, &mut changes)?;
     changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
@@ -26,7 +26,7 @@ fn descend(
     root: RelPath,
     a: Option<Hash>,
     b: Option<Hash>,
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<PathChange>,
 ) -> Result<(), ObjectError> {
     let mut stack = vec![(root, a, b)];
     while let Some((path, a, b)) = stack.pop() {
@@ -53,8 +53,8 @@ fn descend(
                 continue;
             }
             let child = path.join(&name);
-            let listing = |node: &Option<Node>| match node {
-                Some(Node::Dir { tree, .. }) => Some(*tree),
+            let listing = |node: &Option<TreeNode>| match node {
+                Some(TreeNode::Dir { tree, .. }) => Some(*tree),
                 _ => None,
             };
             let (inside_old, inside_new) = (listing(&old), listing(&new));
@@ -63,10 +63,10 @@ fn descend(
             }
             let only_inside = matches!(
                 (&old, &new),
-                (Some(Node::Dir { mode: x, .. }), Some(Node::Dir { mode: y, .. })) if x == y
+                (Some(TreeNode::Dir { mode: x, .. }), Some(TreeNode::Dir { mode: y, .. })) if x == y
             );
             if !only_inside {
-                changes.push(Change { path: child, from: None, before: old, after: new });
+                changes.push(PathChange { path: child, from: None, before: old, after: new });
             }
         }
     }
@@ -75,19 +75,23 @@ fn descend(
 
 /// Returns the changes of files between two states as users see them: without skipped nodes (unless one replaced a file or a
 /// file replaced it), without directories that are implied by their content, and with moves joined.
-pub fn visible(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
+pub fn visible(
+    source: &dyn ObjectSource,
+    a: &WorkspaceState,
+    b: &WorkspaceState,
+) -> Result<Vec<PathChange>, ObjectError> {
     Ok(stepback_model::change::join_renames(only_visible(trees(source, a.files, b.files)?)))
 }
 
 /// Drops changes that users do not regard as changes.
-pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
-    let is_dir = |node: &Option<Node>| node.as_ref().is_some_and(Node::is_dir);
-    let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
-    let special = |node: &Option<Node>| {
-        let reason = node.as_ref().and_then(Node::skipped);
+pub fn only_visible(changes: Vec<PathChange>) -> Vec<PathChange> {
+    let is_dir = |node: &Option<TreeNode>| node.as_ref().is_some_and(TreeNode::is_dir);
+    let stored = |node: &Option<TreeNode>| node.as_ref().is_none_or(TreeNode::is_stored);
+    let special = |node: &Option<TreeNode>| {
+        let reason = node.as_ref().and_then(TreeNode::skipped);
         matches!(reason, Some(SkipReason::Fifo | SkipReason::Socket | SkipReason::Device))
     };
-    let shown = |before: &Option<Node>, after: &Option<Node>| match (stored(before), stored(after)) {
+    let shown = |before: &Option<TreeNode>, after: &Option<TreeNode>| match (stored(before), stored(after)) {
         (true, true) => true,
         (true, false) => before.is_some() && special(after),
         (false, true) => after.is_some() && special(before),
@@ -107,7 +111,11 @@ pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
 }
 
 /// Returns the changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
-pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
+pub fn git(
+    source: &dyn ObjectSource,
+    a: &WorkspaceState,
+    b: &WorkspaceState,
+) -> Result<Vec<PathChange>, ObjectError> {
     if a.git == b.git {
         return Ok(Vec::new());
     }
@@ -122,9 +130,9 @@ pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change
         let Ok(root) = RelPath::parse(path.clone()) else { continue };
         let tree = |state: &GitState| state.get(path).map(|repository| repository.tree);
         let (old, new) = (tree(&before), tree(&after));
-        let dir = |tree: Option<Hash>| tree.map(|tree| Node::Dir { mode: 0o755, tree });
+        let dir = |tree: Option<Hash>| tree.map(|tree| TreeNode::Dir { mode: 0o755, tree });
         if old.is_none() || new.is_none() {
-            changes.push(Change { path: root.clone(), from: None, before: dir(old), after: dir(new) });
+            changes.push(PathChange { path: root.clone(), from: None, before: dir(old), after: dir(new) });
         }
         descend(source, root, old, new, &mut changes)?;
     }
@@ -133,10 +141,14 @@ pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change
 }
 
 /// Returns the node at `path` in a tree; `None` if it does not exist.
-pub fn lookup(source: &dyn ObjectSource, tree: Hash, path: &RelPath) -> Result<Option<Node>, ObjectError> {
-    let mut node = Node::Dir { mode: 0o755, tree };
+pub fn lookup(
+    source: &dyn ObjectSource,
+    tree: Hash,
+    path: &RelPath,
+) -> Result<Option<TreeNode>, ObjectError> {
+    let mut node = TreeNode::Dir { mode: 0o755, tree };
     for name in path.components() {
-        let Node::Dir { tree, .. } = node else { return Ok(None) };
+        let TreeNode::Dir { tree, .. } = node else { return Ok(None) };
         match Tree::load(source, tree)?.get(name) {
             Some(found) => node = found.clone(),
             None => return Ok(None),

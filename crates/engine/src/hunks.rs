@@ -1,10 +1,10 @@
 //! Hunks of a text file's change, so that one of them can be taken back without the others.
 
 use similar::{Algorithm, capture_diff_slices};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::ObjectKind;
 use stepback_model::object::{ObjectSink, ObjectSource};
-use stepback_model::tree::{Content, Node};
+use stepback_model::tree::{Content, TreeNode};
 
 use crate::error::EngineError;
 
@@ -12,9 +12,9 @@ use crate::error::EngineError;
 pub(crate) fn without(
     source: &dyn ObjectSource,
     sink: &dyn ObjectSink,
-    change: &Change,
+    change: &PathChange,
     wanted: &[usize],
-) -> Result<Change, EngineError> {
+) -> Result<PathChange, EngineError> {
     let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
         return Err(EngineError::Input(format!(
             "{} has no hunks: it is not a text file that was modified",
@@ -46,13 +46,13 @@ pub(crate) fn without(
     }
     result.extend(new[at..].concat());
     let hash = sink.write(ObjectKind::Blob, &result, None)?;
-    let Some(Node::File { mode, .. }) = change.after else { return Ok(change.clone()) };
-    let partly = Node::File { mode, size: result.len() as u64, content: Content::Whole(hash) };
-    Ok(Change { before: Some(partly), ..change.clone() })
+    let Some(TreeNode::File { mode, .. }) = change.after else { return Ok(change.clone()) };
+    let partly = TreeNode::File { mode, size: result.len() as u64, content: Content::Whole(hash) };
+    Ok(PathChange { before: Some(partly), ..change.clone() })
 }
 
 /// Returns how many hunks a change has; `None` if it is not a modified text file.
-pub fn count(source: &dyn ObjectSource, change: &Change) -> Result<Option<usize>, EngineError> {
+pub fn count(source: &dyn ObjectSource, change: &PathChange) -> Result<Option<usize>, EngineError> {
     let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
         return Ok(None);
     };
@@ -64,8 +64,8 @@ fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-fn text(source: &dyn ObjectSource, node: &Option<Node>) -> Result<Option<Vec<u8>>, EngineError> {
-    let Some(Node::File { content: Content::Whole(hash), .. }) = node else { return Ok(None) };
+fn text(source: &dyn ObjectSource, node: &Option<TreeNode>) -> Result<Option<Vec<u8>>, EngineError> {
+    let Some(TreeNode::File { content: Content::Whole(hash), .. }) = node else { return Ok(None) };
     let bytes = source.read(ObjectKind::Blob, *hash)?;
     Ok((!bytes.contains(&0)).then_some(bytes))
 }

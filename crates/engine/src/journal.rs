@@ -6,17 +6,17 @@
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::StepRow;
 use stepback_model::record::{
-    Action, Annotation, OpStatus, Operation, StateTransition, Step, StepKind, StepMeta, Trigger,
+    Annotation, OpStatus, Operation, OperationAction, StateTransition, Step, StepKind, StepMeta, Trigger,
 };
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Node, SkipReason};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_store::{Mutation, ObjectBatch, StoreError};
-use stepback_worktree::apply::{Applier, Failure, Outcome};
+use stepback_worktree::apply::{Applier, ApplyFailure, ChangeOutcome};
 
 use crate::error::EngineError;
 use crate::git_lock::GitLocks;
@@ -139,7 +139,7 @@ impl Workspace<'_> {
                         at,
                         state: prepared.present.hash,
                         summary: format!("before {}", prepared.summary),
-                        facts: StepMeta { detail: authors.map(Root::from), ..StepMeta::default() },
+                        meta: StepMeta { detail: authors.map(ValueRoot::from), ..StepMeta::default() },
                     };
                     mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
                     mutations.push(Mutation::AppendStep {
@@ -161,9 +161,9 @@ impl Workspace<'_> {
                 conversation_from: prepared.conversation_from,
             };
             let action = match purpose {
-                Purpose::Rewind => Action::Rewind { moved },
-                Purpose::Undo(op) => Action::Undo { op: *op, moved: Some(moved) },
-                Purpose::Redo(op) => Action::Redo { op: *op, moved: Some(moved) },
+                Purpose::Rewind => OperationAction::Rewind { moved },
+                Purpose::Undo(op) => OperationAction::Undo { op: *op, moved: Some(moved) },
+                Purpose::Redo(op) => OperationAction::Redo { op: *op, moved: Some(moved) },
             };
             let operation = Operation {
                 status: OpStatus::Applying,
@@ -200,9 +200,9 @@ impl Workspace<'_> {
     fn close_journal(
         &self,
         operation: &Operation,
-        present: &State,
-        outcomes: &[(PlannedChange, Outcome)],
-        left_alone: &[LeftAlone],
+        present: &WorkspaceState,
+        outcomes: &[(PlannedChange, ChangeOutcome)],
+        left_alone: &[SkippedPath],
         git_target: Option<GitState>,
     ) -> Result<u64, EngineError> {
         let Some(moved) = operation.action.moved().cloned() else { return Ok(0) };
@@ -211,8 +211,8 @@ impl Workspace<'_> {
             let mut state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
             if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
             {
-                let then = State::load(self.store(), from.step.state)?;
-                state = State { files: state.files, git: state.git, ..then };
+                let then = WorkspaceState::load(self.store(), from.step.state)?;
+                state = WorkspaceState { files: state.files, git: state.git, ..then };
             }
             let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
             let head = self.head_id()?;
@@ -225,8 +225,8 @@ impl Workspace<'_> {
                 at: self.engine.env.now(),
                 state: hash,
                 summary: operation.summary.clone(),
-                facts: StepMeta {
-                    detail: self.reached_detail(&*batch, &moved, outcomes, left_alone)?.map(Root::from),
+                meta: StepMeta {
+                    detail: self.reached_detail(&*batch, &moved, outcomes, left_alone)?.map(ValueRoot::from),
                     ..StepMeta::default()
                 },
             };
@@ -258,12 +258,12 @@ impl Workspace<'_> {
         &self,
         batch: &dyn ObjectBatch,
         moved: &StateTransition,
-        outcomes: &[(PlannedChange, Outcome)],
-        left_alone: &[LeftAlone],
+        outcomes: &[(PlannedChange, ChangeOutcome)],
+        left_alone: &[SkippedPath],
     ) -> Result<Option<Hash>, EngineError> {
         let left: Vec<&RelPath> = outcomes
             .iter()
-            .filter(|(_, outcome)| *outcome != Outcome::Done)
+            .filter(|(_, outcome)| *outcome != ChangeOutcome::Done)
             .map(|(change, _)| &change.path)
             .chain(left_alone.iter().map(|left| &left.path))
             .collect();
@@ -288,23 +288,23 @@ impl Workspace<'_> {
     fn reached(
         &self,
         batch: &dyn ObjectBatch,
-        present: &State,
-        outcomes: &[(PlannedChange, Outcome)],
+        present: &WorkspaceState,
+        outcomes: &[(PlannedChange, ChangeOutcome)],
         git_target: Option<&GitState>,
-    ) -> Result<State, EngineError> {
+    ) -> Result<WorkspaceState, EngineError> {
         let source = StoreSource(self.store());
         let done = |in_git: bool| {
             outcomes.iter().filter_map(move |(change, outcome)| {
                 let inside = repository_of(change).is_some();
-                (*outcome == Outcome::Done && inside == in_git)
+                (*outcome == ChangeOutcome::Done && inside == in_git)
                     .then(|| (change.path.clone(), change.then.clone()))
             })
         };
         // A git directory itself is recorded among the files as skipped, as a scan records it.
         let marks = outcomes.iter().filter_map(|(change, outcome)| {
             let root = repository_of(change).filter(|root| *root == change.path)?;
-            let mark = change.then.as_ref().map(|_| Node::Skipped { reason: SkipReason::GitDir });
-            (*outcome == Outcome::Done).then_some((root, mark))
+            let mark = change.then.as_ref().map(|_| TreeNode::Skipped { reason: SkipReason::GitDir });
+            (*outcome == ChangeOutcome::Done).then_some((root, mark))
         });
         let mut state = *present;
         let mut edits = done(false).chain(marks).peekable();
@@ -320,8 +320,8 @@ impl Workspace<'_> {
     fn reached_git(
         &self,
         batch: &dyn ObjectBatch,
-        present: &State,
-        edits: Vec<(RelPath, Option<Node>)>,
+        present: &WorkspaceState,
+        edits: Vec<(RelPath, Option<TreeNode>)>,
         target: Option<&GitState>,
     ) -> Result<Option<Hash>, EngineError> {
         let source = StoreSource(self.store());
@@ -347,7 +347,7 @@ impl Workspace<'_> {
             let summary = target.and_then(|target| target.get(root.as_bytes())).or(old.as_ref());
             let summary = summary.map(|repository| repository.summary.clone()).unwrap_or_default();
             git.repositories.retain(|repository| repository.path != root.as_bytes());
-            git.repositories.push(stepback_model::state::Repository {
+            git.repositories.push(stepback_model::state::GitSummary {
                 path: root.as_bytes().to_vec(),
                 tree,
                 summary,
@@ -364,8 +364,8 @@ impl Workspace<'_> {
     fn take_back_half_databases(
         &self,
         operation: &Operation,
-        plan: &Plan,
-        outcomes: &mut [Outcome],
+        plan: &RewindPlan,
+        outcomes: &mut [ChangeOutcome],
     ) -> Result<(), EngineError> {
         self.keep_databases_whole(&plan.changes, outcomes, |inverse| {
             let source = StoreSource(self.store());
@@ -377,7 +377,7 @@ impl Workspace<'_> {
     }
 
     /// Takes back the changes that a failed application made.
-    fn roll_back(&self, operation: &Operation, plan: &Plan, failure: Failure) -> EngineError {
+    fn roll_back(&self, operation: &Operation, plan: &RewindPlan, failure: ApplyFailure) -> EngineError {
         let cause = Box::new(EngineError::from(failure.error));
         match self.take_back(operation, plan) {
             Ok(()) => EngineError::RolledBack { cause },
@@ -385,7 +385,7 @@ impl Workspace<'_> {
         }
     }
 
-    fn take_back(&self, operation: &Operation, plan: &Plan) -> Result<(), EngineError> {
+    fn take_back(&self, operation: &Operation, plan: &RewindPlan) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
         let vault = self.vault()?;
         let tag = operation.id.short();
@@ -416,7 +416,7 @@ impl Workspace<'_> {
             return Ok(());
         };
         let source = StoreSource(self.store());
-        let plan = Plan::load(&source, journal)?;
+        let plan = RewindPlan::load(&source, journal)?;
         let before = self.store().step(moved.before)?;
         let present = match &before {
             Some(stored) => self.state_of(stored)?,
@@ -464,8 +464,8 @@ struct Opened {
 fn reverted(operation: &Operation) -> Vec<Mutation> {
     let mut mutations = vec![Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
     match &operation.action {
-        Action::Undo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: false }),
-        Action::Redo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: true }),
+        OperationAction::Undo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: false }),
+        OperationAction::Redo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: true }),
         _ => {}
     }
     mutations
@@ -473,7 +473,7 @@ fn reverted(operation: &Operation) -> Vec<Mutation> {
 
 /// Returns the git directory that a change is in. A `.git` file, as in submodules and linked worktrees, is an ordinary file.
 fn repository_of(change: &PlannedChange) -> Option<RelPath> {
-    let is_dir = [&change.now, &change.then].into_iter().flatten().any(Node::is_dir);
+    let is_dir = [&change.now, &change.then].into_iter().flatten().any(TreeNode::is_dir);
     git_dir_in(&change.path).filter(|root| *root != change.path || is_dir)
 }
 
@@ -490,7 +490,7 @@ fn git_dir_in(path: &RelPath) -> Option<RelPath> {
 }
 
 /// Returns the repositories that the plan does not remove. A lock file inside would keep the directory from being removed.
-fn staying(mut paths: Vec<String>, plan: &Plan) -> Vec<String> {
+fn staying(mut paths: Vec<String>, plan: &RewindPlan) -> Vec<String> {
     let goes = |path: &str| {
         plan.changes.iter().any(|change| change.path.as_bytes() == path.as_bytes() && change.then.is_none())
     };
@@ -498,7 +498,7 @@ fn staying(mut paths: Vec<String>, plan: &Plan) -> Vec<String> {
     paths
 }
 
-fn touched_repositories(plan: &Plan) -> Vec<String> {
+fn touched_repositories(plan: &RewindPlan) -> Vec<String> {
     let mut paths: Vec<String> = plan
         .changes
         .iter()

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use stepback_model::ids::SessionId;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{LeftAlone, Plan};
+use stepback_model::plan::{RewindPlan, SkippedPath};
 use stepback_model::time::Timestamp;
 
 use crate::authorship::Attribution;
@@ -95,7 +95,7 @@ pub(crate) struct KeptAgainst<'a> {
     /// The files as they are now.
     pub present: Lookup<'a>,
     /// The plan, with changes sorted by path.
-    pub plan: &'a Plan,
+    pub plan: &'a RewindPlan,
 }
 
 impl KeptAgainst<'_> {
@@ -121,7 +121,7 @@ pub(crate) struct Others {
     /// Kept because their authors are not being rewound.
     pub kept: Vec<KeptChange>,
     /// Left alone because it is unknown whether their authors are among those being rewound.
-    pub uncertain: Vec<LeftAlone>,
+    pub uncertain: Vec<SkippedPath>,
 }
 
 impl Workspace<'_> {
@@ -165,7 +165,7 @@ impl Workspace<'_> {
             let author = self.change_author(&numbered.who)?;
             if author.kind() == "uncertain" && author.sessions.iter().any(|session| concerns(session.id)) {
                 if !found.uncertain.iter().any(|left| left.path == *path) {
-                    found.uncertain.push(LeftAlone::conflict(path.clone(), uncertain(&author, audience)));
+                    found.uncertain.push(SkippedPath::conflict(path.clone(), uncertain(&author, audience)));
                 }
                 continue;
             }
@@ -191,7 +191,7 @@ impl Workspace<'_> {
     /// Adds to the reason of each conflict who made the later change that is in the way.
     pub(crate) fn name_conflicts(
         &self,
-        plan: &mut Plan,
+        plan: &mut RewindPlan,
         listed: &[NumberedChange],
         chosen: &[&NumberedChange],
         audience: Audience,
@@ -240,7 +240,7 @@ pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> Stri
 pub(crate) fn why_unchanged(
     point: &str,
     kept: &[KeptChange],
-    left_alone: &[LeftAlone],
+    left_alone: &[SkippedPath],
     audience: Audience,
 ) -> Option<String> {
     let authors = list_authors(kept, audience);

@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{LeftAlone, PlannedChange};
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Content, Node, Tree};
+use stepback_model::plan::{PlannedChange, SkippedPath};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{Content, Tree, TreeNode};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::anchored_path::same_content;
-use stepback_worktree::apply::{Applier, Outcome};
+use stepback_worktree::apply::{Applier, ChangeOutcome};
 /// Where to write it: a directory away from everything around it.
 pub use stepback_worktree::dir_placement::{apart, make_apart};
 use stepback_worktree::restore;
@@ -36,7 +36,7 @@ pub struct Materialized {
     /// The total size of the files, in bytes.
     pub bytes: u64,
     /// The paths that could not be written, with the reason.
-    pub missing: Vec<LeftAlone>,
+    pub missing: Vec<SkippedPath>,
 }
 
 /// A file that is to be written.
@@ -49,7 +49,12 @@ struct ToWrite {
 
 impl Workspace<'_> {
     /// Writes the files of `state` into `into`, which must not exist or be empty. With `git`, git directories too.
-    pub fn materialize(&self, state: &State, into: &Path, git: bool) -> Result<Materialized, EngineError> {
+    pub fn materialize(
+        &self,
+        state: &WorkspaceState,
+        into: &Path,
+        git: bool,
+    ) -> Result<Materialized, EngineError> {
         if into.exists() {
             let empty = is_dir(into) && fs::read_dir(into).is_ok_and(|mut entries| entries.next().is_none());
             if !empty {
@@ -85,8 +90,8 @@ impl Workspace<'_> {
     /// returns them; `None` if a path there is not as expected. Nothing is synced to disk.
     pub fn carry_over(
         &self,
-        from: &State,
-        to: &State,
+        from: &WorkspaceState,
+        to: &WorkspaceState,
         dir: &Path,
     ) -> Result<Option<Vec<PlannedChange>>, EngineError> {
         let source = StoreSource(self.store());
@@ -98,7 +103,7 @@ impl Workspace<'_> {
         let threads = self.engine.threads;
         let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", threads)?.without_sync();
         let done = applier.apply(&plan.changes, None);
-        let all = done.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == Outcome::Done));
+        let all = done.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == ChangeOutcome::Done));
         Ok(all.then_some(plan.changes))
     }
 
@@ -118,23 +123,23 @@ impl Workspace<'_> {
                 let child = path.join(&entry.name);
                 let target = place(into, &child);
                 let written = match entry.node {
-                    Node::Dir { mode, tree } => {
+                    TreeNode::Dir { mode, tree } => {
                         modes.push((target.clone(), mode));
                         stack.push((tree, child.clone()));
                         fs::create_dir(&target)
                     }
-                    Node::Symlink { target: to } => {
+                    TreeNode::Symlink { target: to } => {
                         done.files += 1;
                         std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&to), &target)
                     }
-                    Node::Skipped { reason } => {
+                    TreeNode::Skipped { reason } => {
                         if reason != stepback_model::tree::SkipReason::GitDir {
                             let reason = format!("it was not covered ({})", reason.describe());
-                            done.missing.push(LeftAlone::uncovered(child.clone(), reason));
+                            done.missing.push(SkippedPath::uncovered(child.clone(), reason));
                         }
                         Ok(())
                     }
-                    Node::File { mode, size, content } => {
+                    TreeNode::File { mode, size, content } => {
                         done.files += 1;
                         done.bytes += size;
                         files.push(ToWrite { path: child, mode, size, content });
@@ -223,7 +228,11 @@ impl Workspace<'_> {
 
     /// Returns the node at `path` in `state` with its bytes: the content of a file or the target of a link. `None` if the path
     /// does not exist there.
-    pub fn read_path(&self, state: &State, path: &RelPath) -> Result<Option<(Node, Vec<u8>)>, EngineError> {
+    pub fn read_path(
+        &self,
+        state: &WorkspaceState,
+        path: &RelPath,
+    ) -> Result<Option<(TreeNode, Vec<u8>)>, EngineError> {
         let source = StoreSource(self.store());
         let node = Lookup::new(&source, state.files).get(path)?;
         Ok(match node {
@@ -236,12 +245,12 @@ impl Workspace<'_> {
     }
 
     /// Returns the content of a file or the target of a link; empty for any other node.
-    pub fn read_node(&self, node: &Node) -> Result<Vec<u8>, EngineError> {
+    pub fn read_node(&self, node: &TreeNode) -> Result<Vec<u8>, EngineError> {
         let source = StoreSource(self.store());
         match node {
-            Node::File { content, .. } => Ok(restore::read_content(content, &source)?),
-            Node::Symlink { target } => Ok(target.clone()),
-            Node::Dir { .. } | Node::Skipped { .. } => Ok(Vec::new()),
+            TreeNode::File { content, .. } => Ok(restore::read_content(content, &source)?),
+            TreeNode::Symlink { target } => Ok(target.clone()),
+            TreeNode::Dir { .. } | TreeNode::Skipped { .. } => Ok(Vec::new()),
         }
     }
 }

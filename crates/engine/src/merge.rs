@@ -34,7 +34,7 @@ pub const MAX_LINES: usize = 600_000;
 
 /// The outcome of a three-way merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Merged {
+pub enum TextMerge {
     /// Both edits, joined.
     Clean(Vec<u8>),
     /// The edits overlap or touch, or the inputs are binary or too large.
@@ -47,33 +47,33 @@ pub enum Merged {
 /// Joins the edits that turned `base` into `ours` and `base` into `theirs`.
 ///
 /// If one side has no edits, or both have the same, the result is clean for any bytes, binary or of any size.
-pub fn three_way(base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
+pub fn three_way(base: &[u8], ours: &[u8], theirs: &[u8]) -> TextMerge {
     if ours == theirs || base == theirs {
-        return Merged::Clean(ours.to_vec());
+        return TextMerge::Clean(ours.to_vec());
     }
     if base == ours {
-        return Merged::Clean(theirs.to_vec());
+        return TextMerge::Clean(theirs.to_vec());
     }
     let inputs = [base, ours, theirs];
     if inputs.iter().map(|bytes| bytes.len()).sum::<usize>() > MAX_BYTES
         || inputs.iter().any(|bytes| bytes.contains(&0))
     {
-        return Merged::Conflict { hunks: 1 };
+        return TextMerge::Conflict { hunks: 1 };
     }
     let mut lines = Lines::default();
     let [base, ours, theirs] = inputs.map(|bytes| lines.number(bytes));
     if base.len() + ours.len() + theirs.len() > MAX_LINES {
-        return Merged::Conflict { hunks: 1 };
+        return TextMerge::Conflict { hunks: 1 };
     }
     let forward = match join(&base, &ours, &theirs) {
         Ok(merged) => merged,
-        Err(hunks) => return Merged::Conflict { hunks },
+        Err(hunks) => return TextMerge::Conflict { hunks },
     };
     let [base, ours, theirs] = [base, ours, theirs].map(|ids| ids.into_iter().rev().collect::<Vec<_>>());
     match join(&base, &ours, &theirs) {
-        Ok(backward) if backward.iter().rev().eq(&forward) => Merged::Clean(lines.text(&forward)),
-        Ok(_) => Merged::Conflict { hunks: 1 },
-        Err(hunks) => Merged::Conflict { hunks },
+        Ok(backward) if backward.iter().rev().eq(&forward) => TextMerge::Clean(lines.text(&forward)),
+        Ok(_) => TextMerge::Conflict { hunks: 1 },
+        Err(hunks) => TextMerge::Conflict { hunks },
     }
 }
 
@@ -218,8 +218,8 @@ mod tests {
         let back = three_way(base.as_bytes(), theirs.as_bytes(), ours.as_bytes());
         assert_eq!(there, back, "the sides are equal before the merge");
         match there {
-            Merged::Clean(bytes) => Some(String::from_utf8(bytes).unwrap()),
-            Merged::Conflict { hunks } => {
+            TextMerge::Clean(bytes) => Some(String::from_utf8(bytes).unwrap()),
+            TextMerge::Conflict { hunks } => {
                 assert!(hunks > 0);
                 None
             }
@@ -268,16 +268,16 @@ mod tests {
     #[test]
     fn bytes_that_are_not_text_are_merged_by_line_unless_they_hold_a_nul() {
         let merged = three_way(b"\xff\nb\nc\n", b"\xfe\nb\nc\n", b"\xff\nb\n\xfd\n");
-        assert_eq!(merged, Merged::Clean(b"\xfe\nb\n\xfd\n".to_vec()));
-        assert_eq!(three_way(b"\0\nb\nc\n", b"\0\nb\nC\n", b"\0a\nb\nc\n"), Merged::Conflict { hunks: 1 });
-        assert_eq!(three_way(b"\0", b"\0", b"\0x"), Merged::Clean(b"\0x".to_vec()));
-        assert_eq!(three_way(b"\0", b"\0x", b"\0x"), Merged::Clean(b"\0x".to_vec()));
+        assert_eq!(merged, TextMerge::Clean(b"\xfe\nb\n\xfd\n".to_vec()));
+        assert_eq!(three_way(b"\0\nb\nc\n", b"\0\nb\nC\n", b"\0a\nb\nc\n"), TextMerge::Conflict { hunks: 1 });
+        assert_eq!(three_way(b"\0", b"\0", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
+        assert_eq!(three_way(b"\0", b"\0x", b"\0x"), TextMerge::Clean(b"\0x".to_vec()));
     }
 
     #[test]
     fn conflicts_are_counted_by_place() {
         let merged = three_way(b"a\nb\nc\nd\ne\n", b"A\nb\nc\nd\nE\n", b"1\nb\nc\nd\n2\n");
-        assert_eq!(merged, Merged::Conflict { hunks: 2 });
+        assert_eq!(merged, TextMerge::Conflict { hunks: 2 });
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         };
         let start = std::time::Instant::now();
         let merged = three_way(&side("base"), &side("ours"), &side("theirs"));
-        assert_eq!(merged, Merged::Conflict { hunks: 1 });
+        assert_eq!(merged, TextMerge::Conflict { hunks: 1 });
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
@@ -357,8 +357,8 @@ mod tests {
             let base = edited(&base, &[], |_| String::new(), true);
             let Ok(expected) = git(dir.path(), &base, &ours, &theirs) else { return Ok(()) };
             let found = match three_way(&base, &ours, &theirs) {
-                Merged::Clean(bytes) => Some(bytes),
-                Merged::Conflict { .. } => None,
+                TextMerge::Clean(bytes) => Some(bytes),
+                TextMerge::Conflict { .. } => None,
             };
             prop_assert_eq!(found, expected);
         }
@@ -374,7 +374,7 @@ mod tests {
             let theirs = edited(&base, &theirs.0, line, theirs.1);
             let base = edited(&base, &[], line, true);
             let Ok(expected) = git(dir.path(), &base, &ours, &theirs) else { return Ok(()) };
-            if let (Merged::Clean(found), Some(expected)) = (three_way(&base, &ours, &theirs), expected) {
+            if let (TextMerge::Clean(found), Some(expected)) = (three_way(&base, &ours, &theirs), expected) {
                 prop_assert_eq!(found, expected);
             }
         }

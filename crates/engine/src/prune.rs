@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use stepback_model::ids::StepId;
-use stepback_model::record::{Action, Operation, Trigger};
+use stepback_model::record::{Operation, OperationAction, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::{StepRow, Swept};
@@ -134,7 +134,7 @@ impl Workspace<'_> {
             let count = steps.len();
             let record = self.operation(
                 format!("prune {count} checkpoint{}", if count == 1 { "" } else { "s" }),
-                Action::Prune { steps: steps.clone() },
+                OperationAction::Prune { steps: steps.clone() },
             );
             mutations.push(Mutation::SetHidden { steps: steps.clone(), by: Some(record.id) });
             mutations.push(Mutation::AppendOp(record.clone()));
@@ -189,7 +189,7 @@ impl Workspace<'_> {
             hidden += steps.len();
             let record = self.operation(
                 format!("prune {} checkpoints to fit {limit} bytes", steps.len()),
-                Action::Prune { steps: steps.clone() },
+                OperationAction::Prune { steps: steps.clone() },
             );
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(record.id) },

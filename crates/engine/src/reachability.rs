@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use stepback_model::conversation::Message;
+use stepback_model::conversation::ConversationMessage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::json;
 use stepback_model::list::{self, Child};
 use stepback_model::object::{ObjectError, ObjectSource};
-use stepback_model::plan::Plan;
+use stepback_model::plan::RewindPlan;
 use stepback_model::record::{SessionInfo, Step};
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Content, Node, Tree};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{Content, Tree, TreeNode};
 
 /// Everything that was reached.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl<'a> Marker<'a> {
         if !purged {
             self.push(ObjectKind::State, step.state);
         }
-        if let Some(detail) = step.facts.detail {
+        if let Some(detail) = step.meta.detail {
             self.push(ObjectKind::Json, detail.node);
         }
     }
@@ -122,12 +122,12 @@ impl<'a> Marker<'a> {
                 }
             }
             ObjectKind::Message => {
-                if let Some(previous) = Message::load(self.source, hash)?.previous {
+                if let Some(previous) = ConversationMessage::load(self.source, hash)?.previous {
                     self.push(ObjectKind::Message, previous);
                 }
             }
             ObjectKind::State => {
-                let state = State::load(self.source, hash)?;
+                let state = WorkspaceState::load(self.source, hash)?;
                 let slots = [
                     (ObjectKind::Tree, state.files),
                     (ObjectKind::Git, state.git),
@@ -151,7 +151,7 @@ impl<'a> Marker<'a> {
                 }
             }
             ObjectKind::Plan => {
-                for change in Plan::load(self.source, hash)?.changes {
+                for change in RewindPlan::load(self.source, hash)?.changes {
                     let parent = change.path.split_last().map(|(parent, _)| parent).unwrap_or_default();
                     let dir = parent.components().next_back().unwrap_or_default().to_vec();
                     let name = change.path.components().next_back().unwrap_or_default().to_vec();
@@ -170,7 +170,7 @@ impl<'a> Marker<'a> {
         while let Some((hash, dir)) = stack.pop() {
             for entry in Tree::load(self.source, hash)?.into_entries() {
                 match &entry.node {
-                    Node::Dir { tree, .. } => {
+                    TreeNode::Dir { tree, .. } => {
                         if self.note(ObjectKind::Tree, *tree) {
                             stack.push((*tree, entry.name));
                         }
@@ -182,25 +182,25 @@ impl<'a> Marker<'a> {
         Ok(())
     }
 
-    fn node(&mut self, dir: &[u8], name: &[u8], node: &Node) -> Result<(), ObjectError> {
-        if let (Node::File { size, content, .. }, Some(visitor)) = (node, self.visitor.as_mut()) {
+    fn node(&mut self, dir: &[u8], name: &[u8], node: &TreeNode) -> Result<(), ObjectError> {
+        if let (TreeNode::File { size, content, .. }, Some(visitor)) = (node, self.visitor.as_mut()) {
             visitor.file(*size, content)?;
         }
         match node {
-            Node::File { content: Content::Vaulted, .. } => {
+            TreeNode::File { content: Content::Vaulted, .. } => {
                 self.alive.vaulted.extend(stepback_worktree::vault::name_of(dir, name));
             }
-            Node::File { content, .. } => {
+            TreeNode::File { content, .. } => {
                 if let Some((kind, hash)) = content.object() {
                     self.push(kind, hash);
                 }
             }
-            Node::Dir { tree, .. } => {
+            TreeNode::Dir { tree, .. } => {
                 if self.note(ObjectKind::Tree, *tree) {
                     self.tree(*tree, name)?;
                 }
             }
-            Node::Symlink { .. } | Node::Skipped { .. } => {}
+            TreeNode::Symlink { .. } | TreeNode::Skipped { .. } => {}
         }
         Ok(())
     }

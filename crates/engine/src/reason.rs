@@ -15,11 +15,11 @@ mod process;
 mod recover;
 mod verify;
 
-pub use self::at_point::{Moment, Seen};
+pub use self::at_point::{BoardAtPoint, BoardMoment};
 pub use self::commands::CommandRun;
-pub use self::editor::{Thinker, Thought};
+pub use self::editor::{BoardEdit, Thinker};
 pub use self::experiment::StartedExperiment;
-pub use self::history::{History, Line};
+pub use self::history::{History, HypothesisHistory};
 pub use self::merge::Joined;
 pub use self::recover::Recovery;
 pub use self::verify::Verified;

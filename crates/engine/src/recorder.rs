@@ -15,17 +15,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
 use stepback_model::record::{
     Annotation, LaunchCommand, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
 };
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
-use stepback_reasoning::Mind;
-use stepback_reasoning::store::{Place, Written};
+use stepback_reasoning::ReasoningBoard;
+use stepback_reasoning::store::{BoardLocation, WrittenBoard};
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 
 pub use self::batch::WorkspaceEvents;
@@ -64,7 +64,7 @@ pub struct NewMessages {
 
 /// The model turn that requested a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Turn {
+pub struct ModelTurn {
     /// How many of the given messages come before the turn.
     pub before: usize,
     /// The agent's id of the turn.
@@ -75,13 +75,13 @@ pub struct Turn {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallOrigin {
     /// The turn that requested the call; `None` if it is not among the messages given.
-    pub turn: Option<Turn>,
+    pub turn: Option<ModelTurn>,
     /// Whether the answer is final: earlier messages would not change it.
     pub settled: bool,
 }
 
 /// A source of the conversation of a session. Only implementations of this trait know the agents' formats.
-pub trait Conversation: Sync {
+pub trait ConversationSource: Sync {
     /// Returns the messages since `cursor`; `None` if nothing can be read.
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages>;
     /// Finds the turn that requested `call` in `tail`, the last messages.
@@ -91,13 +91,13 @@ pub trait Conversation: Sync {
 /// A reported event with its context.
 pub struct ReportedEvent<'a> {
     /// The event as the agent reported it.
-    pub event: Event,
+    pub event: AgentEvent,
     /// What the event means for the files.
     pub effect: ScanPolicy,
     /// When the event arrived.
     pub at: Timestamp,
     /// The conversation as it was at the event.
-    pub conversation: Option<&'a dyn Conversation>,
+    pub conversation: Option<&'a dyn ConversationSource>,
     /// The paths that the call names, relative to the workspace.
     pub paths: Vec<String>,
     /// What the event tells about its session.
@@ -149,7 +149,7 @@ pub struct SessionUpdate {
     pub memory: Option<Value>,
     /// The names of the tools and variables that the session has, without values.
     pub environment: Option<Value>,
-    /// The agent's reasoning board (its [`Mind`]) as it is now.
+    /// The agent's reasoning board (its [`ReasoningBoard`]) as it is now.
     pub reasoning: Option<Thinking>,
     /// The id that the step must have, because the recorded data refers to it.
     pub step: Option<StepId>,
@@ -159,15 +159,15 @@ pub struct SessionUpdate {
     pub tags: Vec<String>,
 }
 
-/// A [`Mind`] that is about to be stored with a step.
+/// A [`ReasoningBoard`] that is about to be stored with a step.
 #[derive(Clone, Debug)]
 pub struct Thinking {
     /// The mind to store.
-    pub mind: Mind,
+    pub mind: ReasoningBoard,
     /// Where the mind that it grew from is stored.
-    pub before: Option<Place>,
+    pub before: Option<BoardLocation>,
     /// What was written, for the caller that continues with this mind; `None` until it is stored.
-    pub written: Arc<Mutex<Option<Written>>>,
+    pub written: Arc<Mutex<Option<WrittenBoard>>>,
 }
 
 impl Thinking {
@@ -374,7 +374,7 @@ impl Workspace<'_> {
     }
 
     /// Returns the head of the workspace and its state; the state is `None` if it was purged, both if nothing is recorded.
-    fn head_state(&self) -> Result<(Option<StepId>, Option<State>), EngineError> {
+    fn head_state(&self) -> Result<(Option<StepId>, Option<WorkspaceState>), EngineError> {
         let Some(id) = self.head_id()? else { return Ok((None, None)) };
         let state = match self.store().step(id)? {
             Some(head) if !head.purged => Some(self.state_of(&head)?),
@@ -387,7 +387,7 @@ impl Workspace<'_> {
     pub(crate) fn store_authors(
         &self,
         batch: &dyn ObjectBatch,
-        present: &State,
+        present: &WorkspaceState,
     ) -> Result<Option<Hash>, EngineError> {
         if self.store().working_sessions(self.record.id)?.is_empty() {
             return Ok(None);
@@ -492,7 +492,7 @@ fn so_far(step: &Step) -> RecordedStep {
         id: step.id,
         number: step.number,
         session: step.session,
-        iteration: step.facts.iteration,
+        iteration: step.meta.iteration,
         kept: false,
     }
 }

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{self, Action, Annotation, Step, StepKind, StepMeta, Trigger};
-use stepback_model::state::State;
+use stepback_model::record::{self, Annotation, OperationAction, Step, StepKind, StepMeta, Trigger};
+use stepback_model::state::WorkspaceState;
 use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
@@ -99,9 +99,10 @@ impl Engine<'_> {
     /// is set. Returns how many workspaces were purged.
     pub fn give_up_reruns(&self, now: bool) -> Result<usize, EngineError> {
         let mut given_up = 0;
-        for record in self.store.workspaces()?.into_iter().filter(record::Workspace::is_rerun) {
+        for record in self.store.workspaces()?.into_iter().filter(record::WorkspaceRecord::is_rerun) {
             let root = PathBuf::from(OsString::from_vec(record.root.clone()));
-            let newest = self.store.steps(record.id, &Query { limit: Some(1), ..Query::default() })?;
+            let newest =
+                self.store.steps(record.id, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
             let last = newest.first().map_or(record.created_at, |stored| stored.step.at);
             let age = self.env.now().as_micros().saturating_sub(last.as_micros());
             // A rerun that is running, or whose directory was kept, is still in use.
@@ -115,8 +116,8 @@ impl Engine<'_> {
             if steps.is_empty() {
                 continue;
             }
-            let operation =
-                workspace.operation("give up a rerun".to_owned(), Action::Prune { steps: steps.clone() });
+            let operation = workspace
+                .operation("give up a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
                 Mutation::Purge { steps: steps.clone() },
@@ -144,11 +145,14 @@ impl Workspace<'_> {
 
     /// Returns the reruns of this workspace, newest first.
     pub fn reruns(&self) -> Result<Vec<Rerun>, EngineError> {
-        let query =
-            Query { session: Some(self.session.id), kinds: vec![StepKind::StateChange], ..Query::default() };
+        let query = StepQuery {
+            session: Some(self.session.id),
+            kinds: vec![StepKind::StateChange],
+            ..StepQuery::default()
+        };
         let mut known: Vec<Rerun> = Vec::new();
         for stored in self.store().steps(self.record.id, &query)? {
-            let Some(detail) = stored.step.facts.detail else { continue };
+            let Some(detail) = stored.step.meta.detail else { continue };
             let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)
                 .map_err(|error| EngineError::Input(error.to_string()))?;
             let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
@@ -173,7 +177,7 @@ impl Workspace<'_> {
     }
 
     /// Creates the branch of a rerun: one step with the files of `state`, which is a state of another workspace of this store.
-    pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StepRow, EngineError> {
+    pub fn adopt_rerun(&self, rerun: &Rerun, state: &WorkspaceState) -> Result<StepRow, EngineError> {
         self.check_new_branch(&rerun.branch)?;
         let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
         let base = self.nearest_checkpoint(&from)?;
@@ -183,7 +187,7 @@ impl Workspace<'_> {
         let id = step.id;
         let operation = self.operation(
             format!("keep {} as a branch", rerun.branch),
-            Action::BranchCreate { name: rerun.branch.clone(), step: id, upto: None },
+            OperationAction::BranchCreate { name: rerun.branch.clone(), step: id, upto: None },
         );
         let mutations = [
             Mutation::AppendStep {
@@ -203,7 +207,7 @@ impl Workspace<'_> {
         kind: StepKind,
         rerun: &Rerun,
         summary: String,
-        state: Option<&State>,
+        state: Option<&WorkspaceState>,
     ) -> Result<(Step, stepback_store::port::FinishedBatch), EngineError> {
         let batch = self.store().begin()?;
         let state = state.cloned().unwrap_or_default();
@@ -219,7 +223,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state,
             summary,
-            facts: StepMeta {
+            meta: StepMeta {
                 detail: Some(detail.into()),
                 failed: rerun.status == RerunStatus::Failed && kind == StepKind::StateChange,
                 ..StepMeta::default()

@@ -5,7 +5,7 @@ use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
@@ -80,8 +80,8 @@ impl<'s> Resolver<'s> {
     }
 
     /// Returns the steps that match `query`, in the session the point is limited to; none if the store fails.
-    fn steps(&self, query: Query) -> Vec<StepRow> {
-        let query = Query { session: self.session.as_ref().map(|session| session.id), ..query };
+    fn steps(&self, query: StepQuery) -> Vec<StepRow> {
+        let query = StepQuery { session: self.session.as_ref().map(|session| session.id), ..query };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap_or_default()
     }
 
@@ -89,7 +89,7 @@ impl<'s> Resolver<'s> {
         match &point.anchor {
             Anchor::Now => match &self.session {
                 Some(_) => self
-                    .steps(Query { limit: Some(1), ..Query::default() })
+                    .steps(StepQuery { limit: Some(1), ..StepQuery::default() })
                     .pop()
                     .ok_or_else(|| self.error("the session has no step yet")),
                 None => self.head(),
@@ -108,33 +108,36 @@ impl<'s> Resolver<'s> {
             }
             Anchor::Text { name, is_time } => self.text(name, *is_time),
             Anchor::Error(nth) => {
-                let mut found = self.steps(Query { failed: Some(true), ..Query::default() });
+                let mut found = self.steps(StepQuery { failed: Some(true), ..StepQuery::default() });
                 // A gap in the recording is not an error of the agent.
                 found.retain(|stored| stored.step.kind != StepKind::Gap);
                 self.nth(found, *nth, "error is recorded", Vec::new())
             }
             Anchor::Tool { name, nth } => {
-                let query =
-                    Query { kinds: vec![StepKind::ToolStart], tool: Some(name.clone()), ..Query::default() };
+                let query = StepQuery {
+                    kinds: vec![StepKind::ToolStart],
+                    tool: Some(name.clone()),
+                    ..StepQuery::default()
+                };
                 self.nth(self.steps(query), *nth, &format!("call of {name} is recorded"), self.tools())
             }
             Anchor::Iteration(number) => {
-                let query = Query {
+                let query = StepQuery {
                     iteration: Some(*number),
                     oldest_first: true,
                     session: None,
                     limit: Some(1),
-                    ..Query::default()
+                    ..StepQuery::default()
                 };
                 // Without a session, the newest one that reached this iteration is meant.
                 let newest = match &self.session {
                     Some(_) => None,
-                    None => self.steps(Query { oldest_first: false, ..query.clone() }).pop(),
+                    None => self.steps(StepQuery { oldest_first: false, ..query.clone() }).pop(),
                 };
                 let session = newest.map(|stored| stored.step.session);
                 let found = match session {
                     Some(session) => {
-                        let query = Query { session: Some(session), ..query };
+                        let query = StepQuery { session: Some(session), ..query };
                         let workspace = self.workspace;
                         workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop()
                     }
@@ -179,7 +182,7 @@ impl<'s> Resolver<'s> {
             }
             Some(stored) => Ok(stored),
             None => {
-                let query = Query { limit: Some(1), ..Query::default() };
+                let query = StepQuery { limit: Some(1), ..StepQuery::default() };
                 let newest = workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop();
                 let newest = newest.map_or(0, |stored| stored.step.number);
                 let mut error = self.error(no_step(number, newest)).suggest([format!("#{newest}")]);
@@ -209,7 +212,7 @@ impl<'s> Resolver<'s> {
             return found;
         }
         let light = |stored: &StepRow| !stored.is_checkpoint() && named(stored);
-        self.steps(Query::default()).into_iter().filter(light).collect()
+        self.steps(StepQuery::default()).into_iter().filter(light).collect()
     }
 
     fn one_of(&self, found: Vec<StepRow>, what: &str) -> Result<StepRow, PointError> {
@@ -302,9 +305,12 @@ impl<'s> Resolver<'s> {
 
     /// Returns suggestions: tools whose calls are recorded.
     fn tools(&self) -> Vec<String> {
-        let calls =
-            self.steps(Query { kinds: vec![StepKind::ToolStart], limit: Some(1000), ..Query::default() });
-        let mut tools: Vec<String> = calls.into_iter().filter_map(|stored| stored.step.facts.tool).collect();
+        let calls = self.steps(StepQuery {
+            kinds: vec![StepKind::ToolStart],
+            limit: Some(1000),
+            ..StepQuery::default()
+        });
+        let mut tools: Vec<String> = calls.into_iter().filter_map(|stored| stored.step.meta.tool).collect();
         tools.sort();
         tools.dedup();
         tools.into_iter().take(SHOWN).map(|tool| format!("tool:{tool}:last")).collect()

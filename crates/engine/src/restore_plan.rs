@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
-use stepback_model::tree::{Content, Node, SkipReason};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::tree::{Content, SkipReason, TreeNode};
 
 /// Returns a plan that restores the target of `changes` (`after`), wherever that is possible and safe.
-pub(crate) fn direct(changes: Vec<Change>) -> Plan {
-    let mut plan = Plan::default();
+pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
+    let mut plan = RewindPlan::default();
     // Directories that hold something not stored must not be removed or replaced.
     let mut protected = BTreeSet::new();
     for change in &changes {
-        if matches!(change.before, Some(Node::Skipped { .. })) {
+        if matches!(change.before, Some(TreeNode::Skipped { .. })) {
             let mut above = change.path.split_last().map(|(parent, _)| parent);
             while let Some(dir) = above {
                 above = dir.split_last().map(|(parent, _)| parent);
@@ -24,7 +24,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
     // If a directory is or was not covered, nothing is known about its content on that side.
     let uncovered: BTreeSet<RelPath> = (changes.iter())
         .filter(|change| {
-            let skipped = |node: &Option<Node>| matches!(node, Some(Node::Skipped { .. }));
+            let skipped = |node: &Option<TreeNode>| matches!(node, Some(TreeNode::Skipped { .. }));
             (skipped(&change.before) || skipped(&change.after))
                 && change.before.is_some()
                 && change.after.is_some()
@@ -42,7 +42,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
         false
     };
     for change in changes {
-        let Change { path, before: now, after: then, .. } = change;
+        let PathChange { path, before: now, after: then, .. } = change;
         if is_inside_uncovered(&path) {
             continue;
         }
@@ -51,32 +51,32 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
             // Pipes and sockets are created and removed by the processes that use them.
             let is_expected = skipped.is_by_rule() || (now.is_none() && skipped != SkipReason::Unstable);
             match is_expected {
-                true => LeftAlone::uncovered(path.clone(), reason),
-                false => LeftAlone::conflict(path.clone(), reason),
+                true => SkippedPath::uncovered(path.clone(), reason),
+                false => SkippedPath::conflict(path.clone(), reason),
             }
         };
         match (&now, &then) {
             // The marker of a git directory: the directory itself is restored separately.
-            (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
-            | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
-            (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
-            (Some(Node::Skipped { reason }), Some(_)) => {
+            (Some(TreeNode::Skipped { reason: SkipReason::GitDir }), None)
+            | (None, Some(TreeNode::Skipped { reason: SkipReason::GitDir })) => {}
+            (Some(TreeNode::Skipped { .. }), None | Some(TreeNode::Skipped { .. })) => {}
+            (Some(TreeNode::Skipped { reason }), Some(_)) => {
                 plan.left_alone.push(leave(*reason, "what is there now is not covered"));
             }
-            (None, Some(Node::Skipped { reason })) => {
+            (None, Some(TreeNode::Skipped { reason })) => {
                 plan.left_alone.push(leave(*reason, "it was not covered then"));
             }
-            (Some(_), Some(Node::Skipped { reason })) => {
+            (Some(_), Some(TreeNode::Skipped { reason })) => {
                 plan.left_alone.push(leave(*reason, "its content was not covered then"));
             }
-            (Some(Node::Dir { .. }), then)
-                if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) =>
+            (Some(TreeNode::Dir { .. }), then)
+                if !then.as_ref().is_some_and(TreeNode::is_dir) && protected.contains(&path) =>
             {
-                plan.left_alone.push(LeftAlone::uncovered(path, "it holds files that are not covered"));
+                plan.left_alone.push(SkippedPath::uncovered(path, "it holds files that are not covered"));
             }
             // Later git objects do no harm and may be needed.
-            (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
-            (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
+            (Some(TreeNode::File { content: Content::Vaulted, .. }), _) => {}
+            (Some(TreeNode::Dir { .. }), None) if is_in_git(&path) => {}
             _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
 }
 
 /// Returns the changes that match, and those that restore the directories they need.
-pub(crate) fn limited(changes: Vec<Change>, matches: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+pub(crate) fn limited(changes: Vec<PathChange>, matches: &dyn Fn(&PathChange) -> bool) -> Vec<PathChange> {
     let mut needed = std::collections::HashSet::new();
     for change in changes.iter().filter(|change| change.after.is_some() && matches(change)) {
         let mut above = change.path.split_last().map(|(parent, _)| parent);
@@ -93,7 +93,7 @@ pub(crate) fn limited(changes: Vec<Change>, matches: &dyn Fn(&Change) -> bool) -
             needed.insert(dir);
         }
     }
-    let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
+    let comes_back = |change: &PathChange| change.before.is_none() && needed.contains(&change.path);
     changes.into_iter().filter(|change| matches(change) || comes_back(change)).collect()
 }
 
@@ -107,7 +107,7 @@ fn is_in_git(path: &RelPath) -> bool {
 }
 
 /// Returns a warning for every link about to be restored that leads out of the workspace.
-pub(crate) fn links_leading_out(plan: &Plan) -> Vec<String> {
+pub(crate) fn links_leading_out(plan: &RewindPlan) -> Vec<String> {
     let leads_out = |path: &RelPath, target: &[u8]| {
         let mut depth = path.depth() as i64 - 1;
         target.starts_with(b"/")
@@ -121,7 +121,7 @@ pub(crate) fn links_leading_out(plan: &Plan) -> Vec<String> {
             })
     };
     let links = plan.changes.iter().filter_map(|change| match &change.then {
-        Some(Node::Symlink { target }) if leads_out(&change.path, target) => {
+        Some(TreeNode::Symlink { target }) if leads_out(&change.path, target) => {
             let target = stepback_model::path::display_bytes(target);
             Some(format!("the link {} leads out of the workspace, to {target}", change.path))
         }

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::path::RelPath;
-use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
-use stepback_model::tree::{Content, Node, Tree};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::tree::{Content, Tree, TreeNode};
 
-use crate::merge::{self, Merged};
+use crate::merge::{self, TextMerge};
 
 /// A tree that caches the subtrees it has loaded, for many lookups.
 pub(crate) struct Lookup<'a> {
@@ -25,11 +25,11 @@ impl<'a> Lookup<'a> {
     }
 
     /// Returns the node at `path`; `None` if there is none.
-    pub fn get(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
+    pub fn get(&mut self, path: &RelPath) -> Result<Option<TreeNode>, ObjectError> {
         let Some(root) = self.root else { return Ok(None) };
-        let mut node = Node::Dir { mode: 0o755, tree: root };
+        let mut node = TreeNode::Dir { mode: 0o755, tree: root };
         for name in path.components() {
-            let Node::Dir { tree, .. } = node else { return Ok(None) };
+            let TreeNode::Dir { tree, .. } = node else { return Ok(None) };
             if !self.loaded.contains_key(&tree) {
                 self.loaded.insert(tree, Tree::load(self.source, tree)?);
             }
@@ -48,8 +48,8 @@ pub(crate) struct Reverter<'a> {
     sink: &'a dyn ObjectSink,
     present: Lookup<'a>,
     /// What each planned path will be, and how that was reached; other paths stay as they are.
-    planned: BTreeMap<RelPath, (Option<Node>, How)>,
-    left_alone: Vec<LeftAlone>,
+    planned: BTreeMap<RelPath, (Option<TreeNode>, How)>,
+    left_alone: Vec<SkippedPath>,
     /// Directories created by a change that is taken back; they are removed if nothing is left in them.
     emptied: BTreeSet<RelPath>,
 }
@@ -67,7 +67,7 @@ impl<'a> Reverter<'a> {
         }
     }
 
-    fn now(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
+    fn now(&mut self, path: &RelPath) -> Result<Option<TreeNode>, ObjectError> {
         match self.planned.get(path) {
             Some((node, _)) => Ok(node.clone()),
             None => self.present.get(path),
@@ -75,7 +75,7 @@ impl<'a> Reverter<'a> {
     }
 
     /// Takes back `change`: its result (`after`) becomes what was there before, merged with later changes.
-    pub fn take_back(&mut self, change: &Change) -> Result<(), ObjectError> {
+    pub fn take_back(&mut self, change: &PathChange) -> Result<(), ObjectError> {
         match &change.from {
             None => self.one(&change.path, &change.after, &change.before),
             Some(from) => {
@@ -88,7 +88,11 @@ impl<'a> Reverter<'a> {
 
     /// Like [`Self::take_back`], for a list of changes that omits directories created together with their content. `before` is
     /// the state before the change.
-    pub fn take_back_visible(&mut self, change: &Change, before: &mut Lookup<'_>) -> Result<(), ObjectError> {
+    pub fn take_back_visible(
+        &mut self,
+        change: &PathChange,
+        before: &mut Lookup<'_>,
+    ) -> Result<(), ObjectError> {
         self.take_back(change)?;
         let mut above = change.path.split_last().map(|(parent, _)| parent);
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
@@ -105,7 +109,9 @@ impl<'a> Reverter<'a> {
     fn remove_emptied(&mut self) -> Result<(), ObjectError> {
         for dir in std::mem::take(&mut self.emptied).into_iter().rev() {
             let listing = match (self.now(&dir)?, self.present.get(&dir)?) {
-                (Some(Node::Dir { .. }), Some(Node::Dir { tree, .. })) => Tree::load(self.source, tree)?,
+                (Some(TreeNode::Dir { .. }), Some(TreeNode::Dir { tree, .. })) => {
+                    Tree::load(self.source, tree)?
+                }
                 _ => continue,
             };
             let mut empty = !self
@@ -122,18 +128,23 @@ impl<'a> Reverter<'a> {
         Ok(())
     }
 
-    fn one(&mut self, path: &RelPath, left: &Option<Node>, wanted: &Option<Node>) -> Result<(), ObjectError> {
+    fn one(
+        &mut self,
+        path: &RelPath,
+        left: &Option<TreeNode>,
+        wanted: &Option<TreeNode>,
+    ) -> Result<(), ObjectError> {
         let now = self.now(path)?;
         if same(&now, wanted) {
             return Ok(());
         }
-        let skipped = |node: &Option<Node>| node.as_ref().and_then(Node::skipped);
+        let skipped = |node: &Option<TreeNode>| node.as_ref().and_then(TreeNode::skipped);
         if let Some(reason) = skipped(&now).or(skipped(wanted)) {
             let is_expected = reason.is_by_rule() || now.is_none() || wanted.is_none();
             let reason = format!("its content is not covered ({})", reason.describe());
             self.left_alone.push(match is_expected {
-                true => LeftAlone::uncovered(path.clone(), reason),
-                false => LeftAlone::conflict(path.clone(), reason),
+                true => SkippedPath::uncovered(path.clone(), reason),
+                false => SkippedPath::conflict(path.clone(), reason),
             });
             return Ok(());
         }
@@ -156,22 +167,27 @@ impl<'a> Reverter<'a> {
     }
 
     fn leave(&mut self, path: &RelPath, reason: &str) {
-        self.left_alone.push(LeftAlone::conflict(path.clone(), reason));
+        self.left_alone.push(SkippedPath::conflict(path.clone(), reason));
     }
 
-    fn merge(&self, left: &Node, ours: &Node, theirs: &Node) -> Result<Option<Node>, ObjectError> {
+    fn merge(
+        &self,
+        left: &TreeNode,
+        ours: &TreeNode,
+        theirs: &TreeNode,
+    ) -> Result<Option<TreeNode>, ObjectError> {
         match (left, ours, theirs) {
             (
-                Node::File { mode: left_mode, content: left, .. },
-                Node::File { mode: our_mode, content: ours, size: our_size },
-                Node::File { mode: their_mode, content: theirs, size: their_size },
+                TreeNode::File { mode: left_mode, content: left, .. },
+                TreeNode::File { mode: our_mode, content: ours, size: our_size },
+                TreeNode::File { mode: their_mode, content: theirs, size: their_size },
             ) => {
                 let mode = if our_mode == left_mode { *their_mode } else { *our_mode };
                 if left == theirs {
-                    return Ok(Some(Node::File { mode, size: *our_size, content: *ours }));
+                    return Ok(Some(TreeNode::File { mode, size: *our_size, content: *ours }));
                 }
                 if left == ours {
-                    return Ok(Some(Node::File { mode, size: *their_size, content: *theirs }));
+                    return Ok(Some(TreeNode::File { mode, size: *their_size, content: *theirs }));
                 }
                 // Only content stored as a single blob is small enough to be merged line by line.
                 let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) =
@@ -181,28 +197,28 @@ impl<'a> Reverter<'a> {
                 };
                 let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
                 match merge::three_way(&read(left)?, &read(ours)?, &read(theirs)?) {
-                    Merged::Conflict { .. } => Ok(None),
-                    Merged::Clean(bytes) => {
+                    TextMerge::Conflict { .. } => Ok(None),
+                    TextMerge::Clean(bytes) => {
                         let content =
                             Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*ours))?);
-                        Ok(Some(Node::File { mode, size: bytes.len() as u64, content }))
+                        Ok(Some(TreeNode::File { mode, size: bytes.len() as u64, content }))
                     }
                 }
             }
             (
-                Node::Dir { mode: left, .. },
-                Node::Dir { mode: ours, tree },
-                Node::Dir { mode: theirs, .. },
+                TreeNode::Dir { mode: left, .. },
+                TreeNode::Dir { mode: ours, tree },
+                TreeNode::Dir { mode: theirs, .. },
             ) => {
                 let mode = if ours == left { *theirs } else { *ours };
-                Ok(Some(Node::Dir { mode, tree: *tree }))
+                Ok(Some(TreeNode::Dir { mode, tree: *tree }))
             }
             _ => Ok(None),
         }
     }
 
     /// Returns the plan, including the missing directories that it needs; their modes come from `directories`.
-    pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<Plan, ObjectError> {
+    pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<RewindPlan, ObjectError> {
         self.remove_emptied()?;
         let wanted: Vec<RelPath> = self
             .planned
@@ -213,10 +229,10 @@ impl<'a> Reverter<'a> {
         for mut parent in wanted {
             while !parent.is_root() && self.now(&parent)?.is_none() {
                 let mode = match directories.get(&parent)? {
-                    Some(Node::Dir { mode, .. }) => mode,
+                    Some(TreeNode::Dir { mode, .. }) => mode,
                     _ => 0o755,
                 };
-                let dir = Node::Dir { mode, tree: Tree::empty_hash() };
+                let dir = TreeNode::Dir { mode, tree: Tree::empty_hash() };
                 self.planned.insert(parent.clone(), (Some(dir), How::Restored));
                 match parent.split_last() {
                     Some((above, _)) => parent = above,
@@ -232,14 +248,14 @@ impl<'a> Reverter<'a> {
             }
         }
         changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
-        Ok(Plan { changes, left_alone: self.left_alone })
+        Ok(RewindPlan { changes, left_alone: self.left_alone })
     }
 }
 
 /// Whether two nodes are the same for a plan. The content of a directory does not count: its entries are nodes of their own.
-pub(crate) fn same(a: &Option<Node>, b: &Option<Node>) -> bool {
+pub(crate) fn same(a: &Option<TreeNode>, b: &Option<TreeNode>) -> bool {
     match (a, b) {
-        (Some(Node::Dir { mode: x, .. }), Some(Node::Dir { mode: y, .. })) => x == y,
+        (Some(TreeNode::Dir { mode: x, .. }), Some(TreeNode::Dir { mode: y, .. })) => x == y,
         _ => a == b,
     }
 }

@@ -6,12 +6,12 @@
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
-use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::Operation;
 use stepback_model::record::StepRow;
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::Node;
-use stepback_worktree::apply::Outcome;
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::TreeNode;
+use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::databases::{HeldChange, with_files_beside};
@@ -55,7 +55,7 @@ pub struct RewindRequest {
 /// A rewind that is planned and not yet applied.
 pub struct PreparedRewind {
     /// The changes to make, and the paths left alone.
-    pub plan: Plan,
+    pub plan: RewindPlan,
     /// What the user should know before confirming.
     pub warnings: Vec<String>,
     /// A one-line description: `rewind to #3 "before refactoring"`.
@@ -111,9 +111,9 @@ pub struct RewindReport {
     /// The number of the step that holds the state after it.
     pub after: u64,
     /// The outcome of each planned change.
-    pub outcomes: Vec<(PlannedChange, Outcome)>,
+    pub outcomes: Vec<(PlannedChange, ChangeOutcome)>,
     /// The paths that the plan left alone from the start.
-    pub left_alone: Vec<LeftAlone>,
+    pub left_alone: Vec<SkippedPath>,
     /// Changes that stayed because the user or another session made them.
     pub kept: Vec<KeptChange>,
     /// What changed on the board of an agent, if it went back with the files.
@@ -181,7 +181,7 @@ impl Workspace<'_> {
             let git = git.into_iter().filter(|change| filter.matches(&change.path));
             changes.extend(git.filter(|change| !stays(&change.path)));
             left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| {
-                LeftAlone::conflict(root.clone(), "the repository was not there then; it stays")
+                SkippedPath::conflict(root.clone(), "the repository was not there then; it stays")
             }));
         } else {
             warnings.extend(self.head_moves(&present.state, &wanted)?);
@@ -265,7 +265,7 @@ impl Workspace<'_> {
     pub(crate) fn present_at(
         &self,
         paths: &[RelPath],
-        wanted: &State,
+        wanted: &WorkspaceState,
     ) -> Result<Option<PresentState>, EngineError> {
         let Ok(head) = self.head() else { return Ok(None) };
         let state = self.state_of(&head)?;
@@ -276,14 +276,14 @@ impl Workspace<'_> {
         let mut looker = Looker::new(&self.root, &source, &*batch)?;
         let mut edits = Vec::new();
         for path in paths {
-            let was_dir = |node: Option<Node>| node.is_some_and(|node| node.is_dir());
+            let was_dir = |node: Option<TreeNode>| node.is_some_and(|node| node.is_dir());
             let (then, now) = (wanted.get(path)?, known.get(path)?);
             let deletes = then.is_none();
             if was_dir(then) || was_dir(now.clone()) {
                 return Ok(None);
             }
             // Only a full scan knows the ignore rules, and excluded files must not be deleted or replaced.
-            if matches!(now, Some(Node::Skipped { .. })) {
+            if matches!(now, Some(TreeNode::Skipped { .. })) {
                 return Ok(None);
             }
             match looker.look(path)? {
@@ -303,7 +303,7 @@ impl Workspace<'_> {
             }
         }
         let files = tree_edit::edit(&source, &*batch, state.files, edits)?;
-        let mut state = State { files: Some(files), git: state.git, ..State::default() };
+        let mut state = WorkspaceState { files: Some(files), git: state.git, ..WorkspaceState::default() };
         self.fill_session_slots(&mut state)?;
         let hash = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let batch = batch.finish()?;
@@ -313,7 +313,11 @@ impl Workspace<'_> {
     }
 
     /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
-    pub fn head_moves(&self, present: &State, wanted: &State) -> Result<Vec<String>, EngineError> {
+    pub fn head_moves(
+        &self,
+        present: &WorkspaceState,
+        wanted: &WorkspaceState,
+    ) -> Result<Vec<String>, EngineError> {
         if present.git == wanted.git {
             return Ok(Vec::new());
         }
@@ -349,7 +353,12 @@ impl Workspace<'_> {
         Ok(warnings)
     }
 
-    fn any_matches(&self, filter: &PathFilter, now: &State, then: &State) -> Result<bool, EngineError> {
+    fn any_matches(
+        &self,
+        filter: &PathFilter,
+        now: &WorkspaceState,
+        then: &WorkspaceState,
+    ) -> Result<bool, EngineError> {
         let source = StoreSource(self.store());
         for state in [now, then] {
             let all = diff::trees(&source, None, state.files)?;

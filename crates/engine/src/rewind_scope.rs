@@ -9,11 +9,11 @@ use std::collections::HashSet;
 
 use stepback_model::ids::SessionId;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
-use stepback_model::state::{GitState, Repository, State};
-use stepback_model::tree::Node;
+use stepback_model::state::{GitState, GitSummary, WorkspaceState};
+use stepback_model::tree::TreeNode;
 
 use crate::authorship::Attribution;
 use crate::changes::{NumberedChange, authors_in};
@@ -119,10 +119,10 @@ impl Workspace<'_> {
     /// sessions of `scope` changed since the last common checkpoint. Returns the changes kept and the paths removed.
     pub(crate) fn keep_foreign(
         &self,
-        plan: &mut Plan,
+        plan: &mut RewindPlan,
         scope: &Scope,
         filter: &PathFilter,
-        wanted: &State,
+        wanted: &WorkspaceState,
         present: &PresentState,
         audience: Audience,
     ) -> Result<(Vec<KeptChange>, Vec<RelPath>), EngineError> {
@@ -145,8 +145,8 @@ impl Workspace<'_> {
                 }
                 above = path.split_last().map(|(parent, _)| parent);
             }
-            let was_dir = change.now.as_ref().is_some_and(Node::is_dir);
-            let is_dir = change.then.as_ref().is_some_and(Node::is_dir);
+            let was_dir = change.now.as_ref().is_some_and(TreeNode::is_dir);
+            let is_dir = change.then.as_ref().is_some_and(TreeNode::is_dir);
             was_dir && !is_dir && foreign.iter().any(|path| path.starts_with(&change.path))
         };
         let mut dropped = Vec::new();
@@ -206,7 +206,7 @@ impl Workspace<'_> {
         scope: &Scope,
         filter: &PathFilter,
         present: &PresentState,
-        whole: &Plan,
+        whole: &RewindPlan,
     ) -> Result<PreparedRewind, EngineError> {
         let audience = request.audience;
         let databases = self.database_files(filter, scope.changes.iter().map(|numbered| &numbered.change))?;
@@ -267,9 +267,9 @@ impl Workspace<'_> {
         present: &PresentState,
         mover: &ChangeAuthor,
         audience: Audience,
-    ) -> Result<Vec<LeftAlone>, EngineError> {
+    ) -> Result<Vec<SkippedPath>, EngineError> {
         let reason = format!("it was moved since (by {})", mover.name(audience));
-        let stays = |path| LeftAlone::conflict(path, reason.clone());
+        let stays = |path| SkippedPath::conflict(path, reason.clone());
         Ok(git_dirs(self, present)?.into_iter().map(stays).collect())
     }
 
@@ -286,7 +286,7 @@ impl Workspace<'_> {
 }
 
 /// Returns the paths that `whole` changes and `plan` does not, or not to the same content.
-fn differing(whole: &Plan, plan: &Plan) -> Vec<RelPath> {
+fn differing(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
     let is_same = |change: &&PlannedChange| {
         let found = plan.changes.binary_search_by(|other| other.path.cmp_by_components(&change.path));
         found.is_ok_and(|at| plan.changes[at].then == change.then)
@@ -298,6 +298,6 @@ fn differing(whole: &Plan, plan: &Plan) -> Vec<RelPath> {
 fn git_dirs(workspace: &Workspace<'_>, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
     let Some(git) = present.state.git else { return Ok(Vec::new()) };
     let git = GitState::load(&StoreSource(workspace.store()), git)?;
-    let parse = |repository: &Repository| RelPath::parse(repository.path.clone()).ok();
+    let parse = |repository: &GitSummary| RelPath::parse(repository.path.clone()).ok();
     Ok(git.repositories.iter().filter_map(parse).collect())
 }

@@ -9,7 +9,7 @@ mod texts;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use stepback_store::port::{Document, Found, Search};
+use stepback_store::port::{SearchDocument, SearchRequest, SearchResult};
 
 use self::texts::Gatherer;
 use crate::error::EngineError;
@@ -25,13 +25,13 @@ const MOST_BYTES: usize = 8 << 20;
 
 impl Engine<'_> {
     /// Finds steps by their words. Indexes all new steps first.
-    pub fn search(&self, search: &Search) -> Result<Found, EngineError> {
+    pub fn search(&self, search: &SearchRequest) -> Result<SearchResult, EngineError> {
         self.bring_index_up_to_date()?;
         Ok(self.store.search(search)?)
     }
 
     /// Finds steps by their words, but indexes only a few new steps first. Also returns whether the index is complete.
-    pub fn search_promptly(&self, search: &Search) -> Result<(Found, bool), EngineError> {
+    pub fn search_promptly(&self, search: &SearchRequest) -> Result<(SearchResult, bool), EngineError> {
         let (_, complete) = self.bring_index_forward(PROMPTLY)?;
         Ok((self.store.search(search)?, complete))
     }
@@ -64,7 +64,7 @@ impl Engine<'_> {
             for stored in steps {
                 let texts = gatherer.texts(&stored);
                 bytes += texts.values().map(String::len).sum::<usize>();
-                documents.push(Document { texts, stored });
+                documents.push(SearchDocument { texts, stored });
                 // The rest goes into the next batch.
                 if bytes > MOST_BYTES {
                     break;

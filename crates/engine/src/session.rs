@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use stepback_model::record::{self, Session};
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
@@ -106,7 +106,8 @@ impl Workspace<'_> {
 
     /// Returns the number of the newest step; 0 if there is none.
     pub fn newest_number(&self) -> Result<u64, EngineError> {
-        let newest = self.store().steps(self.record.id, &Query { limit: Some(1), ..Query::default() })?;
+        let newest =
+            self.store().steps(self.record.id, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
         Ok(newest.first().map_or(0, |stored| stored.step.number))
     }
 
@@ -134,7 +135,7 @@ impl Engine<'_> {
     }
 
     /// Returns the project workspaces of the store, oldest first: all but the scratch directories of reruns.
-    pub fn project_workspaces(&self) -> Result<Vec<record::Workspace>, EngineError> {
+    pub fn project_workspaces(&self) -> Result<Vec<record::WorkspaceRecord>, EngineError> {
         let mut workspaces = self.store.workspaces()?;
         workspaces.retain(|workspace| !workspace.is_rerun());
         Ok(workspaces)
@@ -151,7 +152,7 @@ impl Engine<'_> {
 
     /// Returns every workspace in the store, for reading: interrupted operations are not recovered.
     pub fn every_workspace(&self) -> Result<Vec<Workspace<'_>>, EngineError> {
-        let root = |workspace: record::Workspace| PathBuf::from(OsString::from_vec(workspace.root));
+        let root = |workspace: record::WorkspaceRecord| PathBuf::from(OsString::from_vec(workspace.root));
         let mut all = Vec::new();
         for workspace in self.store.workspaces()? {
             all.extend(self.find_workspace(&root(workspace))?);

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, StepKind};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_store::Mutation;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -32,7 +32,7 @@ impl Workspace<'_> {
         let sessions: HashMap<SessionId, Session> = sessions.map(|session| (session.id, session)).collect();
         let (mut before, mut limit) = (before, FIRST_STEPS);
         while !sessions.is_empty() {
-            let query = Query { before, limit: Some(limit), ..Query::default() };
+            let query = StepQuery { before, limit: Some(limit), ..StepQuery::default() };
             let steps = self.store().steps(self.record.id, &query)?;
             let session = |stored: &StepRow| sessions.get(&stored.step.session).cloned();
             let mut found = steps.iter().filter_map(|stored| session(stored).zip(Some(stored.clone())));
@@ -67,7 +67,7 @@ impl Workspace<'_> {
     }
 
     /// Fills in the slots of the session at work (everything but files) in a state that is about to be recorded for the user.
-    pub(crate) fn fill_session_slots(&self, state: &mut State) -> Result<(), EngineError> {
+    pub(crate) fn fill_session_slots(&self, state: &mut WorkspaceState) -> Result<(), EngineError> {
         if let Some(session) = self.session_at_work(None)? {
             state.conversation = session.info.tip;
             state.memory = session.info.slots.memory;
@@ -92,7 +92,7 @@ impl Workspace<'_> {
     pub fn conversation_at(&self, session: &Session, at: &StepRow) -> Result<Option<Hash>, EngineError> {
         let source = self.conversation_source(at)?;
         let tip = |stored: &StepRow| -> Result<Option<Hash>, EngineError> {
-            Ok(State::load(self.store(), stored.step.state)?.conversation)
+            Ok(WorkspaceState::load(self.store(), stored.step.state)?.conversation)
         };
         let holder = self.session_of_conversation(&source)?;
         if holder.is_some_and(|holder| holder.id == session.id)
@@ -100,11 +100,11 @@ impl Workspace<'_> {
         {
             return Ok(Some(tip));
         }
-        let query = Query {
+        let query = StepQuery {
             session: Some(session.id),
             before: Some(source.step.number.saturating_add(1)),
             limit: Some(1),
-            ..Query::default()
+            ..StepQuery::default()
         };
         match self.store().steps(self.record.id, &query)?.first() {
             Some(last) => tip(last),

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use stepback_model::hash::Hash;
 use stepback_model::ids::SessionId;
-use stepback_model::plan::Plan;
+use stepback_model::plan::RewindPlan;
 use stepback_model::record::StepRow;
 use stepback_model::state::GitState;
 
@@ -204,7 +204,7 @@ impl Workspace<'_> {
         request: &RewindRequest,
         whose: &Whose,
         chosen: &[&NumberedChange],
-        plan: &Plan,
+        plan: &RewindPlan,
         kept: &[KeptChange],
     ) -> Result<String, EngineError> {
         let after = request.target.as_ref().map(|target| format!(" after {}", describe(target)));
@@ -238,7 +238,7 @@ impl Workspace<'_> {
         chosen: &[&NumberedChange],
         present: &PresentState,
         hunks: &[usize],
-    ) -> Result<Plan, EngineError> {
+    ) -> Result<RewindPlan, EngineError> {
         let source = StoreSource(self.store());
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
@@ -271,7 +271,7 @@ impl Workspace<'_> {
     pub(crate) fn store_marks(
         &self,
         chosen: &[&NumberedChange],
-        plan: &Plan,
+        plan: &RewindPlan,
         target: Option<&StepRow>,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<Hash>, EngineError> {
@@ -320,7 +320,7 @@ impl Workspace<'_> {
     /// Returns a prepared rewind; the caller fills in the present state and the lock.
     pub(crate) fn prepared(
         &self,
-        plan: Plan,
+        plan: RewindPlan,
         warnings: Vec<String>,
         summary: String,
         git: bool,

@@ -1,7 +1,7 @@
 //! A recorded session as a list to navigate: forward, back, to the next error, to a number.
 //!
 //! Nothing here reads a store or a clock. The caller that shows a session (a terminal, a browser, an API response) passes its
-//! steps and asks the [`Cursor`] where to go, so all of them navigate in the same way.
+//! steps and asks the [`TimelineCursor`] where to go, so all of them navigate in the same way.
 
 mod model_call;
 #[cfg(test)]
@@ -20,12 +20,12 @@ pub use model_call::{Spent, add_up, all_tokens, answer_of};
 
 /// Whether a step failed. A gap in the recording is not an error of the agent.
 pub fn is_error(step: &Step) -> bool {
-    step.kind != StepKind::Gap && (step.facts.failed || step.kind == StepKind::Error)
+    step.kind != StepKind::Gap && (step.meta.failed || step.kind == StepKind::Error)
 }
 
 /// Steps in order, and a position among them. If there are any steps, the position is always that of a step.
 #[derive(Clone, Debug, Default)]
-pub struct Cursor {
+pub struct TimelineCursor {
     steps: Vec<StepRow>,
     at: usize,
 }
@@ -51,7 +51,7 @@ pub struct Summary {
     pub tools: BTreeMap<String, u64>,
 }
 
-impl Cursor {
+impl TimelineCursor {
     /// Creates a cursor at the first of these steps, which may come in any order.
     pub fn new(mut steps: Vec<StepRow>) -> Self {
         steps.sort_by_key(|stored| stored.step.number);
@@ -201,9 +201,9 @@ impl Cursor {
         }
         for stored in &self.steps {
             let step = &stored.step;
-            summary.iterations = summary.iterations.max(step.facts.iteration);
+            summary.iterations = summary.iterations.max(step.meta.iteration);
             *summary.kinds.entry(step.kind).or_default() += 1;
-            if let (StepKind::ToolStart, Some(tool)) = (step.kind, &step.facts.tool) {
+            if let (StepKind::ToolStart, Some(tool)) = (step.kind, &step.meta.tool) {
                 *summary.tools.entry(tool.clone()).or_default() += 1;
             }
         }

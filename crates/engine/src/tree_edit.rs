@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::path::RelPath;
-use stepback_model::tree::{Node, Tree};
+use stepback_model::tree::{Tree, TreeNode};
 
 /// A path and its new node; `None` removes it.
-pub type Edit = (RelPath, Option<Node>);
+pub type Edit = (RelPath, Option<TreeNode>);
 
 /// The edits of one path and of the paths below it, by name.
 #[derive(Default)]
 struct Edits {
     /// What the directory itself is set to; if there are edits below, only the mode matters.
-    set: Option<Option<Node>>,
+    set: Option<Option<TreeNode>>,
     below: BTreeMap<Vec<u8>, Edits>,
 }
 
@@ -51,15 +51,15 @@ fn write(
         let current = tree.get(&name).cloned();
         let node = match (&edits.set, &current) {
             // A file, a link, or nothing: the content of the former directory is removed with it.
-            (Some(node), _) if !node.as_ref().is_some_and(Node::is_dir) => node.clone(),
-            (Some(Some(Node::Dir { mode, .. })), _) => {
+            (Some(node), _) if !node.as_ref().is_some_and(TreeNode::is_dir) => node.clone(),
+            (Some(Some(TreeNode::Dir { mode, .. })), _) => {
                 let mode = *mode;
                 let old = listing(&current);
-                Some(Node::Dir { mode, tree: write(source, sink, old, Edits { set: None, ..edits })? })
+                Some(TreeNode::Dir { mode, tree: write(source, sink, old, Edits { set: None, ..edits })? })
             }
-            (_, Some(Node::Dir { mode, tree })) => {
+            (_, Some(TreeNode::Dir { mode, tree })) => {
                 let (mode, old) = (*mode, *tree);
-                Some(Node::Dir { mode, tree: write(source, sink, Some(old), edits)? })
+                Some(TreeNode::Dir { mode, tree: write(source, sink, Some(old), edits)? })
             }
             // Edits below a path that is not a directory: the directory was not restored, so neither are they.
             _ => current.clone(),
@@ -69,9 +69,9 @@ fn write(
     sink.write(ObjectKind::Tree, &tree.encode(), root)
 }
 
-fn listing(node: &Option<Node>) -> Option<Hash> {
+fn listing(node: &Option<TreeNode>) -> Option<Hash> {
     match node {
-        Some(Node::Dir { tree, .. }) => Some(*tree),
+        Some(TreeNode::Dir { tree, .. }) => Some(*tree),
         _ => None,
     }
 }

@@ -4,12 +4,12 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::plan::{How, PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::point::is_id_prefix;
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, OpStatus, Operation, SessionInfo, StateTransition};
+use stepback_model::record::{OpStatus, Operation, OperationAction, SessionInfo, StateTransition};
 use stepback_model::state::GitState;
-use stepback_model::tree::{Content, Node, SkipReason};
+use stepback_model::tree::{Content, SkipReason, TreeNode};
 use stepback_store::Mutation;
 
 use crate::databases::with_files_beside;
@@ -40,7 +40,7 @@ pub enum Reversal {
 
 /// The direction of a reversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub enum UndoDirection {
     /// Undo an operation.
     Undo,
     /// Redo an operation that was undone.
@@ -103,7 +103,7 @@ impl Workspace<'_> {
                     .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
             }
             None => {
-                self.check_log_reversal(&operation, Direction::Undo)?;
+                self.check_log_reversal(&operation, UndoDirection::Undo)?;
                 Ok(Reversal::Log { operation, summary })
             }
         }
@@ -113,7 +113,7 @@ impl Workspace<'_> {
     pub fn prepare_redo(&self) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
         let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
-        let Action::Undo { op: target, moved } = &undo.action else {
+        let OperationAction::Undo { op: target, moved } = &undo.action else {
             return Err(EngineError::NothingTo("redo"));
         };
         let operation =
@@ -124,7 +124,7 @@ impl Workspace<'_> {
                 .reverse(moved.clone(), summary)
                 .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
             None => {
-                self.check_log_reversal(&operation, Direction::Redo)?;
+                self.check_log_reversal(&operation, UndoDirection::Redo)?;
                 Ok(Reversal::Log { operation, summary })
             }
         }
@@ -134,15 +134,15 @@ impl Workspace<'_> {
     pub fn reverse_now(
         &self,
         reversal: Reversal,
-        direction: Direction,
+        direction: UndoDirection,
     ) -> Result<Option<RewindReport>, EngineError> {
-        let undone = direction == Direction::Undo;
+        let undone = direction == UndoDirection::Undo;
         match reversal {
             Reversal::Files { prepared, operation } => {
                 let also = vec![Mutation::SetOpUndone { op: operation.id, undone }];
                 let purpose = match direction {
-                    Direction::Undo => Purpose::Undo(operation.id),
-                    Direction::Redo => Purpose::Redo(operation.id),
+                    UndoDirection::Undo => Purpose::Undo(operation.id),
+                    UndoDirection::Redo => Purpose::Redo(operation.id),
                 };
                 let report = self.apply_as(*prepared, purpose, also)?;
                 let board = self.board_goes_along(&operation)?;
@@ -154,8 +154,8 @@ impl Workspace<'_> {
                 self.check_log_reversal(&operation, direction)?;
                 let id = operation.id;
                 let action = match direction {
-                    Direction::Undo => Action::Undo { op: id, moved: None },
-                    Direction::Redo => Action::Redo { op: id, moved: None },
+                    UndoDirection::Undo => OperationAction::Undo { op: id, moved: None },
+                    UndoDirection::Redo => OperationAction::Redo { op: id, moved: None },
                 };
                 let record = self.operation(summary, action);
                 let mut mutations = log_reversal(self, &operation, &record, direction);
@@ -168,12 +168,13 @@ impl Workspace<'_> {
     }
 
     /// Fails if checkpoints whose files were freed would be shown again.
-    fn check_log_reversal(&self, operation: &Operation, direction: Direction) -> Result<(), EngineError> {
+    fn check_log_reversal(&self, operation: &Operation, direction: UndoDirection) -> Result<(), EngineError> {
         let steps = match (&operation.action, direction) {
-            (Action::CheckpointDelete { steps } | Action::Prune { steps }, Direction::Undo) => {
-                steps.as_slice()
-            }
-            (Action::CheckpointCreate { step }, Direction::Redo) => std::slice::from_ref(step),
+            (
+                OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps },
+                UndoDirection::Undo,
+            ) => steps.as_slice(),
+            (OperationAction::CheckpointCreate { step }, UndoDirection::Redo) => std::slice::from_ref(step),
             _ => return Ok(()),
         };
         for step in steps {
@@ -216,7 +217,7 @@ impl Workspace<'_> {
         let mut effect = diff::trees(&source, wanted.files, left.files)?;
         // The git slot of the state, not the tree, says whether a git directory exists.
         let marks_git =
-            |node: &Option<Node>| matches!(node, Some(Node::Skipped { reason: SkipReason::GitDir }));
+            |node: &Option<TreeNode>| matches!(node, Some(TreeNode::Skipped { reason: SkipReason::GitDir }));
         effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
         let present = self.present_for(&effect, &wanted, moved.git)?;
         let batch = self.store().begin()?;
@@ -269,8 +270,8 @@ impl Workspace<'_> {
     /// Returns the present state. Scans only the changed paths if they are few.
     fn present_for(
         &self,
-        effect: &[stepback_model::change::Change],
-        wanted: &stepback_model::state::State,
+        effect: &[stepback_model::change::PathChange],
+        wanted: &stepback_model::state::WorkspaceState,
         git: bool,
     ) -> Result<PresentState, EngineError> {
         const FEW: usize = 100;
@@ -287,10 +288,10 @@ impl Workspace<'_> {
     /// old index would be worse than either.
     fn reverse_git(
         &self,
-        wanted: &stepback_model::state::State,
-        left: &stepback_model::state::State,
+        wanted: &stepback_model::state::WorkspaceState,
+        left: &stepback_model::state::WorkspaceState,
         present: &PresentState,
-        plan: &mut Plan,
+        plan: &mut RewindPlan,
         warnings: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
@@ -318,7 +319,7 @@ impl Workspace<'_> {
             });
             if moved_since && now.get(&path).is_some() {
                 plan.left_alone
-                    .push(LeftAlone::conflict(root, "its branches moved since; it stays as it is"));
+                    .push(SkippedPath::conflict(root, "its branches moved since; it stays as it is"));
                 continue;
             }
             if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
@@ -330,10 +331,12 @@ impl Workspace<'_> {
                 let rest = change.path.as_bytes().get(root.as_bytes().len() + 1..);
                 let current = match rest.and_then(|rest| stepback_model::path::RelPath::parse(rest).ok()) {
                     Some(relative) => tree.get(&relative)?,
-                    None => now.get(&path).map(|repository| Node::Dir { mode: 0o755, tree: repository.tree }),
+                    None => {
+                        now.get(&path).map(|repository| TreeNode::Dir { mode: 0o755, tree: repository.tree })
+                    }
                 };
-                let vaulted = matches!(&current, Some(Node::File { content: Content::Vaulted, .. }));
-                let removes_dir = change.after.is_none() && current.as_ref().is_some_and(Node::is_dir);
+                let vaulted = matches!(&current, Some(TreeNode::File { content: Content::Vaulted, .. }));
+                let removes_dir = change.after.is_none() && current.as_ref().is_some_and(TreeNode::is_dir);
                 if same(&current, &change.after) || vaulted || removes_dir {
                     continue;
                 }
@@ -358,16 +361,16 @@ fn remove_repository(
     source: &StoreSource<'_>,
     root: &RelPath,
     tree: Hash,
-    plan: &mut Plan,
+    plan: &mut RewindPlan,
 ) -> Result<(), ObjectError> {
     let inside = diff::trees(source, Some(tree), None)?;
-    if inside.iter().any(|change| !change.before.as_ref().is_none_or(Node::is_stored)) {
-        plan.left_alone.push(LeftAlone::uncovered(root.clone(), "it holds files that are not covered"));
+    if inside.iter().any(|change| !change.before.as_ref().is_none_or(TreeNode::is_stored)) {
+        plan.left_alone.push(SkippedPath::uncovered(root.clone(), "it holds files that are not covered"));
         return Ok(());
     }
     let removed =
-        |path: RelPath, now: Node| PlannedChange { path, now: Some(now), then: None, how: How::Restored };
-    plan.changes.push(removed(root.clone(), Node::Dir { mode: 0o755, tree }));
+        |path: RelPath, now: TreeNode| PlannedChange { path, now: Some(now), then: None, how: How::Restored };
+    plan.changes.push(removed(root.clone(), TreeNode::Dir { mode: 0o755, tree }));
     for change in inside {
         let mut path = root.clone();
         change.path.components().for_each(|name| path = path.join(name));
@@ -376,29 +379,31 @@ fn remove_repository(
     Ok(())
 }
 
-fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {
-    before.as_ref().or(after.as_ref()).is_some_and(Node::is_dir)
+fn is_dir_change(before: &Option<TreeNode>, after: &Option<TreeNode>) -> bool {
+    before.as_ref().or(after.as_ref()).is_some_and(TreeNode::is_dir)
 }
 
 /// Whether an operation can be undone: it took effect, was not undone, and is not an undo or redo itself.
 pub(crate) fn in_force(op: &Operation) -> bool {
     !op.undone
         && op.status == OpStatus::Done
-        && !matches!(op.action, Action::Undo { .. } | Action::Redo { .. })
+        && !matches!(op.action, OperationAction::Undo { .. } | OperationAction::Redo { .. })
 }
 
 /// Returns the newest undo that was not redone.
 pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
     let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
-    operations
-        .iter()
-        .find(|op| op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op)))
+    operations.iter().find(|op| {
+        op.status == OpStatus::Done && matches!(&op.action, OperationAction::Undo { op, .. } if undone(op))
+    })
 }
 
 /// Returns the move of the newest redo of an operation, which an undo of it must reverse.
 pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTransition> {
     operations.iter().find_map(|op| match &op.action {
-        Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => moved.as_ref(),
+        OperationAction::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => {
+            moved.as_ref()
+        }
         _ => None,
     })
 }
@@ -408,9 +413,9 @@ fn log_reversal(
     workspace: &Workspace<'_>,
     operation: &Operation,
     record: &Operation,
-    direction: Direction,
+    direction: UndoDirection,
 ) -> Vec<Mutation> {
-    let undo = direction == Direction::Undo;
+    let undo = direction == UndoDirection::Undo;
     let drop = |name: &str| Mutation::DropRef { name: workspace.branch_ref(name) };
     let set = |name: &str, step: &StepId| Mutation::SetRef {
         name: workspace.branch_ref(name),
@@ -418,29 +423,31 @@ fn log_reversal(
         value: *step,
     };
     vec![match &operation.action {
-        Action::BranchCreate { name, .. } if undo => drop(name),
-        Action::BranchDelete { name, .. } if !undo => drop(name),
-        Action::BranchCreate { name, step, .. } | Action::BranchDelete { name, step } => set(name, step),
-        Action::BranchRename { from, to, step } => {
+        OperationAction::BranchCreate { name, .. } if undo => drop(name),
+        OperationAction::BranchDelete { name, .. } if !undo => drop(name),
+        OperationAction::BranchCreate { name, step, .. } | OperationAction::BranchDelete { name, step } => {
+            set(name, step)
+        }
+        OperationAction::BranchRename { from, to, step } => {
             let (gone, back) = if undo { (to, from) } else { (from, to) };
             return vec![drop(gone), set(back, step)];
         }
-        Action::ChangesClear { before, after } => {
+        OperationAction::ChangesClear { before, after } => {
             let cleared = if undo { *before } else { Some(*after) };
             let info = SessionInfo { cleared, ..workspace.session.info.clone() };
             Mutation::SetSessionInfo { session: workspace.session.id, info: Box::new(info) }
         }
-        Action::CheckpointCreate { step } => {
+        OperationAction::CheckpointCreate { step } => {
             Mutation::SetHidden { steps: vec![*step], by: undo.then_some(record.id) }
         }
-        Action::CheckpointAnnotate { step, before, after } => {
+        OperationAction::CheckpointAnnotate { step, before, after } => {
             Mutation::Annotate { step: *step, annotation: if undo { before.clone() } else { after.clone() } }
         }
-        Action::CheckpointDelete { steps } | Action::Prune { steps } => {
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => {
             Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
         }
         // These change files or are reversals themselves, so they are not passed here.
-        Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
+        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
             Mutation::SetOpUndone { op: operation.id, undone: undo }
         }
     }]

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
-use stepback_model::change::Change;
-use stepback_model::tree::{Content, Node};
+use stepback_model::change::PathChange;
+use stepback_model::tree::{Content, TreeNode};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -20,17 +20,16 @@ const CONTEXT: usize = 3;
 
 impl Workspace<'_> {
     /// Returns the changed lines of a text file; `None` if it is not text or is too large.
-    pub fn changed_lines(&self, change: &Change) -> Result<Option<String>, EngineError> {
-        let side =
-            |node: &Option<Node>| -> Result<Option<Vec<u8>>, EngineError> {
-                match node {
-                    None => Ok(Some(Vec::new())),
-                    Some(
-                        node @ Node::File { size, content: Content::Whole(_) | Content::Chunked(_), .. },
-                    ) if *size <= LARGEST as u64 => Ok(Some(self.read_node(node)?)),
-                    Some(_) => Ok(None),
-                }
-            };
+    pub fn changed_lines(&self, change: &PathChange) -> Result<Option<String>, EngineError> {
+        let side = |node: &Option<TreeNode>| -> Result<Option<Vec<u8>>, EngineError> {
+            match node {
+                None => Ok(Some(Vec::new())),
+                Some(
+                    node @ TreeNode::File { size, content: Content::Whole(_) | Content::Chunked(_), .. },
+                ) if *size <= LARGEST as u64 => Ok(Some(self.read_node(node)?)),
+                Some(_) => Ok(None),
+            }
+        };
         let (before, after) = (side(&change.before)?, side(&change.after)?);
         let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
         Ok(unified(&change.path.display(), &before, &after))

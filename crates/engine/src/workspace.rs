@@ -11,14 +11,14 @@ use std::time::Duration;
 use stepback_model::env::Env;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{StepId, WorkspaceId};
-use stepback_model::plan::LeftAlone;
+use stepback_model::plan::SkippedPath;
 use stepback_model::record::StepRow;
 use stepback_model::record::{self, Session, SessionInfo};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_store::{FinishedBatch, Mutation, ObjectBatch, Store, StoreError};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::Hints;
+use stepback_worktree::scan::hints::ScanHints;
 use stepback_worktree::scan::{self, Scan, Snapshot};
 use stepback_worktree::vault::Vault;
 
@@ -40,7 +40,7 @@ pub struct Engine<'a> {
     /// A counter of work done, for a progress display.
     pub progress: Option<&'a AtomicU64>,
     /// A file watcher that may know what changed since the last scan.
-    pub watcher: Option<&'a dyn Hints>,
+    pub watcher: Option<&'a dyn ScanHints>,
 }
 
 /// How a workspace is scanned.
@@ -59,7 +59,7 @@ pub struct Workspace<'a> {
     /// The canonical path of its root directory; for a remote workspace, a name instead of a path.
     pub root: PathBuf,
     /// Its record in the store.
-    pub record: record::Workspace,
+    pub record: record::WorkspaceRecord,
     /// The user's session: steps that do not come from an agent belong to it.
     pub session: Session,
 }
@@ -73,13 +73,13 @@ pub struct WorkspaceLock {
 /// The present state of a workspace, stored but not yet part of the log.
 pub struct PresentState {
     /// The files, git and session slots as they are now.
-    pub state: State,
+    pub state: WorkspaceState,
     /// The hash of the state.
     pub hash: Hash,
     /// How many files were read.
     pub hashed: u64,
     /// Paths that could not be stored, with the reason.
-    pub troubles: Vec<LeftAlone>,
+    pub troubles: Vec<SkippedPath>,
     pub(crate) batch: Option<FinishedBatch>,
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -142,7 +142,7 @@ impl Engine<'_> {
     /// Opens the remote workspace `name`, which has no directory on this machine and which agents on other machines report to.
     /// Registers it if it is new.
     pub fn remote_workspace(&self, name: &str) -> Result<Workspace<'_>, EngineError> {
-        let root = [record::Workspace::REMOTE, name.as_bytes()].concat();
+        let root = [record::WorkspaceRecord::REMOTE, name.as_bytes()].concat();
         let root = Path::new(OsStr::from_bytes(&root));
         match self.find_workspace(root)? {
             Some(workspace) => Ok(workspace),
@@ -152,7 +152,7 @@ impl Engine<'_> {
 
     /// Returns a remote workspace that was opened before, without a query to the store. This is correct only because a remote
     /// workspace has no directory here that would have to be checked.
-    pub fn remote_workspace_again(&self, record: record::Workspace, session: Session) -> Workspace<'_> {
+    pub fn remote_workspace_again(&self, record: record::WorkspaceRecord, session: Session) -> Workspace<'_> {
         let root = Path::new(OsStr::from_bytes(&record.root)).to_path_buf();
         Workspace { engine: self, root, record, session }
     }
@@ -160,7 +160,8 @@ impl Engine<'_> {
     fn register(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
         let now = self.env.now();
         let id = WorkspaceId::from_bytes(self.env.fresh_id());
-        let record = record::Workspace { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
+        let record =
+            record::WorkspaceRecord { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
         let session = Session {
             id: Session::id_of(id, Session::PERSON, ""),
             workspace: id,
@@ -202,12 +203,12 @@ impl<'a> Workspace<'a> {
 
     /// Returns the state after a step; fails if it was purged. A step for which the workspace was not scanned has the files
     /// and git of its nearest ancestor that has them.
-    pub fn state_of(&self, stored: &StepRow) -> Result<State, EngineError> {
+    pub fn state_of(&self, stored: &StepRow) -> Result<WorkspaceState, EngineError> {
         let purged = || EngineError::Purged { what: describe(stored) };
         if stored.purged {
             return Err(purged());
         }
-        let mut state = State::load(self.store(), stored.step.state)?;
+        let mut state = WorkspaceState::load(self.store(), stored.step.state)?;
         let mut parent = stored.step.parent;
         while !stored.is_checkpoint() && state.files.is_none() {
             let Some(id) = parent else { break };
@@ -215,7 +216,7 @@ impl<'a> Workspace<'a> {
             if before.purged {
                 return Err(purged());
             }
-            let earlier = State::load(self.store(), before.step.state)?;
+            let earlier = WorkspaceState::load(self.store(), before.step.state)?;
             (state.files, state.git) = (earlier.files, earlier.git);
             parent = before.step.parent;
         }
@@ -300,7 +301,7 @@ impl<'a> Workspace<'a> {
     pub(crate) fn present_with(
         &self,
         look: ScanMode,
-        fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
+        fill: &mut dyn FnMut(&dyn ObjectBatch, &mut WorkspaceState) -> Result<(), EngineError>,
     ) -> Result<PresentState, EngineError> {
         self.refuse_remote()?;
         let store = self.store();
@@ -321,7 +322,8 @@ impl<'a> Workspace<'a> {
             everything: look == ScanMode::Everything,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
-        let mut state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
+        let mut state =
+            WorkspaceState { files: Some(snapshot.files), git: snapshot.git, ..WorkspaceState::default() };
         fill(&*batch, &mut state)?;
         let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
         let hashed = snapshot.hashed;
@@ -343,7 +345,7 @@ impl<'a> Workspace<'a> {
 impl PresentState {
     /// A placeholder where the real state is filled in later.
     pub(crate) fn nothing() -> Self {
-        let (state, hash) = (State::default(), Hash::from_bytes([0; 32]));
+        let (state, hash) = (WorkspaceState::default(), Hash::from_bytes([0; 32]));
         Self { state, hash, hashed: 0, troubles: Vec::new(), batch: None, snapshot: None }
     }
 

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use stepback_engine::prune::Rules;
 use stepback_engine::rewind::{RewindReport, RewindRequest};
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
 use stepback_model::ids::StepId;
@@ -27,7 +27,7 @@ use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
 use stepback_testkit::tree::{self, Copy, Draw, Thing};
-use stepback_testkit::work::{Files, shorter};
+use stepback_testkit::work::{FileWorker, shorter};
 use stepback_worktree::rules::Budget;
 
 const CASES: u64 = 40;
@@ -91,7 +91,7 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
         Engine { store, env: &env, budget: Budget::default(), threads, progress: None, watcher: None };
     let workspace = engine.workspace(&root).map_err(|error| error.to_string())?;
     let mut world = World {
-        files: Files { root: root.clone(), draw: Draw::new(seed) },
+        files: FileWorker { root: root.clone(), draw: Draw::new(seed) },
         workspace,
         kept: Vec::new(),
         operations: Vec::new(),
@@ -139,7 +139,7 @@ struct Operation {
 }
 
 struct World<'a> {
-    files: Files,
+    files: FileWorker,
     workspace: Workspace<'a>,
     kept: Vec<Kept>,
     operations: Vec<Operation>,
@@ -311,7 +311,7 @@ impl World<'_> {
             }
             _ => None,
         };
-        self.reverse(now, target, moved, Direction::Undo)
+        self.reverse(now, target, moved, UndoDirection::Undo)
     }
 
     fn redo(&mut self, now: &Copy) -> Result<(), String> {
@@ -325,7 +325,7 @@ impl World<'_> {
                 _ => Err("there was nothing to redo, and something was redone".into()),
             };
         };
-        self.reverse(now, target, moved, Direction::Redo)
+        self.reverse(now, target, moved, UndoDirection::Redo)
     }
 
     fn reverse(
@@ -333,9 +333,9 @@ impl World<'_> {
         now: &Copy,
         target: usize,
         moved: Option<Moved>,
-        direction: Direction,
+        direction: UndoDirection,
     ) -> Result<(), String> {
-        let undo = direction == Direction::Undo;
+        let undo = direction == UndoDirection::Undo;
         let needed: Vec<StepId> = match (&self.operations[target].did, &moved) {
             (_, Some(moved)) => moved.steps.to_vec(),
             (Did::Prune(steps), _) if undo => steps.clone(),

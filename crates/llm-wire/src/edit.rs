@@ -10,7 +10,7 @@ use crate::{Response, Wire};
 
 /// A text of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part<'a> {
+pub enum AnswerText<'a> {
     /// The text or thought with this index.
     Text(usize),
     /// The input of a call, by its id (or its index, if there are no ids) and its tool.
@@ -31,7 +31,7 @@ pub enum Part<'a> {
 pub fn answer(
     wire: Wire,
     response: &Response,
-    change: &mut dyn FnMut(Part<'_>, &str) -> Option<String>,
+    change: &mut dyn FnMut(AnswerText<'_>, &str) -> Option<String>,
 ) -> Option<Response> {
     answer::change(wire, response, change)
 }

@@ -21,7 +21,7 @@ pub use wire::Wire;
 
 /// A request from an agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct ModelRequest {
     /// The wire; `None` if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wire: Option<Wire>,
@@ -51,7 +51,7 @@ pub struct Response {
     /// How it arrived: for each chunk, when and how many bytes of `body`.
     pub chunks: Chunks,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: AnswerEnd,
     /// From the request's arrival to the first byte of the answer's body, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_byte: Option<u64>,
@@ -79,7 +79,7 @@ fn is_zero(number: &u64) -> bool {
 /// How an answer ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum AnswerEnd {
     /// It was complete.
     Complete,
     /// The agent disconnected before its end.
@@ -96,7 +96,7 @@ pub struct Exchange {
     /// The id of the exchange, unique in the session.
     pub id: String,
     /// The request from the agent.
-    pub request: Request,
+    pub request: ModelRequest,
     /// The answer from the model.
     pub response: Response,
 }

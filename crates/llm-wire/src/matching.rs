@@ -13,7 +13,7 @@ mod text_normalizer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::{Exchange, Request, Wire};
+use crate::{Exchange, ModelRequest, Wire};
 
 use normalize::RequestFingerprint;
 use text_normalizer::Directories;
@@ -47,7 +47,7 @@ impl TextNormalizer {
 
 /// A difference between the request and the nearest recorded one.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Difference {
+pub struct RequestDifference {
     /// The position, as a JSON path: `messages[4].content[0].text`.
     pub path: String,
     /// The recorded text; `None` if there was nothing.
@@ -58,7 +58,7 @@ pub struct Difference {
 
 /// The result of looking up a request in a recording.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Found {
+pub enum MatchResult {
     /// The index of the exchange that answers it.
     Same(usize),
     /// It is a background request (a title, a router, a quota check); holds the nearest recorded one, if any.
@@ -68,7 +68,7 @@ pub enum Found {
         /// The index of the nearest one; `None` if there is none of the same wire.
         nearest: Option<usize>,
         /// The first differences, the earliest in the conversation first.
-        differences: Vec<Difference>,
+        differences: Vec<RequestDifference>,
     },
 }
 
@@ -137,13 +137,13 @@ impl Recording {
 
     /// Looks up the answer to a request. Of several matches, the first unused one is returned; if all were used, the last
     /// one again (an agent that retries sends the same request twice).
-    pub fn find(&mut self, request: &Request) -> Found {
+    pub fn find(&mut self, request: &ModelRequest) -> MatchResult {
         let asked = RequestFingerprint::of(request, &self.present, &mut self.seen);
         let same = |known: &Known| known.outline.asks_the_same(&asked);
         let exactly = |known: &Known| same(known) && known.outline.rest == asked.rest;
         if let Some(at) = self.first(exactly).or_else(|| self.first(same)) {
             self.known[at].given = true;
-            return Found::Same(at);
+            return MatchResult::Same(at);
         }
         let others = self.known.iter().any(|known| known.outline.wire == asked.wire && known.outline.tools);
         if background::is(request, &asked, others) {
@@ -152,7 +152,7 @@ impl Recording {
             if let Some(at) = nearest {
                 self.known[at].given = true;
             }
-            return Found::Background(nearest);
+            return MatchResult::Background(nearest);
         }
         let nearest =
             self.nearest(&asked, |known| !known.background).or_else(|| self.nearest(&asked, |_| true));
@@ -161,7 +161,7 @@ impl Recording {
             let common = self.known[at].outline.in_common(&asked);
             differences::between(recorded, (request, &self.present), common)
         });
-        Found::Different { nearest, differences }
+        MatchResult::Different { nearest, differences }
     }
 
     /// Returns the first match that was not used, otherwise the last match.

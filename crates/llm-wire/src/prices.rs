@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::semantics::Usage;
+use crate::semantics::TokenUsage;
 
 /// List prices in dollars per million tokens, as the providers publish them: no batches, no discounts. `long` is the
 /// price of a request whose input exceeds a number of tokens.
@@ -53,9 +53,9 @@ impl Prices {
     }
 
     /// Returns the cost in millionths of a dollar; `None` for a model without a price.
-    pub fn cost(&self, model: &str, usage: &Usage) -> Option<u64> {
+    pub fn cost(&self, model: &str, usage: &TokenUsage) -> Option<u64> {
         let price = self.price(model)?;
-        let Usage { input, output, cache_read, cache_write, .. } = *usage;
+        let TokenUsage { input, output, cache_read, cache_write, .. } = *usage;
         let read = input.saturating_add(cache_read).saturating_add(cache_write);
         let rate = price.long.filter(|(above, _)| read > *above).map_or(price.usual, |(_, rate)| rate);
         let parts = [
@@ -147,11 +147,12 @@ mod tests {
 
     use super::*;
 
-    fn cost(model: &str, usage: Usage) -> Option<u64> {
+    fn cost(model: &str, usage: TokenUsage) -> Option<u64> {
         Prices::built_in().cost(model, &usage)
     }
 
-    const SOME: Usage = Usage { input: 100_000, output: 10_000, cache_read: 0, cache_write: 0, reasoning: 0 };
+    const SOME: TokenUsage =
+        TokenUsage { input: 100_000, output: 10_000, cache_read: 0, cache_write: 0, reasoning: 0 };
 
     #[test]
     fn the_table_is_read_whole() {
@@ -166,15 +167,16 @@ mod tests {
 
     #[test]
     fn every_kind_of_token_has_its_price() {
-        let usage = Usage { input: 1000, output: 100, cache_read: 50_000, cache_write: 2000, reasoning: 80 };
+        let usage =
+            TokenUsage { input: 1000, output: 100, cache_read: 50_000, cache_write: 2000, reasoning: 80 };
         // 1000 × 3 + 100 × 15 + 50 000 × 0.3 + 2000 × 3.75
         assert_eq!(cost("claude-sonnet-4-6", usage), Some(3000 + 1500 + 15_000 + 7500));
-        assert_eq!(cost("claude-sonnet-4-6", Usage::default()), Some(0));
+        assert_eq!(cost("claude-sonnet-4-6", TokenUsage::default()), Some(0));
     }
 
     #[test]
     fn it_is_rounded_to_the_nearest() {
-        let tokens = |cache_read| Usage { cache_read, ..Usage::default() };
+        let tokens = |cache_read| TokenUsage { cache_read, ..TokenUsage::default() };
         assert_eq!(cost("gpt-5-mini", tokens(19)), Some(0));
         assert_eq!(cost("gpt-5-mini", tokens(20)), Some(1));
         assert_eq!(cost("gpt-5-mini", tokens(59)), Some(1));
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn long_input_costs_more_where_the_provider_says_so() {
-        let usage = |input| Usage { input, output: 1000, ..Usage::default() };
+        let usage = |input| TokenUsage { input, output: 1000, ..TokenUsage::default() };
         assert_eq!(cost("gemini-2.5-pro", usage(200_000)), Some(250_000 + 10_000));
         assert_eq!(cost("gemini-2.5-pro", usage(200_001)), Some(500_003 + 15_000));
     }
@@ -213,7 +215,7 @@ mod tests {
     fn own_prices_win() {
         let own = json!({"gpt-5": {"input": 2, "output": 20.5}, "llama": {"input": 0, "output": 0}});
         let prices = Prices::built_in().with(&own).unwrap();
-        let usage = Usage { input: 10, output: 10, cache_read: 10, ..Usage::default() };
+        let usage = TokenUsage { input: 10, output: 10, cache_read: 10, ..TokenUsage::default() };
         assert_eq!(prices.cost("gpt-5-2025-08-07", &usage), Some(20 + 205 + 20));
         assert_eq!(prices.cost("llama", &usage), Some(0));
     }

@@ -10,7 +10,7 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::documents::{Documents, Form};
-use crate::{Request, Response, Wire};
+use crate::{ModelRequest, Response, Wire};
 
 pub(crate) use reading::{Kind, Place, Reading, Shape};
 
@@ -41,7 +41,7 @@ pub enum ContentPart {
     /// A thought of the model.
     Thought(String),
     /// A tool call of the model.
-    Call(Call),
+    Call(WireCall),
     /// The result of a tool call.
     Result {
         /// The id of the call.
@@ -55,7 +55,7 @@ pub enum ContentPart {
 
 /// A tool call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Call {
+pub struct WireCall {
     /// The id of the call, if it has one.
     pub id: Option<String>,
     /// The name of the tool.
@@ -66,7 +66,7 @@ pub struct Call {
 
 /// Token counts, as far as the answer reports them. `input` counts tokens that were not read from a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Input tokens at the full price.
     pub input: u64,
     /// Output tokens, including thoughts.
@@ -81,7 +81,7 @@ pub struct Usage {
 
 /// What an answer says.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Answered {
+pub struct ResponseSummary {
     /// The model that answered, if the answer names it.
     pub model: Option<String>,
     /// Text, thoughts and calls, in order.
@@ -89,7 +89,7 @@ pub struct Answered {
     /// Why the model stopped.
     pub stop: Option<String>,
     /// Token counts, if the answer has them.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// The error message of the model.
     pub error: Option<String>,
     /// Whether the wire itself says that the answer is complete, not just the end of the connection.
@@ -97,7 +97,7 @@ pub struct Answered {
 }
 
 /// Returns what a request asks.
-pub fn asked(wire: Wire, request: &Request) -> RequestSummary {
+pub fn asked(wire: Wire, request: &ModelRequest) -> RequestSummary {
     match wire {
         Wire::Messages => messages::asked(&request.body),
         Wire::Chat => chat::asked(&request.body),
@@ -108,7 +108,7 @@ pub fn asked(wire: Wire, request: &Request) -> RequestSummary {
 
 /// Returns what an answer says. Broken answers are read as far as possible. An error that the model reports is a complete
 /// answer.
-pub fn answered(wire: Wire, response: &Response) -> Answered {
+pub fn answered(wire: Wire, response: &Response) -> ResponseSummary {
     let documents = Documents::of(&response.body);
     let mut answered = read(wire, &documents).answered(&documents);
     if documents.form == Form::Whole {

@@ -4,7 +4,7 @@ use memchr::memchr2;
 
 /// One event of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Event {
+pub struct SseEvent {
     /// The name of the event, if it has one.
     pub name: Option<String>,
     /// The data of the event, lines joined.
@@ -15,13 +15,13 @@ pub struct Event {
 
 /// Returns all complete events of a stream. The text after the last blank line is incomplete and not an event. Neither is
 /// an event without data, as the standard says.
-pub fn events(text: &str) -> Vec<Event> {
+pub fn events(text: &str) -> Vec<SseEvent> {
     let mut events = Vec::new();
     let (mut name, mut data) = (None, None::<String>);
     for Line { text: line, end } in lines(text) {
         if line.is_empty() {
             if let Some(data) = data.take() {
-                events.push(Event { name: name.take(), data, end });
+                events.push(SseEvent { name: name.take(), data, end });
             }
             name = None;
             continue;
@@ -75,8 +75,8 @@ mod tests {
     fn names_data_and_ends() {
         let text = "event: a\ndata: 1\n\ndata: 2\n\n";
         let read = events(text);
-        assert_eq!(read[0], Event { name: Some("a".into()), data: "1".into(), end: 18 });
-        assert_eq!(read[1], Event { name: None, data: "2".into(), end: text.len() });
+        assert_eq!(read[0], SseEvent { name: Some("a".into()), data: "1".into(), end: 18 });
+        assert_eq!(read[1], SseEvent { name: None, data: "2".into(), end: text.len() });
     }
 
     #[test]

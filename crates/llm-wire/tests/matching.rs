@@ -4,21 +4,21 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stepback_llm_wire::matching::{Difference, Found, Places, Recording};
-use stepback_llm_wire::{Chunks, Ended, Exchange, Request, Response, Wire};
+use stepback_llm_wire::matching::{MatchResult, Places, Recording, RequestDifference};
+use stepback_llm_wire::{AnswerEnd, Chunks, Exchange, ModelRequest, Response, Wire};
 
-fn request(method: &str, path: &str, body: Value) -> Request {
+fn request(method: &str, path: &str, body: Value) -> ModelRequest {
     let wire = Wire::of(method, path);
-    Request { wire, method: method.into(), path: path.into(), headers: Vec::new(), body, bytes: 0 }
+    ModelRequest { wire, method: method.into(), path: path.into(), headers: Vec::new(), body, bytes: 0 }
 }
 
-fn recording(requests: impl IntoIterator<Item = Request>) -> Recording {
+fn recording(requests: impl IntoIterator<Item = ModelRequest>) -> Recording {
     let response = Response {
         status: 200,
         headers: Vec::new(),
         body: String::new(),
         chunks: Chunks::default(),
-        ended: Ended::Complete,
+        ended: AnswerEnd::Complete,
         first_byte: None,
         took: 0,
         left_out: 0,
@@ -58,7 +58,7 @@ const NEW: Run = Run {
 
 impl Run {
     /// Claude Code, after so many tool calls.
-    fn claude(&self, prompt: &str, results: &[&str]) -> Request {
+    fn claude(&self, prompt: &str, results: &[&str]) -> ModelRequest {
         let Run { cwd, home, day, uuid, number } = self;
         let folder = cwd.replace('/', "-");
         let mut messages = vec![json!({"role": "user", "content": [
@@ -88,7 +88,7 @@ impl Run {
         request("POST", "/v1/messages?beta=true", body)
     }
 
-    fn claude_title(&self, prompt: &str) -> Request {
+    fn claude_title(&self, prompt: &str) -> ModelRequest {
         let body = json!({
             "model": "claude-haiku-4-5", "stream": true, "tools": [], "max_tokens": 32000, "metadata": {"user_id": self.uuid},
             "system": [{"type": "text", "text": "Write a title."}], "messages": [{"role": "user", "content": prompt}],
@@ -97,7 +97,7 @@ impl Run {
         request("POST", "/v1/messages?beta=true", body)
     }
 
-    fn codex(&self, prompt: &str, output: Option<&str>) -> Request {
+    fn codex(&self, prompt: &str, output: Option<&str>) -> ModelRequest {
         let Run { cwd, day, uuid, number, .. } = self;
         let environment = format!(
             "<environment_context>\n<cwd>{cwd}</cwd>\n<current_date>{day}</current_date>\n<timezone>Zone/{number}</timezone>\n</environment_context>"
@@ -126,7 +126,7 @@ impl Run {
         request("POST", "/v1/responses", body)
     }
 
-    fn gemini(&self, output: &str) -> Request {
+    fn gemini(&self, output: &str) -> ModelRequest {
         let Run { day, number, .. } = self;
         let id = format!("run_shell_{number}_0");
         let body = json!({
@@ -143,7 +143,7 @@ impl Run {
         request("POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", body)
     }
 
-    fn opencode(&self, prompt: &str) -> Request {
+    fn opencode(&self, prompt: &str) -> ModelRequest {
         let system = format!("Working directory: {}\nToday's date: {}", self.cwd, self.day);
         let body = json!({
             "model": "m", "stream": true, "tools": [{"type": "function", "function": {"name": "bash"}}],
@@ -152,7 +152,7 @@ impl Run {
         request("POST", "/v1/chat/completions", body)
     }
 
-    fn opencode_title(&self, prompt: &str) -> Request {
+    fn opencode_title(&self, prompt: &str) -> ModelRequest {
         let body = json!({"model": "m", "stream": true, "messages": [
             {"role": "system", "content": "You make titles."}, {"role": "user", "content": "Title:"},
             {"role": "user", "content": prompt},
@@ -161,9 +161,9 @@ impl Run {
     }
 }
 
-fn differences(found: Found) -> (Option<usize>, Vec<Difference>) {
+fn differences(found: MatchResult) -> (Option<usize>, Vec<RequestDifference>) {
     match found {
-        Found::Different { nearest, differences } => (nearest, differences),
+        MatchResult::Different { nearest, differences } => (nearest, differences),
         other => panic!("{other:?}"),
     }
 }
@@ -183,7 +183,7 @@ fn another_run_of_the_same_is_found() {
     };
     let mut recording = recording(all(&OLD));
     for (at, request) in all(&NEW).iter().enumerate() {
-        assert_eq!(recording.find(request), Found::Same(at));
+        assert_eq!(recording.find(request), MatchResult::Same(at));
     }
     assert_eq!(recording.given(), 7);
 }
@@ -193,7 +193,7 @@ fn what_the_model_said_about_the_old_directories_still_fits() {
     let mut recording = recording([OLD.claude("fix", &["a"])]);
     let mut now = NEW.claude("fix", &["a"]);
     now.body["messages"][1]["content"][0]["input"]["path"] = json!("/home/dev/project/src");
-    assert_eq!(recording.find(&now), Found::Same(0));
+    assert_eq!(recording.find(&now), MatchResult::Same(0));
 }
 
 #[test]
@@ -244,9 +244,12 @@ fn long_texts_are_shown_around_the_difference() {
 #[test]
 fn a_request_that_is_made_again_gets_the_next_answer_and_then_the_last() {
     let mut recording = recording([OLD.opencode("go"), OLD.opencode("go"), OLD.opencode("on")]);
-    let found: Vec<Found> = (0..4).map(|_| recording.find(&NEW.opencode("go"))).collect();
-    assert_eq!(found, [Found::Same(0), Found::Same(1), Found::Same(1), Found::Same(1)]);
-    assert_eq!(recording.find(&NEW.opencode("on")), Found::Same(2));
+    let found: Vec<MatchResult> = (0..4).map(|_| recording.find(&NEW.opencode("go"))).collect();
+    assert_eq!(
+        found,
+        [MatchResult::Same(0), MatchResult::Same(1), MatchResult::Same(1), MatchResult::Same(1)]
+    );
+    assert_eq!(recording.find(&NEW.opencode("on")), MatchResult::Same(2));
 }
 
 #[test]
@@ -267,7 +270,7 @@ fn agents_side_by_side_may_ask_in_any_order() {
         (NEW.claude("one", &["a"]), 2),
     ];
     for (request, at) in asked {
-        assert_eq!(recording.find(&request), Found::Same(at));
+        assert_eq!(recording.find(&request), MatchResult::Same(at));
     }
 }
 
@@ -279,11 +282,11 @@ fn other_instructions_are_still_the_same_question_but_equal_ones_go_first() {
         request
     };
     let mut recording = recording([with("You explore.", &OLD), with("You plan.", &OLD)]);
-    assert_eq!(recording.find(&with("You plan.", &NEW)), Found::Same(1));
-    assert_eq!(recording.find(&with("You do something else.", &NEW)), Found::Same(0));
+    assert_eq!(recording.find(&with("You plan.", &NEW)), MatchResult::Same(1));
+    assert_eq!(recording.find(&with("You do something else.", &NEW)), MatchResult::Same(0));
     let mut other = with("You plan.", &NEW);
     other.body["tools"] = json!([{"name": "Other"}]);
-    assert!(matches!(recording.find(&other), Found::Same(_)));
+    assert!(matches!(recording.find(&other), MatchResult::Same(_)));
 }
 
 #[test]
@@ -323,10 +326,10 @@ fn one_text_in_a_list_is_the_same_as_one_alone() {
     };
     let mut recording = recording([with(json!("go"))]);
     let listed = with(json!([{"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}]));
-    assert_eq!(recording.find(&listed), Found::Same(0));
+    assert_eq!(recording.find(&listed), MatchResult::Same(0));
     assert!(matches!(
         recording.find(&with(json!([{"type": "text", "text": "no"}]))),
-        Found::Different { .. }
+        MatchResult::Different { .. }
     ));
 }
 
@@ -341,24 +344,24 @@ fn requests_on_the_side() {
         OLD.opencode("fix"),
         OLD.gemini("x"),
     ]);
-    assert_eq!(recording.find(&head()), Found::Same(0));
-    assert_eq!(recording.find(&NEW.claude_title("fix this")), Found::Same(1));
-    assert_eq!(recording.find(&NEW.claude_title("fix that")), Found::Background(Some(1)));
-    assert_eq!(recording.find(&NEW.opencode_title("another")), Found::Background(Some(3)));
-    assert_eq!(recording.find(&request("GET", "/v1/models", Value::Null)), Found::Background(None));
+    assert_eq!(recording.find(&head()), MatchResult::Same(0));
+    assert_eq!(recording.find(&NEW.claude_title("fix this")), MatchResult::Same(1));
+    assert_eq!(recording.find(&NEW.claude_title("fix that")), MatchResult::Background(Some(1)));
+    assert_eq!(recording.find(&NEW.opencode_title("another")), MatchResult::Background(Some(3)));
+    assert_eq!(recording.find(&request("GET", "/v1/models", Value::Null)), MatchResult::Background(None));
     let quota = json!({"model": "claude-haiku-4-5", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]});
-    assert_eq!(recording.find(&request("POST", "/v1/messages", quota)), Found::Background(None));
+    assert_eq!(recording.find(&request("POST", "/v1/messages", quota)), MatchResult::Background(None));
     let router = json!({
         "contents": [{"role": "user", "parts": [{"text": "which?"}]}, {"role": "model", "parts": [{"text": "x"}]}],
         "generationConfig": {"responseMimeType": "application/json", "responseSchema": {"type": "OBJECT"}},
     });
     let router = request("POST", "/v1beta/models/gemini-2.5-flash-lite:generateContent", router);
-    assert_eq!(recording.find(&router), Found::Background(None));
+    assert_eq!(recording.find(&router), MatchResult::Background(None));
     // A question with tools is never on the side, and neither is a summary of what was said.
-    assert!(matches!(recording.find(&NEW.claude("other", &[])), Found::Different { .. }));
+    assert!(matches!(recording.find(&NEW.claude("other", &[])), MatchResult::Different { .. }));
     let mut summary = NEW.claude("fix", &["a"]);
     summary.body["tools"] = json!([]);
-    assert!(matches!(recording.find(&summary), Found::Different { nearest: Some(2), .. }));
+    assert!(matches!(recording.find(&summary), MatchResult::Different { nearest: Some(2), .. }));
 }
 
 #[test]
@@ -368,7 +371,7 @@ fn without_tools_anywhere_nothing_is_on_the_side() {
         request("POST", "/v1/chat/completions", body)
     };
     let mut recording = recording([plain("one")]);
-    assert_eq!(recording.find(&plain("one")), Found::Same(0));
+    assert_eq!(recording.find(&plain("one")), MatchResult::Same(0));
     let (nearest, parts) = differences(recording.find(&plain("two")));
     assert_eq!((nearest, parts[0].path.as_str()), (Some(0), "messages[0].content"));
 }
@@ -381,7 +384,7 @@ fn the_nearest_goes_the_same_way_longest_and_was_not_given() {
         OLD.claude("fix", &["a", "c"]),
         OLD.claude("else", &["a", "b"]),
     ]);
-    assert_eq!(recording.find(&NEW.claude("fix", &["a", "b"])), Found::Same(1));
+    assert_eq!(recording.find(&NEW.claude("fix", &["a", "b"])), MatchResult::Same(1));
     let (nearest, _) = differences(recording.find(&NEW.claude("fix", &["a", "d"])));
     assert_eq!(nearest, Some(2));
 }
@@ -401,10 +404,10 @@ fn any_body_can_be_looked_for() {
         let all = || bodies.iter().map(|body| request("POST", path, body.clone()));
         let mut recording = recording(all());
         for request in all() {
-            assert!(matches!(recording.find(&request), Found::Same(_)));
+            assert!(matches!(recording.find(&request), MatchResult::Same(_)));
         }
         let other = request("POST", path, json!({"messages": [{"role": 1}], "input": [2], "contents": "x"}));
-        assert!(!matches!(recording.find(&other), Found::Same(_)));
+        assert!(!matches!(recording.find(&other), MatchResult::Same(_)));
     }
 }
 
@@ -416,7 +419,7 @@ fn a_long_session_is_found_from_its_beginning_to_its_end() {
     let results: Vec<&str> = results.iter().map(String::as_str).collect();
     let mut recording = recording((0..100).map(|count| OLD.claude("go", &results[..count])));
     for count in 0..100 {
-        assert_eq!(recording.find(&NEW.claude("go", &results[..count])), Found::Same(count));
+        assert_eq!(recording.find(&NEW.claude("go", &results[..count])), MatchResult::Same(count));
     }
 }
 
@@ -425,7 +428,7 @@ proptest! {
     fn words_that_differ_are_never_the_same(old in "[a-z0-9 ./:-]{1,40}", new in "[a-z0-9 ./:-]{1,40}") {
         prop_assume!(old != new);
         let mut recording = recording([OLD.claude("go", &[&old])]);
-        prop_assert_eq!(recording.find(&NEW.claude("go", &[&old])), Found::Same(0));
+        prop_assert_eq!(recording.find(&NEW.claude("go", &[&old])), MatchResult::Same(0));
         let (_, parts) = differences(recording.find(&NEW.claude("go", &[&new])));
         prop_assert_eq!(parts[0].path.as_str(), "messages[2].content[0].content");
     }
@@ -433,7 +436,7 @@ proptest! {
     #[test]
     fn any_text_can_be_looked_for(text in "(/home/dev|/tmp/|Today's date is |Chunk ID: |[0-9a-f]{8}-|[0-9]{13}|session_id|é|.){0,12}") {
         let mut recording = recording([OLD.opencode(&text)]);
-        prop_assert_eq!(recording.find(&OLD.opencode(&text)), Found::Same(0));
+        prop_assert_eq!(recording.find(&OLD.opencode(&text)), MatchResult::Same(0));
         recording.find(&NEW.gemini(&text));
     }
 }

@@ -1,7 +1,7 @@
 //! Completion: suggests values for an argument of a prompt or a placeholder of a resource template.
 
 use serde_json::{Map, Value};
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
 use crate::rpc::Refusal;
 use crate::tool_error::ToolError;
@@ -33,7 +33,12 @@ pub fn of(ground: &ToolContext<'_>, argument: &str, begins: &str) -> Result<Vec<
 
 fn points(ground: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
     let workspace = ground.workspace;
-    let kept = Query { checkpoint: Some(true), hidden: Some(false), limit: Some(LABELS), ..Query::default() };
+    let kept = StepQuery {
+        checkpoint: Some(true),
+        hidden: Some(false),
+        limit: Some(LABELS),
+        ..StepQuery::default()
+    };
     let kept = workspace.store().steps(workspace.record.id, &kept)?;
     let mut points: Vec<String> = kept.iter().filter_map(|stored| stored.annotation.label.clone()).collect();
     points.extend(workspace.branch_names()?);

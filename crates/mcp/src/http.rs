@@ -23,10 +23,10 @@ use crate::listen::{LOOK, Subscription};
 use crate::protocol;
 use crate::revision::{self, LEGACY, MODERN, ProtocolEra};
 use crate::rpc::{
-    self, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message,
-    Params, Refusal, UNSUPPORTED_VERSION,
+    self, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Params,
+    Refusal, RpcMessage, UNSUPPORTED_VERSION,
 };
-use crate::service::{Asked, Service, client_of};
+use crate::service::{McpService, ServiceRequest, client_of};
 
 /// The header that states the protocol revision of a request.
 pub const VERSION: &str = "mcp-protocol-version";
@@ -36,7 +36,7 @@ const NAME: &str = "mcp-name";
 /// Finds the service for a request URI: its query says which workspace is meant.
 pub trait ServiceLocator: Send + Sync + 'static {
     /// Returns the service for `address`.
-    fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal>;
+    fn service(&self, address: &Uri) -> Result<Arc<dyn McpService>, Refusal>;
 
     /// Whether the server is shutting down, so that streams must end.
     fn is_closing(&self) -> bool {
@@ -80,8 +80,10 @@ async fn answer(
         return document(StatusCode::UNSUPPORTED_MEDIA_TYPE, &rpc::refused(None, &why));
     }
     let (id, method, params) = match rpc::parse(body) {
-        Ok(Message::Request { id, method, params }) => (id, method, params),
-        Ok(Message::Notification { .. } | Message::Answer) => return StatusCode::ACCEPTED.into_response(),
+        Ok(RpcMessage::Request { id, method, params }) => (id, method, params),
+        Ok(RpcMessage::Notification { .. } | RpcMessage::Answer) => {
+            return StatusCode::ACCEPTED.into_response();
+        }
         Err((id, refusal)) => {
             return document(StatusCode::BAD_REQUEST, &rpc::refused(id.as_ref(), &refusal));
         }
@@ -112,7 +114,7 @@ async fn answer(
     }
     let work = tokio::task::spawn_blocking(move || {
         let pushes = era == ProtocolEra::Modern;
-        let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &|_| {} };
+        let asked = ServiceRequest { era, params: &params, client: client_of(&params), pushes, out: &|_| {} };
         protocol::answer(&*service, &method, &asked)
     });
     let answered = work.await.unwrap_or_else(|_| Err(ended()));
@@ -126,7 +128,7 @@ fn ended() -> Refusal {
 
 /// Streams progress notifications, then the response.
 fn streamed(
-    service: Arc<dyn Service>,
+    service: Arc<dyn McpService>,
     id: Value,
     method: String,
     params: Params,
@@ -138,7 +140,7 @@ fn streamed(
         // A client that closed the stream has cancelled the request; what it already wrote to the record stays.
         let out = |message: Value| drop(sender.send(event(&message)));
         let pushes = era == ProtocolEra::Modern;
-        let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &out };
+        let asked = ServiceRequest { era, params: &params, client: client_of(&params), pushes, out: &out };
         protocol::answer(&*service, &method, &asked)
     });
     tokio::spawn(async move {
@@ -151,7 +153,7 @@ fn streamed(
 /// Streams change notifications until the client disconnects.
 async fn listening(
     offers: Arc<dyn ServiceLocator>,
-    service: Arc<dyn Service>,
+    service: Arc<dyn McpService>,
     id: Value,
     params: Params,
     place: OwnedSemaphorePermit,
@@ -159,7 +161,8 @@ async fn listening(
     let opening = Arc::clone(&service);
     let opened = tokio::task::spawn_blocking(move || {
         let client = client_of(&params);
-        let asked = Asked { era: ProtocolEra::Modern, params: &params, client, pushes: true, out: &|_| {} };
+        let asked =
+            ServiceRequest { era: ProtocolEra::Modern, params: &params, client, pushes: true, out: &|_| {} };
         Subscription::open(&*opening, &asked, &id)
     });
     let mut subscription = opened.await.unwrap_or_else(|_| Err(ended()))?;
@@ -343,10 +346,10 @@ mod tests {
     #[derive(Default)]
     struct Restless(AtomicU64);
 
-    impl Service for Restless {
+    impl McpService for Restless {
         nothing!();
 
-        fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
+        fn mark(&self, _: &ServiceRequest<'_>, _: &str) -> Result<Option<String>, Refusal> {
             Ok(Some(self.0.load(Ordering::SeqCst).to_string()))
         }
 
@@ -358,7 +361,7 @@ mod tests {
     struct Open;
 
     impl ServiceLocator for Open {
-        fn service(&self, _: &Uri) -> Result<Arc<dyn Service>, Refusal> {
+        fn service(&self, _: &Uri) -> Result<Arc<dyn McpService>, Refusal> {
             Ok(Arc::new(Restless::default()))
         }
     }
@@ -374,7 +377,7 @@ mod tests {
                 "_meta": { "io.modelcontextprotocol/protocolVersion": MODERN,
                     "io.modelcontextprotocol/clientCapabilities": {} } });
             let Value::Object(params) = params else { unreachable!() };
-            let service: Arc<dyn Service> = Arc::new(Restless::default());
+            let service: Arc<dyn McpService> = Arc::new(Restless::default());
             let stream = listening(Arc::new(Open), service, json!(1), params, place).await;
             let stream = stream.unwrap_or_else(|refusal| panic!("{refusal:?}"));
             // By then its queue of unread messages is full, but the client may still read.

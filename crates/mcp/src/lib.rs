@@ -1,6 +1,6 @@
 //! MCP server: what stepback offers to agents, over standard input and output or over HTTP.
 //!
-//! [`protocol`] implements two generations of the protocol over any [`service::Service`]; [`stdio`] and [`http`] are the
+//! [`protocol`] implements two generations of the protocol over any [`service::McpService`]; [`stdio`] and [`http`] are the
 //! transports. [`toolset`] is stepback's own service: tools ([`tools`]) for time travel and for the board of an agent's
 //! reasoning, resources and prompts. Responses are small unless the client asks for more, because an agent reads all of
 //! them.
@@ -25,7 +25,7 @@ pub mod tool_error;
 pub mod tools;
 pub mod toolset;
 
-pub use plans::Plans;
+pub use plans::AgentPlans;
 pub use session_lookup::SessionHint;
 pub use tool_error::ToolError;
-pub use toolset::{Host, Options, ToolServer};
+pub use toolset::{Host, ToolServer, ToolServerOptions};

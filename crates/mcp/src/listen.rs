@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::protocol;
 use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, Params, Refusal, notification};
-use crate::service::{Asked, Service};
+use crate::service::{McpService, ServiceRequest};
 
 /// How long one wait for something new lasts.
 pub const LOOK: Duration = Duration::from_millis(250);
@@ -41,7 +41,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// Opens the subscription that a request asks for, with the resources that can be watched.
-    pub fn open(service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<Self, Refusal> {
+    pub fn open(service: &dyn McpService, asked: &ServiceRequest<'_>, id: &Value) -> Result<Self, Refusal> {
         revision::check(asked.params)?;
         let Some(Value::Object(wanted)) = asked.params.get("notifications") else {
             return Err(Refusal::params("\"notifications\" must be given, as an object"));
@@ -76,7 +76,7 @@ impl Subscription {
     }
 
     /// The last message: the subscription has ended.
-    pub fn ended(&self, service: &dyn Service) -> Option<Value> {
+    pub fn ended(&self, service: &dyn McpService) -> Option<Value> {
         let id = self.id.as_ref()?;
         Some(rpc::answer(id, Ok(protocol::complete_result(service, self.stamped(json!({}))))))
     }
@@ -87,10 +87,10 @@ impl Subscription {
     }
 
     /// Messages about what changed since marks were last compared. A mark that cannot be read now is read again later.
-    pub fn news(&mut self, service: &dyn Service) -> Vec<Value> {
+    pub fn news(&mut self, service: &dyn McpService) -> Vec<Value> {
         let era = if self.id.is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy };
         let client = self.client.as_deref();
-        let asked = Asked { era, params: &self.params, client, pushes: true, out: &|_| {} };
+        let asked = ServiceRequest { era, params: &self.params, client, pushes: true, out: &|_| {} };
         let mut changed = Vec::new();
         self.unseen = false;
         for (address, seen) in &mut self.marks {
@@ -139,7 +139,7 @@ impl Listeners {
     }
 
     /// Subscribes the connection to a URI.
-    pub fn subscribe(&self, service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    pub fn subscribe(&self, service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
         let address = address(asked)?;
         let Some(mark) = service.mark(asked, address)? else {
             let shown: String = address.chars().take(200).collect();
@@ -162,7 +162,7 @@ impl Listeners {
     }
 
     /// Ends the subscription of the connection to a URI.
-    pub fn unsubscribe(&self, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    pub fn unsubscribe(&self, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
         let address = address(asked)?;
         let mut state = self.state();
         for own in state.all.iter_mut().filter(|known| known.id.is_none()) {
@@ -173,7 +173,12 @@ impl Listeners {
     }
 
     /// Opens a subscription; its acknowledgement is sent at once.
-    pub fn open(&self, service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<(), Refusal> {
+    pub fn open(
+        &self,
+        service: &dyn McpService,
+        asked: &ServiceRequest<'_>,
+        id: &Value,
+    ) -> Result<(), Refusal> {
         let subscription = Subscription::open(service, asked, id)?;
         let mut state = self.state();
         if state.all.len() >= SUBSCRIPTIONS {
@@ -199,7 +204,7 @@ impl Listeners {
     }
 
     /// Sends notifications of changes until [`Self::stop`] is called.
-    pub fn tell(&self, service: &dyn Service, send: impl Fn(&Value)) {
+    pub fn tell(&self, service: &dyn McpService, send: impl Fn(&Value)) {
         let mut seen = None;
         loop {
             let state = self.state();
@@ -232,12 +237,12 @@ impl Listeners {
     }
 
     /// The last messages of all subscriptions that are still open.
-    pub fn ended(&self, service: &dyn Service) -> Vec<Value> {
+    pub fn ended(&self, service: &dyn McpService) -> Vec<Value> {
         self.state().all.drain(..).filter_map(|known| known.ended(service)).collect()
     }
 }
 
-fn address<'a>(asked: &Asked<'a>) -> Result<&'a str, Refusal> {
+fn address<'a>(asked: &ServiceRequest<'a>) -> Result<&'a str, Refusal> {
     let address = asked.params.get("uri").and_then(Value::as_str);
     address.ok_or_else(|| Refusal::params("\"uri\" must be given, as a text"))
 }
@@ -260,10 +265,10 @@ mod tests {
         looks: AtomicU64,
     }
 
-    impl Service for Changing {
+    impl McpService for Changing {
         nothing!();
 
-        fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
+        fn mark(&self, _: &ServiceRequest<'_>, _: &str) -> Result<Option<String>, Refusal> {
             self.looks.fetch_add(1, Ordering::SeqCst);
             if self.fails.load(Ordering::SeqCst) {
                 return Err(Refusal::params("the store is busy"));
@@ -282,8 +287,13 @@ mod tests {
         let (service, listeners) = (Changing::default(), Listeners::default());
         let told = Mutex::new(Vec::new());
         let params = Params::from_iter([("uri".to_owned(), json!("a:b"))]);
-        let asked =
-            Asked { era: ProtocolEra::Legacy, params: &params, client: None, pushes: true, out: &|_| {} };
+        let asked = ServiceRequest {
+            era: ProtocolEra::Legacy,
+            params: &params,
+            client: None,
+            pushes: true,
+            out: &|_| {},
+        };
         listeners.subscribe(&service, &asked).unwrap();
         let until = |done: &dyn Fn() -> bool| {
             while !done() {

@@ -13,7 +13,7 @@ const MOST: usize = 50;
 
 /// What the agent asked to do.
 #[derive(Clone, Debug)]
-pub enum Question {
+pub enum AgentRequest {
     /// Rewind.
     Rewind {
         /// The target of the rewind, or the changes to take back.
@@ -36,7 +36,7 @@ pub enum Question {
 
 /// A plan that was shown.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct AgentPlan {
     /// The id with which the agent confirms it.
     pub id: String,
     /// The workspace it would move.
@@ -44,16 +44,16 @@ pub struct Shown {
     /// The session it was made for.
     pub session: SessionId,
     /// What was asked.
-    pub question: Question,
+    pub question: AgentRequest,
 }
 
 /// Plans that were shown, oldest first.
 #[derive(Debug, Default)]
-pub struct Plans(Mutex<VecDeque<Shown>>);
+pub struct AgentPlans(Mutex<VecDeque<AgentPlan>>);
 
-impl Plans {
+impl AgentPlans {
     /// Adds a plan.
-    pub fn keep(&self, shown: Shown) {
+    pub fn keep(&self, shown: AgentPlan) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other| other.id != shown.id);
         kept.push_back(shown);
@@ -63,7 +63,7 @@ impl Plans {
     }
 
     /// Returns the plan with this id.
-    pub fn get(&self, id: &str) -> Option<Shown> {
+    pub fn get(&self, id: &str) -> Option<AgentPlan> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|shown| shown.id == id).cloned()
     }

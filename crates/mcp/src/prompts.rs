@@ -2,10 +2,10 @@
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
-use stepback_engine::reason::Moment;
+use stepback_engine::reason::BoardMoment;
 use stepback_model::clip;
 use stepback_model::record::StepKind;
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
 use crate::rpc::Refusal;
 use crate::tool_error::ToolError;
@@ -95,7 +95,7 @@ pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>)
 }
 
 fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
-    let page = ground.workspace.recovery(&ground.session()?, &Moment::Now, budget, ground.now)?.page;
+    let page = ground.workspace.recovery(&ground.session()?, &BoardMoment::Now, budget, ground.now)?.page;
     Ok(format!(
         "The conversation was compacted. This is where you stood; go on from there and do not find out again what is settled. \
          The tools mind, timeline and show have the details.\n\n{page}"
@@ -118,18 +118,18 @@ fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, Tool
             text.push_str(&format!("\n{part}:\n{shown}\n"));
         }
     }
-    let query = Query {
+    let query = StepQuery {
         session: Some(step.session),
         before: Some(step.number),
         limit: Some(AROUND),
         hidden: Some(false),
-        ..Query::default()
+        ..StepQuery::default()
     };
     text.push_str("\nBefore that, newest first:\n");
     for earlier in workspace.store().steps(workspace.record.id, &query)? {
         text.push_str(&format!("{}\n", brief_line(&earlier, ground.now)));
     }
-    text.push_str(&board(ground, &Moment::Step(step.number))?);
+    text.push_str(&board(ground, &BoardMoment::Step(step.number))?);
     text.push_str(
         "\nLook further with show, diff and why. Put what you suspect on the board with hypothesis, and what you find with evidence.",
     );
@@ -146,13 +146,13 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
         session.agent,
         short(title, 500)
     );
-    let steps = |query: Query| workspace.store().steps(workspace.record.id, &query);
-    let of = Query { session: Some(session.id), hidden: Some(false), ..Query::default() };
+    let steps = |query: StepQuery| workspace.store().steps(workspace.record.id, &query);
+    let of = StepQuery { session: Some(session.id), hidden: Some(false), ..StepQuery::default() };
     let parts = [
-        ("What went wrong", Query { failed: Some(true), limit: Some(15), ..of.clone() }),
-        ("What was thought", Query { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
-        ("Checkpoints", Query { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
-        ("The last steps", Query { limit: Some(AROUND), ..of }),
+        ("What went wrong", StepQuery { failed: Some(true), limit: Some(15), ..of.clone() }),
+        ("What was thought", StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
+        ("Checkpoints", StepQuery { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
+        ("The last steps", StepQuery { limit: Some(AROUND), ..of }),
     ];
     for (title, query) in parts {
         let found = steps(query)?;
@@ -163,12 +163,12 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
             }
         }
     }
-    text.push_str(&board(ground, &Moment::Now)?);
+    text.push_str(&board(ground, &BoardMoment::Now)?);
     Ok(text)
 }
 
 /// The board as text; empty if there is nothing on it.
-fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
+fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
     let sections = ground.workspace.mind_at(&ground.session()?, moment)?.mind.board(false);
     let mut text = String::new();
     for section in sections {

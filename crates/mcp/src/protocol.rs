@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::revision::{self, ProtocolEra, SERVER};
 use crate::rpc::{INTERNAL_ERROR, INVALID_PARAMS, Params, RESOURCE_NOT_FOUND, Refusal};
-use crate::service::{Asked, Service};
+use crate::service::{McpService, ServiceRequest};
 
 /// How long clients may cache lists that never change while the server runs, in milliseconds.
 const LASTING: u64 = 300_000;
@@ -12,7 +12,7 @@ const LASTING: u64 = 300_000;
 const MOST_VALUES: usize = 100;
 
 /// Answers a request.
-pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<Value, Refusal> {
+pub fn answer(service: &dyn McpService, method: &str, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
     if asked.era == ProtocolEra::Modern {
         revision::check(asked.params)?;
     }
@@ -42,7 +42,7 @@ pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<
 }
 
 /// The result of a self-contained request that has no fields besides those of `result`.
-pub fn complete_result(service: &dyn Service, result: Value) -> Value {
+pub fn complete_result(service: &dyn McpService, result: Value) -> Value {
     match result {
         Value::Object(result) => standing_for_itself(service, "", result),
         other => other,
@@ -50,7 +50,7 @@ pub fn complete_result(service: &dyn Service, result: Value) -> Value {
 }
 
 /// Adds the fields that every result has in revisions where requests are self-contained.
-fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<String, Value>) -> Value {
+fn standing_for_itself(service: &dyn McpService, method: &str, mut result: Map<String, Value>) -> Value {
     result.entry("resultType").or_insert_with(|| "complete".into());
     let meta = result.entry("_meta").or_insert_with(|| json!({}));
     if let Value::Object(meta) = meta {
@@ -69,7 +69,7 @@ fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<Stri
     Value::Object(result)
 }
 
-fn capabilities(service: &dyn Service, asked: &Asked<'_>) -> Value {
+fn capabilities(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Value {
     let resources = match service.tells() && asked.pushes {
         true => json!({ "subscribe": true }),
         false => json!({}),
@@ -77,7 +77,7 @@ fn capabilities(service: &dyn Service, asked: &Asked<'_>) -> Value {
     json!({ "tools": {}, "resources": resources, "prompts": {}, "completions": {} })
 }
 
-fn introduce(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+fn introduce(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
     let wanted = text(asked.params, "protocolVersion")?;
     let about = service.about();
     Ok(json!({
@@ -88,7 +88,7 @@ fn introduce(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal>
     }))
 }
 
-fn discover(service: &dyn Service, asked: &Asked<'_>) -> Value {
+fn discover(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Value {
     let about = service.about();
     json!({
         "supportedVersions": revision::all(),
@@ -104,11 +104,11 @@ fn single_page(params: &Params, name: &str, items: Vec<Value>) -> Result<Value, 
     }
 }
 
-fn call(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+fn call(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
     service.call(asked, text(asked.params, "name")?, object(asked.params, "arguments")?)
 }
 
-fn read(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+fn read(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
     let uri = text(asked.params, "uri")?;
     match service.read(asked, uri)? {
         Some(contents) => Ok(json!({ "contents": contents })),
@@ -123,7 +123,7 @@ fn read(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
     }
 }
 
-fn complete(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+fn complete(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, Refusal> {
     let reference = object(asked.params, "ref")?;
     let argument = object(asked.params, "argument")?;
     let mut values =

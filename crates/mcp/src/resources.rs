@@ -3,13 +3,13 @@
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use stepback_engine::EngineError;
-use stepback_engine::reason::Moment;
+use stepback_engine::reason::BoardMoment;
 use stepback_engine::session::{seen, status};
 use stepback_model::clip;
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
-use stepback_model::tree::Node;
-use stepback_store::port::{Query, StepRow};
+use stepback_model::tree::TreeNode;
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::page;
 use crate::tool_error::ToolError;
@@ -124,13 +124,13 @@ pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolEr
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
     let found = match (noun, name) {
-        ("mind", "") => Some(markdown(board(ground, &Moment::Now)?)),
+        ("mind", "") => Some(markdown(board(ground, &BoardMoment::Now)?)),
         ("mind", point) => {
             moment(ground, point)?.map(|moment| board(ground, &moment)).transpose()?.map(markdown)
         }
         ("recovery", "") => {
             let session = ground.session()?;
-            Some(markdown(ground.workspace.recovery(&session, &Moment::Now, 1500, ground.now)?.page))
+            Some(markdown(ground.workspace.recovery(&session, &BoardMoment::Now, 1500, ground.now)?.page))
         }
         ("sessions", "") => {
             let sessions: Vec<Value> =
@@ -175,7 +175,7 @@ pub fn mark(ground: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolE
 
 /// The number of the newest step of a session.
 fn newest(ground: &ToolContext<'_>, session: &Session) -> Result<u64, ToolError> {
-    let query = Query { session: Some(session.id), limit: Some(1), ..Query::default() };
+    let query = StepQuery { session: Some(session.id), limit: Some(1), ..StepQuery::default() };
     let steps = ground.workspace.store().steps(ground.workspace.record.id, &query)?;
     Ok(steps.first().map_or(0, |stored| stored.step.number))
 }
@@ -190,7 +190,7 @@ fn document(value: &Value) -> Content {
     ("application/json", value.to_string())
 }
 
-fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
+fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
     let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
     let mut page = match &seen.step {
         Some(stored) => format!("# The board as of #{}\n", stored.step.number),
@@ -217,7 +217,7 @@ fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
     }
 }
 
-fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<Moment>, ToolError> {
+fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<BoardMoment>, ToolError> {
     absent(ground.workspace.moment(&decoded(point), ground.now, &TimeZone::system))
 }
 
@@ -241,8 +241,12 @@ fn told(session: &Session, ground: &ToolContext<'_>) -> Value {
 
 fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolError> {
     let Some(session) = absent(ground.workspace.find_session(id))? else { return Ok(None) };
-    let query =
-        Query { session: Some(session.id), hidden: Some(false), limit: Some(STEPS), ..Query::default() };
+    let query = StepQuery {
+        session: Some(session.id),
+        hidden: Some(false),
+        limit: Some(STEPS),
+        ..StepQuery::default()
+    };
     let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
     let steps: Vec<Value> = page.steps.iter().map(|placed| crate::tools::brief(&placed.stored)).collect();
     let mut value = told(&session, ground);
@@ -267,7 +271,7 @@ fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Cont
     let plain = |text: String| Ok(Some(("text/plain", text)));
     match ground.workspace.read_path(&state, &path)? {
         None => Ok(None),
-        Some((Node::File { .. }, bytes)) => match String::from_utf8(bytes) {
+        Some((TreeNode::File { .. }, bytes)) => match String::from_utf8(bytes) {
             Ok(mut text) if !text.contains('\0') => {
                 clip::text(&mut text, LONGEST);
                 plain(text)
@@ -275,11 +279,11 @@ fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Cont
             Ok(text) => plain(binary(text.len())),
             Err(error) => plain(binary(error.as_bytes().len())),
         },
-        Some((Node::Symlink { target }, _)) => {
+        Some((TreeNode::Symlink { target }, _)) => {
             plain(format!("[a link to {}]", stepback_model::path::display_bytes(&target)))
         }
-        Some((Node::Dir { .. }, _)) => plain("[a directory]".to_owned()),
-        Some((Node::Skipped { reason }, _)) => plain(format!("[not stored: {}]", reason.describe())),
+        Some((TreeNode::Dir { .. }, _)) => plain("[a directory]".to_owned()),
+        Some((TreeNode::Skipped { reason }, _)) => plain(format!("[not stored: {}]", reason.describe())),
     }
 }
 

@@ -7,7 +7,7 @@ pub type Params = Map<String, Value>;
 
 /// A message from the client.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Message {
+pub enum RpcMessage {
     /// Expects a response.
     Request {
         /// The id that the response must repeat: a string or an integer.
@@ -84,7 +84,7 @@ impl Refusal {
 }
 
 /// Parses a message. The error carries the id under which to respond, if the input has one.
-pub fn parse(bytes: &[u8]) -> Result<Message, (Option<Value>, Refusal)> {
+pub fn parse(bytes: &[u8]) -> Result<RpcMessage, (Option<Value>, Refusal)> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| (None, Refusal::new(PARSE_ERROR, format!("this is no JSON: {error}"))))?;
     let mut fields = match value {
@@ -103,7 +103,9 @@ pub fn parse(bytes: &[u8]) -> Result<Message, (Option<Value>, Refusal)> {
     }
     let method = match fields.remove("method") {
         Some(Value::String(method)) => method,
-        None if fields.contains_key("result") || fields.contains_key("error") => return Ok(Message::Answer),
+        None if fields.contains_key("result") || fields.contains_key("error") => {
+            return Ok(RpcMessage::Answer);
+        }
         _ => return Err(wrong("\"method\" must be a text")),
     };
     let params = match fields.remove("params") {
@@ -112,8 +114,8 @@ pub fn parse(bytes: &[u8]) -> Result<Message, (Option<Value>, Refusal)> {
         Some(_) => return Err(wrong("\"params\" must be an object")),
     };
     match (id, usable) {
-        (None, _) => Ok(Message::Notification { method, params }),
-        (Some(_), Some(id)) => Ok(Message::Request { id, method, params }),
+        (None, _) => Ok(RpcMessage::Notification { method, params }),
+        (Some(_), Some(id)) => Ok(RpcMessage::Request { id, method, params }),
         (Some(_), None) => {
             Err((None, Refusal::new(INVALID_REQUEST, "\"id\" must be a text or a whole number")))
         }
@@ -188,11 +190,11 @@ mod tests {
         let request = parse(br#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#).unwrap();
         assert_eq!(
             request,
-            Message::Request { id: json!("a"), method: "ping".into(), params: Params::new() }
+            RpcMessage::Request { id: json!("a"), method: "ping".into(), params: Params::new() }
         );
         let told = parse(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).unwrap();
-        assert!(matches!(told, Message::Notification { .. }));
-        assert_eq!(parse(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#).unwrap(), Message::Answer);
+        assert!(matches!(told, RpcMessage::Notification { .. }));
+        assert_eq!(parse(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#).unwrap(), RpcMessage::Answer);
     }
 
     proptest::proptest! {

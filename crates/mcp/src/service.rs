@@ -12,7 +12,7 @@ use crate::rpc::{Params, Refusal, notification};
 
 /// How a server describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct About {
+pub struct ServerInfo {
     /// The name for programs.
     pub name: &'static str,
     /// The name for people.
@@ -23,7 +23,7 @@ pub struct About {
     pub instructions: &'static str,
 }
 
-impl About {
+impl ServerInfo {
     /// The `serverInfo` document.
     pub fn document(&self) -> Value {
         json!({ "name": self.name, "title": self.title, "version": self.version })
@@ -31,7 +31,7 @@ impl About {
 }
 
 /// A request as a service sees it.
-pub struct Asked<'a> {
+pub struct ServiceRequest<'a> {
     /// The protocol era of the request.
     pub era: ProtocolEra,
     /// All parameters of the request.
@@ -44,7 +44,7 @@ pub struct Asked<'a> {
     pub out: &'a (dyn Fn(Value) + Sync),
 }
 
-impl Asked<'_> {
+impl ServiceRequest<'_> {
     /// Reports progress, if the request has a progress token.
     pub fn progress(&self, done: u64, total: u64, message: &str) {
         let token = self.params.get("_meta").and_then(|meta| meta.get("progressToken"));
@@ -62,9 +62,9 @@ pub fn client_of(params: &Params) -> Option<&str> {
 }
 
 /// What a server offers. Every method may block on disks and locks, and is called on a thread that may block.
-pub trait Service: Send + Sync {
+pub trait McpService: Send + Sync {
     /// How the server describes itself.
-    fn about(&self) -> About;
+    fn about(&self) -> ServerInfo;
 
     /// The tools, always in the same order.
     fn tools(&self) -> Vec<Value>;
@@ -73,16 +73,21 @@ pub trait Service: Send + Sync {
     fn is_slow(&self, tool: &str) -> bool;
 
     /// Calls a tool. Returns a refusal for an unknown tool; a failure inside a tool is part of its result.
-    fn call(&self, asked: &Asked<'_>, tool: &str, arguments: Map<String, Value>) -> Result<Value, Refusal>;
+    fn call(
+        &self,
+        asked: &ServiceRequest<'_>,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, Refusal>;
 
     /// A page of resources: `resources`, and `nextCursor` if there are more.
-    fn resources(&self, asked: &Asked<'_>, cursor: Option<&str>) -> Result<Value, Refusal>;
+    fn resources(&self, asked: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal>;
 
     /// URI templates of resources.
     fn templates(&self) -> Vec<Value>;
 
     /// The contents of a URI, as a list; `None` if there is nothing.
-    fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
+    fn read(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
 
     /// Whether clients can subscribe to changes of resources.
     fn tells(&self) -> bool {
@@ -90,7 +95,7 @@ pub trait Service: Send + Sync {
     }
 
     /// The mark of a resource as it is now, which differs once it has changed. `None` if the resource has no notifications.
-    fn mark(&self, _asked: &Asked<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
+    fn mark(&self, _asked: &ServiceRequest<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
         Ok(None)
     }
 
@@ -104,13 +109,17 @@ pub trait Service: Send + Sync {
     fn prompts(&self) -> Vec<Value>;
 
     /// One prompt, filled in: `description` and `messages`.
-    fn prompt(&self, asked: &Asked<'_>, name: &str, arguments: &Map<String, Value>)
-    -> Result<Value, Refusal>;
+    fn prompt(
+        &self,
+        asked: &ServiceRequest<'_>,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, Refusal>;
 
     /// Values for an argument of a prompt or a placeholder of a URI template that start with what was typed.
     fn complete(
         &self,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
         reference: &Map<String, Value>,
         argument: &str,
         begins: &str,
@@ -121,15 +130,15 @@ pub trait Service: Send + Sync {
 #[cfg(test)]
 macro_rules! nothing_but_tools {
     () => {
-        fn about(&self) -> $crate::service::About {
-            $crate::service::About { name: "t", title: "t", version: "1", instructions: "" }
+        fn about(&self) -> $crate::service::ServerInfo {
+            $crate::service::ServerInfo { name: "t", title: "t", version: "1", instructions: "" }
         }
 
         fn tools(&self) -> Vec<Value> {
             Vec::new()
         }
 
-        fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
+        fn resources(&self, _: &ServiceRequest<'_>, _: Option<&str>) -> Result<Value, Refusal> {
             Ok(Value::Null)
         }
 
@@ -137,7 +146,7 @@ macro_rules! nothing_but_tools {
             Vec::new()
         }
 
-        fn read(&self, _: &Asked<'_>, _: &str) -> Result<Option<Value>, Refusal> {
+        fn read(&self, _: &ServiceRequest<'_>, _: &str) -> Result<Option<Value>, Refusal> {
             Ok(None)
         }
 
@@ -145,13 +154,13 @@ macro_rules! nothing_but_tools {
             Vec::new()
         }
 
-        fn prompt(&self, _: &Asked<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
+        fn prompt(&self, _: &ServiceRequest<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
             Ok(Value::Null)
         }
 
         fn complete(
             &self,
-            _: &Asked<'_>,
+            _: &ServiceRequest<'_>,
             _: &Map<String, Value>,
             _: &str,
             _: &str,
@@ -171,7 +180,7 @@ macro_rules! nothing {
             false
         }
 
-        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+        fn call(&self, _: &ServiceRequest<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
             Ok(Value::Null)
         }
     };

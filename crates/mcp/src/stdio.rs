@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::listen::Listeners;
 use crate::protocol;
 use crate::revision::{self, ProtocolEra};
-use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Message, Params, Refusal};
-use crate::service::{Asked, Service, client_of};
+use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Params, Refusal, RpcMessage};
+use crate::service::{McpService, ServiceRequest, client_of};
 
 /// The longest line that is read, in bytes. A longer one is refused and skipped.
 pub const LONGEST: u64 = 16 << 20;
@@ -41,7 +41,7 @@ struct Line<W> {
 }
 
 /// Serves until the input ends.
-pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
+pub fn serve(service: &dyn McpService, mut input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
     let line = Line {
         output: Mutex::new(output),
         cancelled: Mutex::default(),
@@ -66,7 +66,7 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
                 false => rpc::parse(&bytes),
             };
             match message {
-                Ok(Message::Request { id, method, params }) => {
+                Ok(RpcMessage::Request { id, method, params }) => {
                     match line.admit(&mut introduced, &method, &params) {
                         Err(refusal) => line.send(&rpc::refused(Some(&id), &refusal)),
                         Ok(era) if era == ProtocolEra::Legacy && method == "ping" => {
@@ -87,8 +87,8 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
                         }
                     }
                 }
-                Ok(Message::Notification { method, params }) => line.told(&method, &params),
-                Ok(Message::Answer) => {}
+                Ok(RpcMessage::Notification { method, params }) => line.told(&method, &params),
+                Ok(RpcMessage::Answer) => {}
                 Err((id, refusal)) => line.send(&rpc::refused(id.as_ref(), &refusal)),
             }
         }
@@ -133,7 +133,7 @@ impl<W: Write + Send> Line<W> {
         }
     }
 
-    fn work(&self, service: &dyn Service, request: &Request) {
+    fn work(&self, service: &dyn McpService, request: &Request) {
         let key = request.id.to_string();
         let unwanted = || locked(&self.cancelled).contains(&key);
         if !unwanted() {
@@ -142,7 +142,7 @@ impl<W: Write + Send> Line<W> {
                     self.send(&message);
                 }
             };
-            let asked = Asked {
+            let asked = ServiceRequest {
                 era: request.era,
                 params: &request.params,
                 client: request.client.as_deref(),
@@ -174,9 +174,9 @@ impl<W: Write + Send> Line<W> {
     /// The response to a request; `None` for one that is answered when the connection ends.
     fn answer(
         &self,
-        service: &dyn Service,
+        service: &dyn McpService,
         request: &Request,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
     ) -> Option<Result<Value, Refusal>> {
         match (request.method.as_str(), request.era) {
             ("resources/subscribe", ProtocolEra::Legacy) if service.tells() => {
@@ -252,14 +252,14 @@ mod tests {
         released: (Mutex<bool>, Condvar),
     }
 
-    impl Service for Tools {
+    impl McpService for Tools {
         nothing_but_tools!();
 
         fn is_slow(&self, tool: &str) -> bool {
             tool == "slow"
         }
 
-        fn call(&self, _: &Asked<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+        fn call(&self, _: &ServiceRequest<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
             if tool == "broken" {
                 panic!("broken");
             }

@@ -14,10 +14,10 @@ mod rewind;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
-use stepback_engine::reason::{Moment, Thinker, Thought};
+use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
-use stepback_reasoning::{MindError, Mutation};
+use stepback_reasoning::{BoardMutation, MindError};
 
 use crate::page;
 use crate::schema;
@@ -26,7 +26,7 @@ use crate::toolset::ToolContext;
 
 /// The result of a tool call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Reply {
+pub struct ToolReply {
     /// The result as text, for a model.
     pub text: String,
     /// The same result for programs.
@@ -35,7 +35,7 @@ pub struct Reply {
 
 /// What a client may assume about a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hints {
+pub struct ToolHints {
     /// It changes nothing.
     pub read_only: bool,
     /// It may remove or overwrite something, not only add.
@@ -50,9 +50,11 @@ pub struct Hints {
 const SUMMARY: usize = 160;
 
 /// For a tool that only reads.
-const LOOKS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
+const LOOKS: ToolHints =
+    ToolHints { read_only: true, destructive: false, idempotent: true, open_world: false };
 /// For a tool that adds something to the record, which can be taken back.
-const ADDS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+const ADDS: ToolHints =
+    ToolHints { read_only: false, destructive: false, idempotent: false, open_world: false };
 
 /// A tool.
 #[derive(Clone, Debug)]
@@ -68,13 +70,13 @@ pub struct Tool {
     /// The schema of its structured result.
     pub output: Value,
     /// What a client may assume about it.
-    pub hints: Hints,
+    pub hints: ToolHints,
     /// Whether a call may take minutes.
     pub slow: bool,
     /// Whether a call may register a workspace that is not known yet.
     pub makes: bool,
     /// The implementation.
-    pub run: fn(&ToolContext<'_>, &Args) -> Result<Reply, ToolError>,
+    pub run: fn(&ToolContext<'_>, &Args) -> Result<ToolReply, ToolError>,
 }
 
 impl Tool {
@@ -272,9 +274,9 @@ fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StepRow, ToolError>
 }
 
 /// The moment of a board that a point names; the present if there is no point.
-fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<Moment, ToolError> {
+fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<BoardMoment, ToolError> {
     match point {
-        None => Ok(Moment::Now),
+        None => Ok(BoardMoment::Now),
         Some(point) => Ok(ground.workspace.moment(point, ground.now, &TimeZone::system)?),
     }
 }
@@ -308,10 +310,10 @@ pub(crate) fn brief(stored: &StepRow) -> Value {
         "at": step.at,
         "summary": short(&step.summary, SUMMARY),
     });
-    if let Some(tool) = &step.facts.tool {
+    if let Some(tool) = &step.meta.tool {
         brief["tool"] = json!(tool);
     }
-    if step.facts.failed {
+    if step.meta.failed {
         brief["failed"] = json!(true);
     }
     if checkpoint.trigger.is_some() {
@@ -344,20 +346,20 @@ fn brief_schema() -> Value {
 pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
     let (checkpoint, step) = (&stored, &stored.step);
     let summary = short(&step.summary, SUMMARY);
-    let tool = step.facts.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
-    let failed = if step.facts.failed { " FAILED" } else { "" };
+    let tool = step.meta.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
+    let failed = if step.meta.failed { " FAILED" } else { "" };
     let label = checkpoint.annotation.label.as_ref().map_or(String::new(), |label| format!(" \"{label}\""));
     format!("#{} {} {}{tool}{failed}{label}: {summary}", step.number, step.at.ago(now), step.kind.as_str())
 }
 
 /// Changes the board of the session that a call is about.
-fn think(ground: &ToolContext<'_>, mutation: &Mutation) -> Result<Reply, ToolError> {
+fn think(ground: &ToolContext<'_>, mutation: &BoardMutation) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     Ok(thought(&Thinker::new(ground.workspace, &session).think(mutation)?))
 }
 
 /// The reply to a change of a board.
-fn thought(thought: &Thought) -> Reply {
+fn thought(thought: &BoardEdit) -> ToolReply {
     let mut structured = json!({
         "item": thought.effect.item,
         "said": thought.effect.said,
@@ -366,7 +368,7 @@ fn thought(thought: &Thought) -> Reply {
     if let Some(checkpoint) = thought.checkpoint {
         structured["checkpoint"] = json!(checkpoint);
     }
-    Reply { text: thought.effect.said.join("\n"), structured }
+    ToolReply { text: thought.effect.said.join("\n"), structured }
 }
 
 /// The schema of [`thought`].

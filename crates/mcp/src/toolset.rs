@@ -9,10 +9,10 @@ use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::CommitMark;
 
-use crate::plans::Plans;
+use crate::plans::AgentPlans;
 use crate::rpc::{INTERNAL_ERROR, Refusal};
 use crate::schema;
-use crate::service::{About, Asked, Service};
+use crate::service::{McpService, ServerInfo, ServiceRequest};
 use crate::session_lookup::{self, SessionCache, SessionHint};
 use crate::tool_error::ToolError;
 use crate::tools::{self, Args, Tool};
@@ -38,7 +38,7 @@ pub trait Host: Send + Sync {
 
 /// What this server may do, and for which session.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ToolServerOptions {
     /// Which session this server acts for.
     pub whose: SessionHint,
     /// Whether it may write to sessions of others, and take back what they did.
@@ -51,9 +51,9 @@ pub struct Options {
 /// The tools, resources and prompts of stepback.
 pub struct ToolServer<H> {
     host: H,
-    options: Options,
+    options: ToolServerOptions,
     joined: SessionCache,
-    plans: Arc<Plans>,
+    plans: Arc<AgentPlans>,
     tools: Vec<Tool>,
 }
 
@@ -62,7 +62,7 @@ pub struct ToolContext<'g> {
     /// The workspace that the call works on.
     pub workspace: &'g Workspace<'g>,
     /// The request.
-    pub asked: &'g Asked<'g>,
+    pub asked: &'g ServiceRequest<'g>,
     /// The time of the call.
     pub now: Timestamp,
     /// Whether other sessions may be written to.
@@ -70,7 +70,7 @@ pub struct ToolContext<'g> {
     /// Whether commands may be run.
     pub allow_commands: bool,
     /// Plans that were shown.
-    pub plans: &'g Plans,
+    pub plans: &'g AgentPlans,
     whose: &'g SessionHint,
     joined: &'g SessionCache,
     named: Option<&'g str>,
@@ -123,12 +123,12 @@ impl ToolContext<'_> {
 
 impl<H: Host> ToolServer<H> {
     /// A server over the workspace that `host` opens.
-    pub fn new(host: H, options: Options) -> Self {
+    pub fn new(host: H, options: ToolServerOptions) -> Self {
         Self::with_plans(host, options, Arc::default())
     }
 
     /// The same, with plans that outlive it: the HTTP server creates a new `ToolServer` for every request.
-    pub fn with_plans(host: H, options: Options, plans: Arc<Plans>) -> Self {
+    pub fn with_plans(host: H, options: ToolServerOptions, plans: Arc<AgentPlans>) -> Self {
         let tools = tools::all(options.allow_others);
         Self { host, options, joined: SessionCache::default(), plans, tools }
     }
@@ -140,7 +140,7 @@ impl<H: Host> ToolServer<H> {
     /// Runs some work in the workspace.
     pub(crate) fn on_ground<T>(
         &self,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
         (make, writes): (bool, bool),
         named: Option<&str>,
         work: impl FnOnce(&ToolContext<'_>) -> Result<T, ToolError>,
@@ -170,10 +170,10 @@ impl<H: Host> ToolServer<H> {
 
     fn call_tool(
         &self,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
         tool: &Tool,
         arguments: Map<String, Value>,
-    ) -> Result<tools::Reply, ToolError> {
+    ) -> Result<tools::ToolReply, ToolError> {
         let mut arguments = Value::Object(arguments);
         // A call that writes may name only its own session; what it names is looked up before it is refused.
         let named = arguments.as_object_mut().and_then(|arguments| {
@@ -199,9 +199,9 @@ impl<H: Host> ToolServer<H> {
     }
 }
 
-impl<H: Host> Service for ToolServer<H> {
-    fn about(&self) -> About {
-        About {
+impl<H: Host> McpService for ToolServer<H> {
+    fn about(&self) -> ServerInfo {
+        ServerInfo {
             name: "stepback",
             title: "stepback: time travel for agents",
             version: env!("CARGO_PKG_VERSION"),
@@ -217,7 +217,12 @@ impl<H: Host> Service for ToolServer<H> {
         self.tool(tool).is_some_and(|tool| tool.slow)
     }
 
-    fn call(&self, asked: &Asked<'_>, tool: &str, arguments: Map<String, Value>) -> Result<Value, Refusal> {
+    fn call(
+        &self,
+        asked: &ServiceRequest<'_>,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Value, Refusal> {
         let Some(tool) = self.tool(tool) else {
             let shown: String = tool.chars().take(80).collect();
             return Err(Refusal::params(format!("there is no tool \"{shown}\": tools/list has all of them")));
@@ -235,7 +240,7 @@ impl<H: Host> Service for ToolServer<H> {
         })
     }
 
-    fn resources(&self, asked: &Asked<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
+    fn resources(&self, asked: &ServiceRequest<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
         let listed = self.on_ground(asked, (false, false), None, |ground| resources::list(ground, cursor));
         match (listed, cursor) {
             // Where nothing is recorded yet, list the fixed resources; reading one of them reports what is missing.
@@ -248,7 +253,7 @@ impl<H: Host> Service for ToolServer<H> {
         resources::templates()
     }
 
-    fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
+    fn read(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
         self.on_ground(asked, (true, false), None, |ground| resources::read(ground, uri)).map_err(refused)
     }
 
@@ -256,7 +261,7 @@ impl<H: Host> Service for ToolServer<H> {
         true
     }
 
-    fn mark(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+    fn mark(&self, asked: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
         self.on_ground(asked, (true, false), None, |ground| resources::mark(ground, uri)).map_err(refused)
     }
 
@@ -279,7 +284,7 @@ impl<H: Host> Service for ToolServer<H> {
 
     fn prompt(
         &self,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Value, Refusal> {
@@ -291,7 +296,7 @@ impl<H: Host> Service for ToolServer<H> {
 
     fn complete(
         &self,
-        asked: &Asked<'_>,
+        asked: &ServiceRequest<'_>,
         reference: &Map<String, Value>,
         argument: &str,
         begins: &str,

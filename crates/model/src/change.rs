@@ -1,7 +1,7 @@
 //! Changes: what happened to one path between two states.
 
 use crate::path::RelPath;
-use crate::tree::{Content, Node};
+use crate::tree::{Content, TreeNode};
 
 /// The kind of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -37,18 +37,18 @@ impl ChangeKind {
 
 /// The difference between two states at one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
+pub struct PathChange {
     /// The path that differs.
     pub path: RelPath,
     /// For a rename: the old path.
     pub from: Option<RelPath>,
     /// The node in the first state; `None` if the path did not exist.
-    pub before: Option<Node>,
+    pub before: Option<TreeNode>,
     /// The node in the second state; `None` if the path does not exist.
-    pub after: Option<Node>,
+    pub after: Option<TreeNode>,
 }
 
-impl Change {
+impl PathChange {
     /// Classifies the change.
     pub fn kind(&self) -> ChangeKind {
         if self.from.is_some() {
@@ -57,12 +57,12 @@ impl Change {
         match (&self.before, &self.after) {
             (None, _) => ChangeKind::Created,
             (_, None) => ChangeKind::Deleted,
-            (Some(Node::File { content: a, .. }), Some(Node::File { content: b, .. })) if a == b => {
+            (Some(TreeNode::File { content: a, .. }), Some(TreeNode::File { content: b, .. })) if a == b => {
                 ChangeKind::ModeChanged
             }
-            (Some(Node::Dir { .. }), Some(Node::Dir { .. })) => ChangeKind::ModeChanged,
-            (Some(Node::File { .. }), Some(Node::File { .. }))
-            | (Some(Node::Symlink { .. }), Some(Node::Symlink { .. })) => ChangeKind::Modified,
+            (Some(TreeNode::Dir { .. }), Some(TreeNode::Dir { .. })) => ChangeKind::ModeChanged,
+            (Some(TreeNode::File { .. }), Some(TreeNode::File { .. }))
+            | (Some(TreeNode::Symlink { .. }), Some(TreeNode::Symlink { .. })) => ChangeKind::Modified,
             _ => ChangeKind::TypeChanged,
         }
     }
@@ -72,12 +72,12 @@ impl Change {
 ///
 /// Only exact matches count: a guess could attribute a change to the wrong file. Each deletion is used at most once; the
 /// order of `changes` is kept, with the rename in the creation's place.
-pub fn join_renames(changes: Vec<Change>) -> Vec<Change> {
+pub fn join_renames(changes: Vec<PathChange>) -> Vec<PathChange> {
     use std::collections::HashMap;
 
     let mut gone: HashMap<(Content, u64), Vec<usize>> = HashMap::new();
     for (at, change) in changes.iter().enumerate().rev() {
-        if let (Some(Node::File { content, size, .. }), None) = (&change.before, &change.after)
+        if let (Some(TreeNode::File { content, size, .. }), None) = (&change.before, &change.after)
             && *size > 0
         {
             gone.entry((*content, *size)).or_default().push(at);
@@ -89,14 +89,14 @@ pub fn join_renames(changes: Vec<Change>) -> Vec<Change> {
     let mut source_of: HashMap<usize, usize> = HashMap::new();
     let mut used = vec![false; changes.len()];
     for (at, change) in changes.iter().enumerate() {
-        if let (None, Some(Node::File { content, size, .. })) = (&change.before, &change.after)
+        if let (None, Some(TreeNode::File { content, size, .. })) = (&change.before, &change.after)
             && let Some(from) = gone.get_mut(&(*content, *size)).and_then(Vec::pop)
         {
             source_of.insert(at, from);
             used[from] = true;
         }
     }
-    let origin: Vec<(RelPath, Option<Node>)> =
+    let origin: Vec<(RelPath, Option<TreeNode>)> =
         changes.iter().map(|change| (change.path.clone(), change.before.clone())).collect();
     changes
         .into_iter()
@@ -118,13 +118,13 @@ mod tests {
     use super::*;
     use crate::hash::{Hash, ObjectKind};
 
-    fn file(text: &str, mode: u32) -> Option<Node> {
+    fn file(text: &str, mode: u32) -> Option<TreeNode> {
         let content = Content::Whole(Hash::of(ObjectKind::Blob, text.as_bytes()));
-        Some(Node::File { mode, size: text.len() as u64, content })
+        Some(TreeNode::File { mode, size: text.len() as u64, content })
     }
 
-    fn change(path: &str, before: Option<Node>, after: Option<Node>) -> Change {
-        Change { path: RelPath::parse(path).unwrap(), from: None, before, after }
+    fn change(path: &str, before: Option<TreeNode>, after: Option<TreeNode>) -> PathChange {
+        PathChange { path: RelPath::parse(path).unwrap(), from: None, before, after }
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(change("a", file("x", 0o644), None).kind(), ChangeKind::Deleted);
         assert_eq!(change("a", file("x", 0o644), file("y", 0o644)).kind(), ChangeKind::Modified);
         assert_eq!(change("a", file("x", 0o644), file("x", 0o755)).kind(), ChangeKind::ModeChanged);
-        let link = Some(Node::Symlink { target: b"t".to_vec() });
+        let link = Some(TreeNode::Symlink { target: b"t".to_vec() });
         assert_eq!(change("a", file("x", 0o644), link).kind(), ChangeKind::TypeChanged);
     }
 
@@ -145,7 +145,7 @@ mod tests {
             change("e1", file("", 0o644), None),
             change("e2", None, file("", 0o644)),
         ]);
-        let kinds: Vec<_> = joined.iter().map(Change::kind).collect();
+        let kinds: Vec<_> = joined.iter().map(PathChange::kind).collect();
         assert_eq!(kinds, [ChangeKind::Renamed, ChangeKind::Deleted, ChangeKind::Created]);
         assert_eq!(joined[0].from, Some(RelPath::parse("old").unwrap()));
     }
@@ -157,7 +157,7 @@ mod tests {
             change("b", None, file("x", 0o644)),
             change("old", file("x", 0o644), None),
         ]);
-        let kinds: Vec<_> = joined.iter().map(Change::kind).collect();
+        let kinds: Vec<_> = joined.iter().map(PathChange::kind).collect();
         assert_eq!(kinds, [ChangeKind::Renamed, ChangeKind::Created]);
     }
 }

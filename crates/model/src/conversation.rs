@@ -18,7 +18,7 @@ use crate::object::{ObjectError, ObjectSink, ObjectSource};
 /// One message.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Message {
+pub struct ConversationMessage {
     /// Hash of the message before it; `None` for the first.
     #[n(0)]
     pub previous: Option<Hash>,
@@ -30,7 +30,7 @@ pub struct Message {
     pub text: String,
 }
 
-impl Message {
+impl ConversationMessage {
     /// Canonical bytes.
     pub fn encode_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.text.len() + 48);
@@ -51,7 +51,7 @@ impl Message {
 
 /// The number of messages in the conversation that ends in `tip`.
 pub fn len(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<u64, ObjectError> {
-    tip.map_or(Ok(0), |tip| Message::load(source, tip).map(|message| message.count))
+    tip.map_or(Ok(0), |tip| ConversationMessage::load(source, tip).map(|message| message.count))
 }
 
 /// Appends messages to the conversation that ends in `tip` (and has `count` messages) and returns the new tip.
@@ -64,7 +64,7 @@ pub fn append<'t>(
     let (mut tip, mut count) = (tip, count);
     for text in texts {
         count += 1;
-        let message = Message { previous: tip, count, text: text.to_string() };
+        let message = ConversationMessage { previous: tip, count, text: text.to_string() };
         tip = Some(sink.write(ObjectKind::Message, &message.encode_bytes(), None)?);
     }
     Ok(tip)
@@ -75,11 +75,11 @@ pub fn tail(
     source: &(impl ObjectSource + ?Sized),
     tip: Option<Hash>,
     most: usize,
-) -> Result<Vec<(Hash, Message)>, ObjectError> {
-    let mut messages: Vec<(Hash, Message)> = Vec::new();
+) -> Result<Vec<(Hash, ConversationMessage)>, ObjectError> {
+    let mut messages: Vec<(Hash, ConversationMessage)> = Vec::new();
     let Some(tip) = tip.filter(|_| most > 0) else { return Ok(messages) };
     source.read_chain(ObjectKind::Message, tip, &mut |hash, bytes| {
-        let message = Message::decode_bytes(hash, &bytes)?;
+        let message = ConversationMessage::decode_bytes(hash, &bytes)?;
         // Counts decrease by one from message to message, so that no chain can be endless.
         let expected = messages.last().map(|(_, later)| later.count - 1);
         if message.count == 0
@@ -109,7 +109,7 @@ pub fn shorten(
 ) -> Result<Option<Hash>, ObjectError> {
     let mut at = tip;
     while let Some(hash) = at {
-        let message = Message::load(source, hash)?;
+        let message = ConversationMessage::load(source, hash)?;
         if message.count <= keep {
             break;
         }
@@ -130,7 +130,8 @@ pub fn shared(
         if left == right {
             return len(source, Some(left));
         }
-        let (left, right) = (Message::load(source, left)?, Message::load(source, right)?);
+        let (left, right) =
+            (ConversationMessage::load(source, left)?, ConversationMessage::load(source, right)?);
         if left.count >= right.count {
             a = left.previous;
         }
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn a_chain_that_does_not_count_is_refused() {
         let objects = Memory::default();
-        let bytes = Message { previous: None, count: 7, text: "lonely".into() }.encode_bytes();
+        let bytes = ConversationMessage { previous: None, count: 7, text: "lonely".into() }.encode_bytes();
         let hash = objects.write(ObjectKind::Message, &bytes, None).unwrap();
         assert!(matches!(texts(&objects, Some(hash)), Err(ObjectError::Corrupt { .. })));
     }

@@ -63,7 +63,7 @@ fn is_nothing(value: &Value) -> bool {
 
 /// One thing that an agent reported.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Event {
+pub struct AgentEvent {
     /// The agent's stable name.
     pub agent: String,
     /// The agent's own id of the session.
@@ -107,7 +107,7 @@ pub struct Event {
     pub raw: Option<Value>,
 }
 
-impl Event {
+impl AgentEvent {
     /// The id of a call whose agent assigns no ids, derived from the tool and the input.
     pub fn derived_call(tool: &str, input: &Value) -> String {
         let described = format!("{tool} {input}");

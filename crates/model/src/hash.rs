@@ -19,11 +19,11 @@ pub enum ObjectKind {
     List = 3,
     /// A node of a structurally shared JSON value ([`crate::json`]).
     Json = 4,
-    /// A full state ([`crate::state::State`]).
+    /// A full state ([`crate::state::WorkspaceState`]).
     State = 5,
     /// The git part of a state ([`crate::state::GitState`]).
     Git = 6,
-    /// The plan of a rewind that is being applied ([`crate::plan::Plan`]), kept for crash recovery.
+    /// The plan of a rewind that is being applied ([`crate::plan::RewindPlan`]), kept for crash recovery.
     Plan = 7,
     /// A message and the hash of the one before it ([`crate::conversation`]).
     Message = 8,

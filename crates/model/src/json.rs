@@ -9,7 +9,7 @@
 //! - An array or object with more than 128 members, or over 8 KiB, is split into groups of members with boundaries that
 //!   its content decides (the hash of an array's element, the key of an object's field), and groups of groups. Changing
 //!   one leaf of a huge value writes one group on each level.
-//! - Small values that are written together can stand on a [`Page`]; a [`Root`] says where a value is.
+//! - Small values that are written together can stand on a [`ValuePage`]; a [`ValueRoot`] says where a value is.
 //!
 //! # Numbers
 //!
@@ -33,9 +33,9 @@ mod tests;
 mod write;
 
 pub use assemble::{Piece, assemble, fields};
-pub use diff::{Difference, diff};
+pub use diff::{ValueDifference, diff};
 pub use node::children;
-pub use page::{NoRoot, Page, Root};
+pub use page::{NoRoot, ValuePage, ValueRoot};
 pub use read::{get, load};
 pub use write::{store, store_fields};
 

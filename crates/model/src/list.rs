@@ -45,7 +45,7 @@ use crate::{ObjectKind, object::ObjectError};
 
 /// One element of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct Item {
+pub struct ListItem {
     /// Hash of the object that the item refers to.
     pub hash: Hash,
     /// Its weight: the bytes of a chunk, or 1 for a message.

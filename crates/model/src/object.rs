@@ -47,7 +47,7 @@ pub trait ObjectSource {
 
     /// Reads a chain of objects: `next` gets each one and returns the hash of the following one. It must not use the source
     /// itself, which may be busy until the end.
-    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut ChainStep<'_>) -> Result<(), ObjectError> {
         let mut at = Some(first);
         while let Some(hash) = at {
             at = next(hash, self.read(kind, hash)?)?;
@@ -57,7 +57,7 @@ pub trait ObjectSource {
 }
 
 /// Receives an object of a chain and returns the hash of the next one; `None` ends the chain.
-pub type Next<'a> = dyn FnMut(Hash, Vec<u8>) -> Result<Option<Hash>, ObjectError> + 'a;
+pub type ChainStep<'a> = dyn FnMut(Hash, Vec<u8>) -> Result<Option<Hash>, ObjectError> + 'a;
 
 /// Writes immutable objects.
 pub trait ObjectSink {
@@ -71,7 +71,7 @@ impl<T: ObjectSource + ?Sized> ObjectSource for &T {
         (**self).read(kind, hash)
     }
 
-    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut ChainStep<'_>) -> Result<(), ObjectError> {
         (**self).read_chain(kind, first, next)
     }
 }

@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
 use crate::path::RelPath;
-use crate::tree::{Content, Node};
+use crate::tree::{Content, TreeNode};
 
 /// Where the content to be written comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
@@ -29,11 +29,11 @@ pub struct PlannedChange {
     /// What must be there when the plan is applied; anything else means that another process changed it first, and the path
     /// is skipped.
     #[n(1)]
-    pub now: Option<Node>,
+    pub now: Option<TreeNode>,
     /// What will be there; `None` if the path is removed. If it equals `now`, the file is replaced by another one with the
     /// same content.
     #[n(2)]
-    pub then: Option<Node>,
+    pub then: Option<TreeNode>,
     /// Where the content of `then` comes from.
     #[n(3)]
     pub how: How,
@@ -51,12 +51,12 @@ impl PlannedChange {
             (_, _, How::Merged) => "merge",
             (None, _, _) => "create",
             (_, None, _) => "delete",
-            (Some(Node::File { content: a, .. }), Some(Node::File { content: b, .. }), _)
+            (Some(TreeNode::File { content: a, .. }), Some(TreeNode::File { content: b, .. }), _)
                 if a == b && *a != Content::Vaulted && self.now != self.then =>
             {
                 "set mode of"
             }
-            (Some(Node::Dir { .. }), Some(Node::Dir { .. }), _) => "set mode of",
+            (Some(TreeNode::Dir { .. }), Some(TreeNode::Dir { .. }), _) => "set mode of",
             _ => "restore",
         }
     }
@@ -65,7 +65,7 @@ impl PlannedChange {
 /// Whether skipping a path was to be expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
-pub enum Cause {
+pub enum SkipCause {
     /// The path is not covered, so it was not expected to change.
     #[n(0)]
     Uncovered,
@@ -77,7 +77,7 @@ pub enum Cause {
 /// A path that the plan skips although the target differs, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct LeftAlone {
+pub struct SkippedPath {
     /// The path that is skipped.
     #[n(0)]
     pub path: RelPath,
@@ -86,39 +86,39 @@ pub struct LeftAlone {
     pub reason: String,
     /// Whether that was to be expected.
     #[n(2)]
-    pub cause: Cause,
+    pub cause: SkipCause,
 }
 
-impl LeftAlone {
+impl SkippedPath {
     /// Creates an entry for a path that is not covered.
     pub fn uncovered(path: RelPath, reason: impl Into<String>) -> Self {
-        Self { path, reason: reason.into(), cause: Cause::Uncovered }
+        Self { path, reason: reason.into(), cause: SkipCause::Uncovered }
     }
 
     /// Creates an entry for a path that another process changed.
     pub fn conflict(path: RelPath, reason: impl Into<String>) -> Self {
-        Self { path, reason: reason.into(), cause: Cause::Conflict }
+        Self { path, reason: reason.into(), cause: SkipCause::Conflict }
     }
 
     /// Whether a change by another process kept the path from being restored.
     pub fn is_conflict(&self) -> bool {
-        self.cause == Cause::Conflict
+        self.cause == SkipCause::Conflict
     }
 }
 
 /// Everything that a rewind will do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
-pub struct Plan {
+pub struct RewindPlan {
     /// Paths that will change, sorted. A directory stands before its contents.
     #[n(0)]
     pub changes: Vec<PlannedChange>,
     /// Paths that differ from the target and stay unchanged.
     #[n(1)]
-    pub left_alone: Vec<LeftAlone>,
+    pub left_alone: Vec<SkippedPath>,
 }
 
-impl Plan {
+impl RewindPlan {
     /// Whether applying it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()

@@ -47,7 +47,7 @@ pub use error::PointError;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::time_expr::Moment;
+use crate::time_expr::TimeExpr;
 
 /// Longest text of a point, in bytes.
 pub const MAX_BYTES: usize = 1000;
@@ -105,7 +105,7 @@ pub enum Anchor {
     Id(String),
     /// `branch:NAME`: the head of a branch.
     Branch(String),
-    /// `time:TEXT`: the last step up to a moment. The text is known to read as one ([`crate::time_expr::Moment::parse`]).
+    /// `time:TEXT`: the last step up to a moment. The text is known to read as one ([`crate::time_expr::TimeExpr::parse`]).
     Time(String),
     /// `error:last`: an error step.
     Error(Nth),
@@ -142,7 +142,7 @@ impl Anchor {
     /// Bare text; determines whether it also reads as a moment.
     pub fn text(name: impl Into<String>) -> Self {
         let name = name.into();
-        let is_time = Moment::parse(&name).is_ok();
+        let is_time = TimeExpr::parse(&name).is_ok();
         Self::Text { name, is_time }
     }
 

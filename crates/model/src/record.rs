@@ -8,10 +8,10 @@ mod session;
 mod step;
 mod workspace;
 
-pub use self::operation::{Action, OpStatus, Operation, StateTransition};
+pub use self::operation::{OpStatus, Operation, OperationAction, StateTransition};
 pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, StateRefs};
 pub use self::step::{Annotation, Step, StepKind, StepMeta, StepRow, Trigger};
-pub use self::workspace::Workspace;
+pub use self::workspace::WorkspaceRecord;
 use crate::hash::Hash;
 
 /// The first 16 bytes of a hash, which are enough for an id.

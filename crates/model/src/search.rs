@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use error::PatternError;
-pub use find::{Snippet, fold};
+pub use find::{TextSnippet, fold};
 
 /// The part of a step that a text comes from, in display order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Field {
+pub enum TextField {
     /// The error message.
     Error,
     /// Label, note and tags.
@@ -35,7 +35,7 @@ pub enum Field {
     Summary,
 }
 
-impl Field {
+impl TextField {
     /// Every field, in order.
     pub const ALL: [Self; 7] =
         [Self::Error, Self::Annotation, Self::Input, Self::Output, Self::Message, Self::Path, Self::Summary];
@@ -55,7 +55,7 @@ impl Field {
 }
 
 /// The texts of one step, at most one for each field.
-pub type Texts = BTreeMap<Field, String>;
+pub type Texts = BTreeMap<TextField, String>;
 
 /// Consecutive words.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use crate::object::{ObjectError, ObjectSource};
     Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode, serde::Serialize, serde::Deserialize,
 )]
 #[cbor(map)]
-pub struct State {
+pub struct WorkspaceState {
     /// The files of the workspace: a [`crate::tree::Tree`].
     #[n(0)]
     pub files: Option<Hash>,
@@ -34,7 +34,7 @@ pub struct State {
     pub env: Option<Hash>,
 }
 
-impl State {
+impl WorkspaceState {
     /// Canonical bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(160);
@@ -56,13 +56,13 @@ impl State {
 pub struct GitState {
     /// One per repository, sorted by path.
     #[n(0)]
-    pub repositories: Vec<Repository>,
+    pub repositories: Vec<GitSummary>,
 }
 
 /// One git directory and a summary of it for display.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Repository {
+pub struct GitSummary {
     /// Path of the git directory itself, relative to the workspace (`.git`, `vendor/lib/.git`).
     #[cbor(n(0), with = "minicbor::bytes")]
     pub path: Vec<u8>,
@@ -108,7 +108,7 @@ impl GitState {
     }
 
     /// The repository whose git directory is at `path`.
-    pub fn get(&self, path: &[u8]) -> Option<&Repository> {
+    pub fn get(&self, path: &[u8]) -> Option<&GitSummary> {
         self.repositories.iter().find(|repository| repository.path == path)
     }
 }
@@ -119,16 +119,20 @@ mod tests {
 
     #[test]
     fn a_state_stores_only_the_slots_it_has() {
-        let empty = State::default();
-        let files = State { files: Some(Hash::of(ObjectKind::Tree, b"")), ..State::default() };
+        let empty = WorkspaceState::default();
+        let files =
+            WorkspaceState { files: Some(Hash::of(ObjectKind::Tree, b"")), ..WorkspaceState::default() };
         assert!(empty.encode().len() < 10);
         assert!(files.encode().len() < 48);
-        assert_eq!(minicbor::decode::<State>(&files.encode()).unwrap(), files);
+        assert_eq!(minicbor::decode::<WorkspaceState>(&files.encode()).unwrap(), files);
     }
 
     #[test]
     fn an_unknown_slot_from_a_newer_version_is_ignored_by_the_decoder() {
         // Slot 99 holding null; the store's format version decides whether such a store may be opened at all.
-        assert_eq!(minicbor::decode::<State>(&[0xa1, 0x18, 99, 0xf6]).unwrap(), State::default());
+        assert_eq!(
+            minicbor::decode::<WorkspaceState>(&[0xa1, 0x18, 99, 0xf6]).unwrap(),
+            WorkspaceState::default()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Moments as users write them: `2 hours ago`, `yesterday 14:00`, `monday`, `2026-01-23T12:00`.
 //!
-//! Parsing has two steps. [`Moment::parse`] uses the words only, so it can distinguish a moment from a label without
-//! knowing the current time; [`Moment::resolve`] needs the current time and a time zone. Every text has one meaning:
+//! Parsing has two steps. [`TimeExpr::parse`] uses the words only, so it can distinguish a moment from a label without
+//! knowing the current time; [`TimeExpr::resolve`] needs the current time and a time zone. Every text has one meaning:
 //!
 //! - Moments are in the **past**. A clock time alone (`14:00`, `2pm`, `noon`, `midnight`) is the last one up to now, a
 //!   weekday (`monday`, `monday 10:00`) the last one up to now; `last monday` is always before today. What can only lie
@@ -60,7 +60,7 @@ pub struct WhenError {
 
 /// Parses `text` as a moment up to `now`, in the time zone `tz`.
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, WhenError> {
-    Moment::parse(text)?.resolve(now, tz)
+    TimeExpr::parse(text)?.resolve(now, tz)
 }
 
 /// Parses a span of time and returns microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
@@ -80,7 +80,7 @@ pub fn span_micros(text: &str) -> Option<u64> {
 
 /// A parsed text, not yet resolved against a current time.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct TimeExpr {
     expression: Expression,
     /// The bytes of the text that the expression covers.
     span: Range<usize>,

@@ -1,6 +1,6 @@
 //! Directory trees: the entries of a directory, in canonical bytes.
 //!
-//! A tree lists *everything* that was in the directory, including what was not stored and why ([`Node::Skipped`]). So a
+//! A tree lists *everything* that was in the directory, including what was not stored and why ([`TreeNode::Skipped`]). So a
 //! path that is missing from a tree did not exist, and a rewind can distinguish a file to remove from one to leave
 //! unchanged.
 
@@ -104,7 +104,7 @@ impl SkipReason {
 
 /// One entry of a directory, without its name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
-pub enum Node {
+pub enum TreeNode {
     /// A regular file.
     #[n(0)]
     File {
@@ -144,47 +144,47 @@ pub enum Node {
     },
 }
 
-impl Node {
+impl TreeNode {
     /// Whether a rewind may write or remove it.
     pub fn is_stored(&self) -> bool {
-        !matches!(self, Node::Skipped { .. })
+        !matches!(self, TreeNode::Skipped { .. })
     }
 
     /// Why this is not stored; `None` if it is.
     pub fn skipped(&self) -> Option<SkipReason> {
         match self {
-            Node::Skipped { reason } => Some(*reason),
+            TreeNode::Skipped { reason } => Some(*reason),
             _ => None,
         }
     }
 
     /// Whether this is a directory with a listing.
     pub fn is_dir(&self) -> bool {
-        matches!(self, Node::Dir { .. })
+        matches!(self, TreeNode::Dir { .. })
     }
 }
 
 /// A named node.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
-pub struct Entry {
+pub struct TreeEntry {
     /// The file name: one component, raw bytes.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub name: Vec<u8>,
     /// The file, directory, link or skipped entry.
     #[n(1)]
-    pub node: Node,
+    pub node: TreeNode,
 }
 
 /// A directory listing, sorted by name bytes, each name once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree {
-    entries: Vec<Entry>,
+    entries: Vec<TreeEntry>,
 }
 
 impl Tree {
     /// Creates a tree of `entries` in any order. Names must be valid and unique, as they are in a directory listing.
-    pub fn from_entries(mut entries: Vec<Entry>) -> Self {
+    pub fn from_entries(mut entries: Vec<TreeEntry>) -> Self {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         debug_assert!(entries.windows(2).all(|pair| pair[0].name != pair[1].name));
         debug_assert!(entries.iter().all(|entry| is_valid_name(&entry.name)));
@@ -192,29 +192,29 @@ impl Tree {
     }
 
     /// The entries, sorted by name.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[TreeEntry] {
         &self.entries
     }
 
     /// The entries, owned.
-    pub fn into_entries(self) -> Vec<Entry> {
+    pub fn into_entries(self) -> Vec<TreeEntry> {
         self.entries
     }
 
     /// The node called `name`.
-    pub fn get(&self, name: &[u8]) -> Option<&Node> {
+    pub fn get(&self, name: &[u8]) -> Option<&TreeNode> {
         let at = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
         Some(&self.entries[at].node)
     }
 
     /// Sets or (with `None`) removes the node called `name`.
-    pub fn set(&mut self, name: &[u8], node: Option<Node>) {
+    pub fn set(&mut self, name: &[u8], node: Option<TreeNode>) {
         match (self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)), node) {
             (Ok(at), Some(node)) => self.entries[at].node = node,
             (Ok(at), None) => {
                 self.entries.remove(at);
             }
-            (Err(at), Some(node)) => self.entries.insert(at, Entry { name: name.to_vec(), node }),
+            (Err(at), Some(node)) => self.entries.insert(at, TreeEntry { name: name.to_vec(), node }),
             (Err(_), None) => {}
         }
     }
@@ -230,7 +230,7 @@ impl Tree {
     /// Decodes and checks canonical bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut decoder = minicbor::Decoder::new(bytes);
-        let entries: Vec<Entry> = decoder.decode().map_err(|error| error.to_string())?;
+        let entries: Vec<TreeEntry> = decoder.decode().map_err(|error| error.to_string())?;
         if decoder.position() != bytes.len() {
             return Err("bytes follow the last entry".into());
         }
@@ -259,8 +259,8 @@ impl Tree {
 mod tests {
     use super::*;
 
-    fn file(text: &str) -> Node {
-        Node::File {
+    fn file(text: &str) -> TreeNode {
+        TreeNode::File {
             mode: 0o644,
             size: text.len() as u64,
             content: Content::Whole(Hash::of(ObjectKind::Blob, text.as_bytes())),
@@ -270,20 +270,23 @@ mod tests {
     #[test]
     fn a_tree_round_trips_with_every_kind_of_node() {
         let tree = Tree::from_entries(vec![
-            Entry { name: b"z\xff\n".to_vec(), node: file("z") },
-            Entry { name: b"dir".to_vec(), node: Node::Dir { mode: 0o755, tree: Tree::empty_hash() } },
-            Entry { name: b"link".to_vec(), node: Node::Symlink { target: b"../x\xfe".to_vec() } },
-            Entry { name: b"pipe".to_vec(), node: Node::Skipped { reason: SkipReason::Fifo } },
+            TreeEntry { name: b"z\xff\n".to_vec(), node: file("z") },
+            TreeEntry {
+                name: b"dir".to_vec(),
+                node: TreeNode::Dir { mode: 0o755, tree: Tree::empty_hash() },
+            },
+            TreeEntry { name: b"link".to_vec(), node: TreeNode::Symlink { target: b"../x\xfe".to_vec() } },
+            TreeEntry { name: b"pipe".to_vec(), node: TreeNode::Skipped { reason: SkipReason::Fifo } },
         ]);
         assert_eq!(Tree::decode(&tree.encode()), Ok(tree.clone()));
-        assert_eq!(tree.get(b"link"), Some(&Node::Symlink { target: b"../x\xfe".to_vec() }));
+        assert_eq!(tree.get(b"link"), Some(&TreeNode::Symlink { target: b"../x\xfe".to_vec() }));
         assert_eq!(tree.get(b"nope"), None);
     }
 
     #[test]
     fn hostile_names_and_disorder_do_not_decode() {
         let entries = |names: &[&[u8]]| {
-            names.iter().map(|n| Entry { name: n.to_vec(), node: file("") }).collect::<Vec<_>>()
+            names.iter().map(|n| TreeEntry { name: n.to_vec(), node: file("") }).collect::<Vec<_>>()
         };
         for bad in [&[&b"../up"[..]][..], &[b"a/b"], &[b".."], &[b""], &[b"b", b"a"], &[b"a", b"a"]] {
             let mut bytes = Vec::new();

@@ -8,14 +8,14 @@
 use std::collections::{HashMap, HashSet};
 
 use stepback_llm_wire::prices::Prices;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
 
 use crate::attributes::Attributes;
-use crate::conventions::{self, Reading, Role};
-use crate::events::{self, Place, Seen, beside_start, plausible};
+use crate::conventions::{self, SpanReading, SpanRole};
+use crate::events::{self, EventPosition, SpanInContext, beside_start, plausible};
 use crate::message_events::MessageSource;
-use crate::telemetry::{Batch, Rejected, Side, Span, SpanId, TraceId};
+use crate::telemetry::{Rejected, Span, SpanId, SpanSide, TelemetryBatch, TraceId};
 use crate::trace_state::Memory;
 
 /// How many levels of enclosing spans are followed.
@@ -23,14 +23,14 @@ const OUTWARDS: usize = 64;
 
 /// The service that sent something.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Service {
+pub struct TelemetrySource {
     /// `service.namespace`
     pub namespace: Option<String>,
     /// `service.name`
     pub name: String,
 }
 
-impl Service {
+impl TelemetrySource {
     /// The longest service name that is kept.
     const LONGEST: usize = 200;
 
@@ -45,9 +45,9 @@ impl Service {
 
 /// The result of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Taken {
+pub struct AssembledRequest {
     /// Events of each service, sorted by time.
-    pub services: Vec<(Service, Vec<Event>)>,
+    pub services: Vec<(TelemetrySource, Vec<AgentEvent>)>,
     /// What was rejected.
     pub rejected: Rejected,
 }
@@ -60,22 +60,22 @@ pub struct Assembler {
 }
 
 /// Whether a service already has a session of this name; called only for names of traces.
-pub type IsKnown<'a> = &'a dyn Fn(&Service, &str) -> bool;
+pub type IsKnown<'a> = &'a dyn Fn(&TelemetrySource, &str) -> bool;
 
 /// A span being processed.
 struct Read {
-    service: Service,
+    service: TelemetrySource,
     scope: std::sync::Arc<str>,
     /// The session that the span itself names.
     named: Option<String>,
     span: Span,
-    reading: Reading,
+    reading: SpanReading,
 }
 
 /// What is known of a span that encloses another one.
 struct Around {
     parent: Option<SpanId>,
-    role: Role,
+    role: SpanRole,
     agent: Option<String>,
 }
 
@@ -86,12 +86,17 @@ impl Assembler {
     }
 
     /// Returns the events of spans that arrived at `now`.
-    pub fn traces(&mut self, batch: Batch<Span>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
-        let Batch { groups, rejected } = batch;
+    pub fn traces(
+        &mut self,
+        batch: TelemetryBatch<Span>,
+        now: Timestamp,
+        is_known: IsKnown<'_>,
+    ) -> AssembledRequest {
+        let TelemetryBatch { groups, rejected } = batch;
         let mut all = Vec::new();
         let mut there = HashSet::new();
         for group in groups {
-            let service = Service::of(&group.resource);
+            let service = TelemetrySource::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut span in group.items {
                 // The same span twice in one request is one span.
@@ -106,11 +111,12 @@ impl Assembler {
         self.remember(&all);
         let around: HashMap<(TraceId, SpanId), Around> = all.iter().map(around).collect();
         let mut sessions = HashMap::new();
-        let mut placed: HashMap<Service, Vec<(Place, Event)>> = HashMap::new();
+        let mut placed: HashMap<TelemetrySource, Vec<(EventPosition, AgentEvent)>> = HashMap::new();
         let mut order = Vec::new();
         for read in all {
             let notes = self.memory.of(read.span.trace);
-            if read.reading.role == Role::Plain && (!notes.is_agents || read.span.side == Side::Edge) {
+            if read.reading.role == SpanRole::Plain && (!notes.is_agents || read.span.side == SpanSide::Edge)
+            {
                 continue;
             }
             let trace = read.span.trace;
@@ -134,7 +140,7 @@ impl Assembler {
             events.sort_by_key(|(place, _)| *place);
             (service, once(events.into_iter().map(|(_, event)| event)))
         });
-        Taken { services: services.collect(), rejected }
+        AssembledRequest { services: services.collect(), rejected }
     }
 
     /// Remembers what spans say about their traces.
@@ -144,12 +150,12 @@ impl Assembler {
             if notes.session.is_none() {
                 notes.session.clone_from(named);
             }
-            notes.is_agents |= reading.role != Role::Plain;
+            notes.is_agents |= reading.role != SpanRole::Plain;
             match reading.role {
-                Role::Tool => {
+                SpanRole::Tool => {
                     reading.name.iter().chain(&reading.call).for_each(|word| notes.ran(word));
                 }
-                Role::Model if !reading.said.is_empty() || reading.stop.is_some() => {
+                SpanRole::Model if !reading.said.is_empty() || reading.stop.is_some() => {
                     notes.answered = notes.answered.max(Some(span.end));
                 }
                 _ => {}
@@ -163,55 +169,63 @@ impl Assembler {
         session: &str,
         around: &HashMap<(TraceId, SpanId), Around>,
         now: Timestamp,
-        into: &mut Vec<(Place, Event)>,
+        into: &mut Vec<(EventPosition, AgentEvent)>,
     ) {
         let Read { service, scope, span, mut reading, .. } = read;
         let outer = outwards(around, &span);
         let worker = worker(&reading, &outer);
-        if reading.role == Role::Model && reading.asked.is_empty() && reading.said.is_empty() {
+        if reading.role == SpanRole::Model && reading.asked.is_empty() && reading.said.is_empty() {
             let kept = self.memory.kept((span.trace, span.id));
             (reading.asked, reading.said) = (kept.asked, kept.said);
         }
-        let is_delegated = worker.is_some() || outer.iter().any(|outer| outer.role == Role::Tool);
+        let is_delegated = worker.is_some() || outer.iter().any(|outer| outer.role == SpanRole::Tool);
         let agent = service.name.as_str();
-        let seen = Seen { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
-        if matches!(seen.reading.role, Role::Model | Role::Agent) {
+        let seen =
+            SpanInContext { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
+        if matches!(seen.reading.role, SpanRole::Model | SpanRole::Agent) {
             self.told(&seen, is_delegated, into);
         }
         events::of(seen, &self.prices, into);
     }
 
     /// Adds the events that only the messages of a span reveal.
-    fn told(&mut self, seen: &Seen<'_>, is_delegated: bool, into: &mut Vec<(Place, Event)>) {
+    fn told(
+        &mut self,
+        seen: &SpanInContext<'_>,
+        is_delegated: bool,
+        into: &mut Vec<(EventPosition, AgentEvent)>,
+    ) {
         let told = MessageSource::by(seen);
         let times = events::Times::of(seen.span.start, seen.span.end, seen.now);
         let asked = &seen.reading.asked;
         if !is_delegated && let Some(prompt) = told.prompt(asked, times.start) {
             // An agent begins and then gets its prompt; a model gets the prompt with the request.
-            let besides = if seen.reading.role == Role::Agent { 1 } else { -1 };
+            let besides = if seen.reading.role == SpanRole::Agent { 1 } else { -1 };
             into.push((beside_start(seen, besides), prompt));
         }
-        if seen.reading.role == Role::Model {
+        if seen.reading.role == SpanRole::Model {
             let notes = self.memory.of(seen.span.trace);
             let answered = notes.answered.filter(|answered| *answered <= seen.span.start);
             let began = answered.and_then(|nanos| plausible(nanos, seen.now)).unwrap_or(times.start);
             let calls = told.calls(asked, began, times.start, |word| notes.has_run(word));
             into.extend(
-                calls.into_iter().map(|event| (Place::after_ends(event.at.unwrap_or(times.start)), event)),
+                calls
+                    .into_iter()
+                    .map(|event| (EventPosition::after_ends(event.at.unwrap_or(times.start)), event)),
             );
         }
     }
 }
 
 /// Removes repeated events: every call that repeats a user's prompt reports it again.
-pub(crate) fn once(events: impl Iterator<Item = Event>) -> Vec<Event> {
+pub(crate) fn once(events: impl Iterator<Item = AgentEvent>) -> Vec<AgentEvent> {
     let mut there = HashSet::new();
     events.filter(|event| there.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
 }
 
 fn around(read: &Read) -> ((TraceId, SpanId), Around) {
     let Read { span, reading, .. } = read;
-    let agent = (reading.role == Role::Agent)
+    let agent = (reading.role == SpanRole::Agent)
         .then(|| reading.agent.clone().or_else(|| reading.name.clone()))
         .flatten();
     ((span.trace, span.id), Around { parent: span.parent, role: reading.role, agent })
@@ -231,8 +245,8 @@ fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> 
 }
 
 /// Returns the agent that something happened in, if another agent encloses it.
-fn worker(reading: &Reading, outer: &[&Around]) -> Option<String> {
-    let own = (reading.role == Role::Agent).then_some(reading.agent.as_ref()).flatten();
+fn worker(reading: &SpanReading, outer: &[&Around]) -> Option<String> {
+    let own = (reading.role == SpanRole::Agent).then_some(reading.agent.as_ref()).flatten();
     let mut agents = own.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));
     let inner = agents.next()?;
     agents.any(|other| other != inner).then(|| inner.clone())

@@ -10,15 +10,15 @@ pub mod openinference;
 pub mod traceloop;
 
 use serde_json::{Map, Value};
-use stepback_llm_wire::semantics::Usage;
+use stepback_llm_wire::semantics::TokenUsage;
 
 use crate::attributes::Attributes;
-use crate::messages::Message;
+use crate::messages::GenAiMessage;
 use crate::telemetry::Span;
 
 /// What a span is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum SpanRole {
     /// A model call.
     Model,
     /// A tool call or a lookup.
@@ -35,9 +35,9 @@ pub enum Role {
 
 /// The common form of a span.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Reading {
+pub struct SpanReading {
     /// What the span is about.
-    pub role: Role,
+    pub role: SpanRole,
     /// The name of the convention that it was read with.
     pub convention: &'static str,
     /// The name of the tool, agent or task.
@@ -55,15 +55,15 @@ pub struct Reading {
     /// The output, if it is not messages.
     pub output: Option<Value>,
     /// The messages sent to a model.
-    pub asked: Vec<Message>,
+    pub asked: Vec<GenAiMessage>,
     /// The messages that it answered.
-    pub said: Vec<Message>,
+    pub said: Vec<GenAiMessage>,
     /// The tools that it was offered.
     pub tools: Option<Value>,
     /// Other parameters of the request.
     pub parameters: Map<String, Value>,
     /// Token counts.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// The cost in dollars, if the source reports it.
     pub cost: Option<f64>,
     /// Why the model stopped.
@@ -74,9 +74,9 @@ pub struct Reading {
     pub failed: bool,
 }
 
-impl Reading {
+impl SpanReading {
     /// Creates a reading with only its role and convention.
-    pub fn new(role: Role, convention: &'static str) -> Self {
+    pub fn new(role: SpanRole, convention: &'static str) -> Self {
         Self {
             role,
             convention,
@@ -101,13 +101,13 @@ impl Reading {
 }
 
 /// Reads a span in any convention, and removes the attributes that were understood.
-pub fn read(span: &mut Span) -> Reading {
+pub fn read(span: &mut Span) -> SpanReading {
     if let Some(reading) = openinference::read(span) {
         return reading;
     }
     let genai = genai::read(span);
     let traceloop = traceloop::read(span, genai);
-    traceloop.unwrap_or_else(|| Reading::new(Role::Plain, "none"))
+    traceloop.unwrap_or_else(|| SpanReading::new(SpanRole::Plain, "none"))
 }
 
 /// Attribute names for the session that something belongs to, the most exact first.
@@ -144,7 +144,7 @@ pub(crate) fn usage(
     cache_read: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
-) -> Option<Usage> {
+) -> Option<TokenUsage> {
     if input.is_none() && output.is_none() {
         return None;
     }
@@ -152,7 +152,7 @@ pub(crate) fn usage(
     let all = input.unwrap_or(0);
     // Some instrumentations of Anthropic's API count cache tokens separately from the input, as that API does.
     let plain = all.checked_sub(cache_read.saturating_add(cache_write)).unwrap_or(all);
-    Some(Usage {
+    Some(TokenUsage {
         input: plain,
         output: output.unwrap_or(0),
         cache_read,

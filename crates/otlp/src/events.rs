@@ -2,21 +2,21 @@
 
 use serde_json::{Map, Value, json};
 use stepback_llm_wire::prices::Prices;
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::conventions::{Reading, Role};
-use crate::messages::Message;
+use crate::conventions::{SpanReading, SpanRole};
+use crate::messages::GenAiMessage;
 use crate::summaries::{about, count, in_short, one_line};
-use crate::telemetry::{Moment, Span};
+use crate::telemetry::{Span, SpanEvent};
 
 /// How far in the future a time may be before it counts as a clock error. In microseconds.
 const AHEAD: i64 = 86_400_000_000;
 
 /// The position of an event among others, including those of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct EventPosition {
     at: Timestamp,
     /// Ends of earlier spans come first, then beginnings, then ends of spans without duration.
     phase: u8,
@@ -25,11 +25,11 @@ pub struct Place {
 }
 
 /// A span with its reading and its context.
-pub struct Seen<'a> {
+pub struct SpanInContext<'a> {
     /// The span; its attributes are those that no convention took.
     pub span: Span,
     /// The reading of the span.
-    pub reading: Reading,
+    pub reading: SpanReading,
     /// The name of the service.
     pub agent: &'a str,
     /// The id of the session.
@@ -76,7 +76,7 @@ impl Times {
     }
 }
 
-impl Place {
+impl EventPosition {
     /// The position of the end of something that ends at `times.end`.
     fn end(times: &Times, depth: usize) -> Self {
         let phase = if times.start < times.end { 0 } else { 2 };
@@ -100,9 +100,9 @@ fn rank(depth: usize) -> i32 {
 }
 
 /// Adds the events of one span. `prices` give the cost of a model call if the span does not.
-pub fn of(seen: Seen<'_>, prices: &Prices, into: &mut Vec<(Place, Event)>) {
+pub fn of(seen: SpanInContext<'_>, prices: &Prices, into: &mut Vec<(EventPosition, AgentEvent)>) {
     let times = Times::of(seen.span.start, seen.span.end, seen.now);
-    let (start, end) = (Place::start(&times, seen.depth, 0), Place::end(&times, seen.depth));
+    let (start, end) = (EventPosition::start(&times, seen.depth, 0), EventPosition::end(&times, seen.depth));
     let trouble = trouble(&seen);
     let (began, ended) = kinds(seen.reading.role, trouble.is_some());
     let id = format!("span {} {}", seen.span.trace, seen.span.id);
@@ -129,42 +129,47 @@ pub fn of(seen: Seen<'_>, prices: &Prices, into: &mut Vec<(Place, Event)>) {
 }
 
 /// Returns the kinds of step for the beginning and the end.
-fn kinds(role: Role, failed: bool) -> (Option<StepKind>, StepKind) {
+fn kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
     match role {
-        Role::Model => (Some(StepKind::ModelStart), StepKind::ModelEnd),
-        Role::Tool => (Some(StepKind::ToolStart), StepKind::ToolEnd),
-        Role::Task if failed => (Some(StepKind::TaskStarted), StepKind::TaskFailed),
-        Role::Task => (Some(StepKind::TaskStarted), StepKind::TaskCompleted),
-        Role::Guard => (None, StepKind::Decision),
-        Role::Agent | Role::Plain => (Some(StepKind::AgentStep), StepKind::AgentStep),
+        SpanRole::Model => (Some(StepKind::ModelStart), StepKind::ModelEnd),
+        SpanRole::Tool => (Some(StepKind::ToolStart), StepKind::ToolEnd),
+        SpanRole::Task if failed => (Some(StepKind::TaskStarted), StepKind::TaskFailed),
+        SpanRole::Task => (Some(StepKind::TaskStarted), StepKind::TaskCompleted),
+        SpanRole::Guard => (None, StepKind::Decision),
+        SpanRole::Agent | SpanRole::Plain => (Some(StepKind::AgentStep), StepKind::AgentStep),
     }
 }
 
-fn base(seen: &Seen<'_>, kind: StepKind, summary: String) -> Event {
-    let Seen { span, reading, .. } = seen;
+fn base(seen: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
+    let SpanInContext { span, reading, .. } = seen;
     let (call, tool) = match reading.role {
-        Role::Model => (Some(span.id.to_string()), reading.model.clone()),
-        Role::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(seen))),
+        SpanRole::Model => (Some(span.id.to_string()), reading.model.clone()),
+        SpanRole::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(seen))),
         _ => (None, None),
     };
-    Event { call, tool, worker: seen.worker.clone(), ..Event::new(seen.agent, seen.session, kind, summary) }
+    AgentEvent {
+        call,
+        tool,
+        worker: seen.worker.clone(),
+        ..AgentEvent::new(seen.agent, seen.session, kind, summary)
+    }
 }
 
 /// Returns the span's name for display.
-fn name(seen: &Seen<'_>) -> String {
-    let Seen { span, reading, .. } = seen;
+fn name(seen: &SpanInContext<'_>) -> String {
+    let SpanInContext { span, reading, .. } = seen;
     let own = match reading.role {
-        Role::Agent => reading.agent.as_ref().or(reading.name.as_ref()),
+        SpanRole::Agent => reading.agent.as_ref().or(reading.name.as_ref()),
         _ => reading.name.as_ref(),
     };
     let own = own.unwrap_or(&span.name);
     one_line(if own.is_empty() { "unnamed" } else { own })
 }
 
-fn began_words(seen: &Seen<'_>) -> String {
-    let Seen { reading, .. } = seen;
+fn began_words(seen: &SpanInContext<'_>) -> String {
+    let SpanInContext { reading, .. } = seen;
     match reading.role {
-        Role::Model => {
+        SpanRole::Model => {
             let model = reading.model.as_deref().unwrap_or(&seen.span.name);
             let mut parts = Vec::new();
             if !reading.asked.is_empty() {
@@ -178,31 +183,31 @@ fn began_words(seen: &Seen<'_>) -> String {
                 false => one_line(&format!("{model}: {}", parts.join(", "))),
             }
         }
-        Role::Tool => about(&name(seen), reading.input.as_ref()),
+        SpanRole::Tool => about(&name(seen), reading.input.as_ref()),
         _ => format!("{} began", name(seen)),
     }
 }
 
-fn ended_words(seen: &Seen<'_>, trouble: Option<&ReportedError>) -> String {
-    let Seen { reading, .. } = seen;
+fn ended_words(seen: &SpanInContext<'_>, trouble: Option<&ReportedError>) -> String {
+    let SpanInContext { reading, .. } = seen;
     if let Some(trouble) = trouble {
         return one_line(&format!("{} failed: {}", name(seen), trouble.message));
     }
     match reading.role {
-        Role::Model => in_words(&reading.said)
+        SpanRole::Model => in_words(&reading.said)
             .or_else(|| reading.output.as_ref().map(in_short).filter(|text| !text.is_empty()))
             .unwrap_or_else(|| {
                 format!("{} answered", one_line(reading.model.as_deref().unwrap_or(&seen.span.name)))
             }),
-        Role::Tool => about(&name(seen), reading.output.as_ref()),
-        Role::Guard => about(&name(seen), reading.output.as_ref()),
-        Role::Task => format!("{} done", name(seen)),
-        Role::Agent | Role::Plain => format!("{} ended", name(seen)),
+        SpanRole::Tool => about(&name(seen), reading.output.as_ref()),
+        SpanRole::Guard => about(&name(seen), reading.output.as_ref()),
+        SpanRole::Task => format!("{} done", name(seen)),
+        SpanRole::Agent | SpanRole::Plain => format!("{} ended", name(seen)),
     }
 }
 
 /// Returns a model's answer on one line.
-pub fn in_words(said: &[Message]) -> Option<String> {
+pub fn in_words(said: &[GenAiMessage]) -> Option<String> {
     let text = said.iter().find(|message| !message.text.trim().is_empty());
     if let Some(message) = text {
         return Some(one_line(&message.text));
@@ -213,11 +218,11 @@ pub fn in_words(said: &[Message]) -> Option<String> {
 }
 
 /// Returns messages in the form that steps store.
-pub fn listed(messages: &[Message]) -> Value {
-    messages.iter().map(Message::value).collect()
+pub fn listed(messages: &[GenAiMessage]) -> Value {
+    messages.iter().map(GenAiMessage::value).collect()
 }
 
-fn input(reading: &Reading) -> Option<Value> {
+fn input(reading: &SpanReading) -> Option<Value> {
     if reading.input.is_some() {
         return reading.input.clone();
     }
@@ -234,7 +239,7 @@ fn input(reading: &Reading) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-fn output(reading: &Reading) -> Option<Value> {
+fn output(reading: &SpanReading) -> Option<Value> {
     match reading.said.is_empty() {
         true => reading.output.clone(),
         false => Some(json!({ "messages": listed(&reading.said) })),
@@ -242,8 +247,8 @@ fn output(reading: &Reading) -> Option<Value> {
 }
 
 /// Returns the ids that link a step to its trace.
-pub fn identity(seen: &Seen<'_>) -> Map<String, Value> {
-    let Seen { span, reading, .. } = seen;
+pub fn identity(seen: &SpanInContext<'_>) -> Map<String, Value> {
+    let SpanInContext { span, reading, .. } = seen;
     let mut fields = Map::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -258,12 +263,12 @@ pub fn identity(seen: &Seen<'_>) -> Map<String, Value> {
     put("convention", Some(reading.convention.to_owned()));
     put("agent", reading.agent.clone());
     put("provider", reading.provider.clone());
-    put("model", reading.model.clone().filter(|_| reading.role == Role::Model));
+    put("model", reading.model.clone().filter(|_| reading.role == SpanRole::Model));
     fields
 }
 
-fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
-    let Seen { span, reading, .. } = seen;
+fn facts(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
+    let SpanInContext { span, reading, .. } = seen;
     let mut fields = identity(seen);
     if let Some(usage) = reading.usage {
         fields.insert("usage".into(), json!(usage));
@@ -271,14 +276,14 @@ fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> 
     let listed =
         reading.model.as_ref().zip(reading.usage).and_then(|(model, usage)| prices.cost(model, &usage));
     let cost = reading.cost.or_else(|| listed.map(|micros| micros as f64 / 1e6));
-    if let Some(cost) = cost.filter(|cost| *cost >= 0.0 && reading.role == Role::Model) {
+    if let Some(cost) = cost.filter(|cost| *cost >= 0.0 && reading.role == SpanRole::Model) {
         fields.insert("cost_usd".into(), json!(cost));
     }
     if let Some(stop) = &reading.stop {
         fields.insert("stop".into(), json!(stop));
     }
     if !span.links.is_empty() {
-        let link = |link: &crate::telemetry::Link| json!({ "trace_id": link.trace.to_string(), "span_id": link.span.to_string() });
+        let link = |link: &crate::telemetry::SpanLink| json!({ "trace_id": link.trace.to_string(), "span_id": link.span.to_string() });
         fields.insert("links".into(), span.links.iter().map(link).collect());
     }
     if times.mended {
@@ -292,8 +297,8 @@ fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> 
 }
 
 /// Returns the error that the span reports, if any.
-fn trouble(seen: &Seen<'_>) -> Option<ReportedError> {
-    let Seen { span, reading, .. } = seen;
+fn trouble(seen: &SpanInContext<'_>) -> Option<ReportedError> {
+    let SpanInContext { span, reading, .. } = seen;
     if span.failed.is_none() && reading.error.is_none() && !reading.failed {
         return None;
     }
@@ -313,7 +318,7 @@ fn trouble(seen: &Seen<'_>) -> Option<ReportedError> {
 /// Returns what no convention took.
 fn raw(span: Span) -> Option<Value> {
     let mut fields = Map::new();
-    let moment = |moment: Moment| json!({ "name": moment.name, "at": moment.at, "attributes": moment.attributes.rest() });
+    let moment = |moment: SpanEvent| json!({ "name": moment.name, "at": moment.at, "attributes": moment.attributes.rest() });
     let moments: Vec<Value> = span.events.into_iter().map(moment).collect();
     if let Some(attributes) = span.attributes.rest() {
         fields.insert("attributes".into(), attributes);
@@ -325,7 +330,7 @@ fn raw(span: Span) -> Option<Value> {
 }
 
 /// Returns the position of a span's beginning, or of what comes directly before or after it.
-pub fn beside_start(seen: &Seen<'_>, besides: i32) -> Place {
+pub fn beside_start(seen: &SpanInContext<'_>, besides: i32) -> EventPosition {
     let times = Times::of(seen.span.start, seen.span.end, seen.now);
-    Place::start(&times, seen.depth, besides)
+    EventPosition::start(&times, seen.depth, besides)
 }

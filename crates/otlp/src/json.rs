@@ -17,7 +17,9 @@ use serde_json::value::RawValue;
 use self::value::{AnyValue, AttributeBuilder};
 use crate::attributes::{Attributes, clipped};
 use crate::read::{MOST, Unreadable};
-use crate::telemetry::{Batch, Group, Link, LogRecord, Moment, Rejected, Side, Span, SpanId, TraceId};
+use crate::telemetry::{
+    Group, LogRecord, Rejected, Span, SpanEvent, SpanId, SpanLink, SpanSide, TelemetryBatch, TraceId,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,13 +66,13 @@ struct Scope {
 }
 
 /// Reads an `ExportTraceServiceRequest`.
-pub fn traces(bytes: &[u8]) -> Result<Batch<Span>, Unreadable> {
+pub fn traces(bytes: &[u8]) -> Result<TelemetryBatch<Span>, Unreadable> {
     let request: Traces<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
     batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.span())
 }
 
 /// Reads an `ExportLogsServiceRequest`.
-pub fn logs(bytes: &[u8]) -> Result<Batch<LogRecord>, Unreadable> {
+pub fn logs(bytes: &[u8]) -> Result<TelemetryBatch<LogRecord>, Unreadable> {
     let request: Logs<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
     batch(request.resource_logs, "log record", |text| serde_json::from_str::<JsonLog<'_>>(text)?.record())
 }
@@ -83,7 +85,7 @@ fn batch<T>(
     resources: Option<Vec<OfResource<'_>>>,
     what: &str,
     read: fn(&str) -> Result<T, serde_json::Error>,
-) -> Result<Batch<T>, Unreadable> {
+) -> Result<TelemetryBatch<T>, Unreadable> {
     let (mut groups, mut rejected, mut count) = (Vec::new(), Rejected::default(), 0);
     for of_resource in resources.into_iter().flatten() {
         let attributes = of_resource.resource.and_then(|resource| resource.attributes);
@@ -104,7 +106,7 @@ fn batch<T>(
             groups.push(Group { resource: resource.clone(), scope, items });
         }
     }
-    Ok(Batch { groups, rejected })
+    Ok(TelemetryBatch { groups, rejected })
 }
 
 /// Returns the error without the line and column, which refer to a fragment that the sender cannot see.
@@ -203,9 +205,9 @@ impl JsonSpan<'_> {
     fn span(self) -> Result<Span, serde_json::Error> {
         let missing = |what| Error::custom(format_args!("it has no {what}, or one of zeros only"));
         let links = self.links.into_iter().flatten().filter_map(|link| {
-            Some(Link { trace: link.trace_id.trace().ok()??, span: link.span_id.span("").ok()?? })
+            Some(SpanLink { trace: link.trace_id.trace().ok()??, span: link.span_id.span("").ok()?? })
         });
-        let moments = self.events.into_iter().flatten().map(|moment| Moment {
+        let moments = self.events.into_iter().flatten().map(|moment| SpanEvent {
             name: moment.name.0.into_owned(),
             at: moment.time_unix_nano.0,
             attributes: gathered(moment.attributes),
@@ -217,7 +219,7 @@ impl JsonSpan<'_> {
             id: self.span_id.span("the span id")?.ok_or_else(|| missing("span id"))?,
             parent: self.parent_span_id.span("the parent's span id")?,
             name: self.name.unwrap_or_default(),
-            side: Side::of(number(&self.kind, "SPAN_KIND_", &KINDS)),
+            side: SpanSide::of(number(&self.kind, "SPAN_KIND_", &KINDS)),
             start: self.start_time_unix_nano.0,
             end: self.end_time_unix_nano.0,
             attributes: gathered(self.attributes),

@@ -24,6 +24,6 @@ mod summaries;
 pub mod telemetry;
 mod trace_state;
 
-pub use assemble::{Assembler, Service, Taken};
+pub use assemble::{AssembledRequest, Assembler, TelemetrySource};
 pub use attributes::Attributes;
 pub use read::{Encoding, Unreadable, logs, traces};

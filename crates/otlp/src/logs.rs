@@ -6,16 +6,16 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::assemble::{Assembler, IsKnown, Service, Taken, once};
+use crate::assemble::{AssembledRequest, Assembler, IsKnown, TelemetrySource, once};
 use crate::conventions::{self, genai};
 use crate::events::{in_words, listed, plausible};
 use crate::message_events::{MessageSource, digest};
 use crate::summaries::one_line;
-use crate::telemetry::{Batch, LogRecord, SpanId, TraceId};
+use crate::telemetry::{LogRecord, SpanId, TelemetryBatch, TraceId};
 use crate::trace_state::Messages;
 
 /// The severity from which records are errors.
@@ -28,7 +28,7 @@ const DETAILS: &str = "gen_ai.client.inference.operation.details";
 
 /// The messages of one model call.
 struct OfCall {
-    service: Service,
+    service: TelemetrySource,
     session: String,
     trace: TraceId,
     span: Option<SpanId>,
@@ -39,13 +39,18 @@ struct OfCall {
 
 impl Assembler {
     /// Returns the events of log records that arrived at `now`.
-    pub fn logs(&mut self, batch: Batch<LogRecord>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
-        let Batch { groups, rejected } = batch;
+    pub fn logs(
+        &mut self,
+        batch: TelemetryBatch<LogRecord>,
+        now: Timestamp,
+        is_known: IsKnown<'_>,
+    ) -> AssembledRequest {
+        let TelemetryBatch { groups, rejected } = batch;
         let mut calls: Vec<OfCall> = Vec::new();
-        let mut at_call: HashMap<(Service, TraceId, Option<SpanId>), usize> = HashMap::new();
-        let mut events: Vec<(Service, Event)> = Vec::new();
+        let mut at_call: HashMap<(TelemetrySource, TraceId, Option<SpanId>), usize> = HashMap::new();
+        let mut events: Vec<(TelemetrySource, AgentEvent)> = Vec::new();
         for group in groups {
-            let service = Service::of(&group.resource);
+            let service = TelemetrySource::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut record in group.items {
                 let at = when(&record, now);
@@ -97,7 +102,7 @@ impl Assembler {
         for call in calls {
             self.call(call, &mut events);
         }
-        let mut services: Vec<(Service, Vec<Event>)> = Vec::new();
+        let mut services: Vec<(TelemetrySource, Vec<AgentEvent>)> = Vec::new();
         for (service, event) in events {
             match services.iter_mut().find(|(known, _)| *known == service) {
                 Some((_, events)) => events.push(event),
@@ -108,13 +113,13 @@ impl Assembler {
             events.sort_by_key(|event| event.at);
             *events = once(std::mem::take(events).into_iter());
         }
-        Taken { services, rejected }
+        AssembledRequest { services, rejected }
     }
 
     /// Returns the session of a record; `None` if it is neither an agent's nor names a session.
     fn session(
         &self,
-        service: &Service,
+        service: &TelemetrySource,
         named: Option<String>,
         trace: Option<TraceId>,
         is_known: IsKnown<'_>,
@@ -132,7 +137,7 @@ impl Assembler {
     }
 
     /// Adds the steps that the messages of one call reveal. Its span may arrive later and then has them too.
-    fn call(&mut self, call: OfCall, into: &mut Vec<(Service, Event)>) {
+    fn call(&mut self, call: OfCall, into: &mut Vec<(TelemetrySource, AgentEvent)>) {
         let OfCall { service, session, trace, span, messages, first, last } = call;
         let mut identity = Map::new();
         identity.insert("trace_id".into(), json!(trace.to_string()));
@@ -155,14 +160,14 @@ impl Assembler {
             let summary = in_words(&messages.said).unwrap_or_else(|| "the model answered".into());
             let said = listed(&messages.said);
             let of = span.map_or_else(String::new, |span| span.to_string());
-            events.push(Event {
+            events.push(AgentEvent {
                 at: Some(last),
                 key: Some(format!("messages {trace} {of} {}", digest(&[&said.to_string()]))),
                 call: span.map(|span| span.to_string()),
                 input: (!messages.asked.is_empty()).then(|| json!({ "messages": listed(&messages.asked) })),
                 output: Some(json!({ "messages": said })),
                 metadata: Some(Value::Object(identity)),
-                ..Event::new(&service.name, &session, StepKind::AgentStep, summary)
+                ..AgentEvent::new(&service.name, &session, StepKind::AgentStep, summary)
             });
         }
         into.extend(events.into_iter().map(|event| (service.clone(), event)));
@@ -200,12 +205,12 @@ fn message(name: &str, record: &mut LogRecord, into: &mut Messages) {
 
 /// Adds an event for any other record.
 fn other(
-    service: &Service,
+    service: &TelemetrySource,
     session: &str,
     name: &str,
     mut record: LogRecord,
     at: Timestamp,
-) -> Option<Event> {
+) -> Option<AgentEvent> {
     if (1..INFO).contains(&record.severity) {
         return None;
     }
@@ -235,13 +240,13 @@ fn other(
     let raw = record.attributes.rest();
     let words = json!([record.at, record.observed, record.severity, identity, record.body, raw]).to_string();
     let kind = if failed { StepKind::Error } else { StepKind::AgentStep };
-    Some(Event {
+    Some(AgentEvent {
         at: Some(at),
         key: Some(format!("log {}", digest(&[&words]))),
         output: record.body,
         error,
         metadata: Some(Value::Object(identity)),
         raw: raw.map(|attributes| json!({ "attributes": attributes })),
-        ..Event::new(&service.name, session, kind, one_line(summary.unwrap_or_default()))
+        ..AgentEvent::new(&service.name, session, kind, one_line(summary.unwrap_or_default()))
     })
 }

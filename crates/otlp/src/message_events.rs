@@ -1,13 +1,13 @@
 //! Events that only messages reveal: a user's prompts, and calls of tools that have no spans.
 
 use serde_json::{Map, Value, json};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::events::{Seen, identity};
-use crate::messages::{Call, Message};
+use crate::events::{SpanInContext, identity};
+use crate::messages::{GenAiMessage, MessageCall};
 use crate::summaries::{about, one_line};
 use crate::telemetry::TraceId;
 
@@ -27,27 +27,27 @@ pub struct MessageSource<'a> {
 
 impl<'a> MessageSource<'a> {
     /// Creates the context from a span.
-    pub fn by(seen: &Seen<'a>) -> Self {
+    pub fn by(seen: &SpanInContext<'a>) -> Self {
         let mut identity = identity(seen);
         identity.retain(|name, _| ["trace_id", "span_id"].contains(&name.as_str()));
         identity.insert("from".into(), json!("messages"));
-        let Seen { agent, session, .. } = *seen;
+        let SpanInContext { agent, session, .. } = *seen;
         Self { agent, session, trace: seen.span.trace, identity, worker: seen.worker.clone() }
     }
 
-    fn event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> Event {
-        Event {
+    fn event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> AgentEvent {
+        AgentEvent {
             at: Some(at),
             key: Some(key),
             worker: self.worker.clone(),
             metadata: Some(Value::Object(self.identity.clone())),
-            ..Event::new(self.agent, self.session, kind, summary)
+            ..AgentEvent::new(self.agent, self.session, kind, summary)
         }
     }
 
     /// Returns the user's prompt, if the last message is the user's. The same prompt at the same position of a
     /// conversation is one step, however many calls repeat it.
-    pub fn prompt(&self, asked: &[Message], at: Timestamp) -> Option<Event> {
+    pub fn prompt(&self, asked: &[GenAiMessage], at: Timestamp) -> Option<AgentEvent> {
         let last = asked.last().filter(|last| last.role == "user" && last.results.is_empty())?;
         let text = Some(&last.text).filter(|text| !text.trim().is_empty())?;
         let number = asked.iter().filter(|message| message.role == "user").count();
@@ -61,11 +61,11 @@ impl<'a> MessageSource<'a> {
     /// again because they had run. They began when it had answered, and ended before it was called again.
     pub fn calls(
         &self,
-        asked: &[Message],
+        asked: &[GenAiMessage],
         began: Timestamp,
         ended: Timestamp,
         has_run: impl Fn(&str) -> bool,
-    ) -> Vec<Event> {
+    ) -> Vec<AgentEvent> {
         let fresh = asked.iter().rev().take_while(|message| !message.results.is_empty()).count();
         let (before, tail) = asked.split_at(asked.len() - fresh);
         let outcomes: Vec<_> = tail.iter().flat_map(|message| &message.results).collect();
@@ -77,9 +77,11 @@ impl<'a> MessageSource<'a> {
             let by_id = asked_for.find(|call| call.id.is_some() && call.id == outcome.id);
             // Some instrumentations give a call one id in the request and another in the result; the order is the same.
             let call = by_id.or_else(|| turn.get(at).filter(|_| turn.len() == outcomes.len()));
-            let unknown =
-                Call { name: outcome.name.clone().unwrap_or_else(|| "tool".into()), ..Call::default() };
-            let Call { name, arguments, .. } = call.unwrap_or(&unknown);
+            let unknown = MessageCall {
+                name: outcome.name.clone().unwrap_or_else(|| "tool".into()),
+                ..MessageCall::default()
+            };
+            let MessageCall { name, arguments, .. } = call.unwrap_or(&unknown);
             if has_run(name) || outcome.id.as_deref().is_some_and(&has_run) {
                 continue;
             }
@@ -89,11 +91,11 @@ impl<'a> MessageSource<'a> {
             let id = outcome.id.clone().unwrap_or_else(|| digest.clone());
             let key = format!("call {} {id} {digest}", self.trace);
             let about_call =
-                |event: Event| Event { call: Some(id.clone()), tool: Some(name.clone()), ..event };
+                |event: AgentEvent| AgentEvent { call: Some(id.clone()), tool: Some(name.clone()), ..event };
             let start = self.event(StepKind::ToolStart, about(name, input.as_ref()), key.clone(), began);
-            starts.push(Event { input, ..about_call(start) });
+            starts.push(AgentEvent { input, ..about_call(start) });
             let end = self.event(StepKind::ToolEnd, about(name, Some(content)), key, ended);
-            ends.push(Event { output: Some(content.clone()), ..about_call(end) });
+            ends.push(AgentEvent { output: Some(content.clone()), ..about_call(end) });
         }
         starts.into_iter().chain(ends).collect()
     }

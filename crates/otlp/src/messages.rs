@@ -9,7 +9,7 @@ use crate::attributes::{as_text, document};
 
 /// One message.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Message {
+pub struct GenAiMessage {
     /// The role of the author: `system`, `user`, `assistant`, `tool`.
     pub role: String,
     /// The name of the author.
@@ -19,16 +19,16 @@ pub struct Message {
     /// The thoughts of the model.
     pub thinking: String,
     /// Calls that the model requests.
-    pub calls: Vec<Call>,
+    pub calls: Vec<MessageCall>,
     /// Results of calls.
-    pub results: Vec<Outcome>,
+    pub results: Vec<CallOutcome>,
     /// Images, files, and other parts.
     pub other: Vec<Value>,
 }
 
 /// A call that a model requests.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Call {
+pub struct MessageCall {
     /// The id of the call.
     pub id: Option<String>,
     /// The name of the tool.
@@ -39,7 +39,7 @@ pub struct Call {
 
 /// The result of a call.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// The id of the call.
     pub id: Option<String>,
     /// The name of the tool, if it is given.
@@ -48,7 +48,7 @@ pub struct Outcome {
     pub content: Value,
 }
 
-impl Message {
+impl GenAiMessage {
     /// Creates a message of plain text.
     pub fn text(role: &str, text: impl Into<String>) -> Self {
         Self { role: role.to_owned(), text: text.into(), ..Self::default() }
@@ -75,8 +75,8 @@ impl Message {
         put("name", json!(self.name), self.name.is_some());
         put("content", json!(self.text), !self.text.is_empty());
         put("thinking", json!(self.thinking), !self.thinking.is_empty());
-        put("tool_calls", self.calls.iter().map(Call::value).collect(), !self.calls.is_empty());
-        put("tool_results", self.results.iter().map(Outcome::value).collect(), !self.results.is_empty());
+        put("tool_calls", self.calls.iter().map(MessageCall::value).collect(), !self.calls.is_empty());
+        put("tool_results", self.results.iter().map(CallOutcome::value).collect(), !self.results.is_empty());
         put("other", json!(self.other), !self.other.is_empty());
         Value::Object(fields)
     }
@@ -109,7 +109,7 @@ impl Message {
         }
         if message.role == "tool" && message.results.is_empty() {
             let content = Value::String(std::mem::take(&mut message.text));
-            message.results.push(Outcome {
+            message.results.push(CallOutcome {
                 id: call_id,
                 name: message.name.take(),
                 content: document(content),
@@ -159,13 +159,13 @@ impl Message {
         match (kind.as_str(), text(&fields)) {
             ("text" | "input_text" | "output_text" | "", Some(said)) => self.say(&said),
             ("reasoning" | "thinking", Some(thought)) => self.thinking.push_str(&thought),
-            ("tool_call" | "tool_use" | "function_call", _) => self.calls.push(Call {
+            ("tool_call" | "tool_use" | "function_call", _) => self.calls.push(MessageCall {
                 id,
                 name: fields.get("name").and_then(as_text).unwrap_or_default(),
                 arguments: document(first(&mut fields, &["arguments", "input"])),
             }),
             ("tool_call_response" | "tool_result" | "function_call_output", _) => {
-                self.results.push(Outcome {
+                self.results.push(CallOutcome {
                     id,
                     name: fields.get("name").and_then(as_text),
                     content: document(first(&mut fields, &["response", "result", "content", "output"])),
@@ -188,18 +188,18 @@ impl Message {
             }
             let name = fields.get("name").and_then(as_text).unwrap_or_default();
             let arguments = document(first(&mut fields, &["arguments", "args", "input"]));
-            self.calls.push(Call { id, name, arguments });
+            self.calls.push(MessageCall { id, name, arguments });
         }
     }
 }
 
-impl Call {
+impl MessageCall {
     fn value(&self) -> Value {
         json!({ "id": self.id, "name": self.name, "arguments": self.arguments })
     }
 }
 
-impl Outcome {
+impl CallOutcome {
     fn value(&self) -> Value {
         let mut value = json!({ "id": self.id, "content": self.content });
         if let Some(name) = &self.name {
@@ -210,11 +210,13 @@ impl Outcome {
 }
 
 /// Reads a list of messages, or a single one.
-pub fn read_all(value: Value, role: &str) -> Vec<Message> {
-    let messages: Vec<Message> = match document(value) {
+pub fn read_all(value: Value, role: &str) -> Vec<GenAiMessage> {
+    let messages: Vec<GenAiMessage> = match document(value) {
         Value::Null => Vec::new(),
-        Value::Array(items) => items.into_iter().map(|item| Message::read(unwrapped(item), role)).collect(),
-        other => vec![Message::read(other, role)],
+        Value::Array(items) => {
+            items.into_iter().map(|item| GenAiMessage::read(unwrapped(item), role)).collect()
+        }
+        other => vec![GenAiMessage::read(other, role)],
     };
     messages.into_iter().filter(|message| !message.is_empty()).collect()
 }
@@ -271,7 +273,7 @@ mod tests {
         let expected = json!({ "role": "assistant", "content": "Let me look.",
             "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] });
         for form in forms {
-            assert_eq!(Message::read(form, "user").value(), expected);
+            assert_eq!(GenAiMessage::read(form, "user").value(), expected);
         }
     }
 
@@ -284,19 +286,22 @@ mod tests {
             json!({ "role": "tool", "content": [{ "type": "tool_result", "tool_use_id": "c1", "content": "done" }] }),
         ];
         for form in forms {
-            let value = Message::read(form, "user").value();
+            let value = GenAiMessage::read(form, "user").value();
             assert_eq!(value, json!({ "role": "tool", "tool_results": [{ "id": "c1", "content": "done" }] }));
         }
     }
 
     #[test]
     fn nothing_unknown_is_lost() {
-        let message = Message::read(
+        let message = GenAiMessage::read(
             json!({ "role": "user", "weather": "fine", "parts": [{ "type": "image" }] }),
             "user",
         );
         assert_eq!(message.value()["other"], json!([{ "type": "image" }, { "weather": "fine" }]));
-        assert_eq!(Message::read(json!(7), "user").value(), json!({ "role": "user", "other": [7] }));
-        assert_eq!(Message::read(json!("hi"), "user").value(), json!({ "role": "user", "content": "hi" }));
+        assert_eq!(GenAiMessage::read(json!(7), "user").value(), json!({ "role": "user", "other": [7] }));
+        assert_eq!(
+            GenAiMessage::read(json!("hi"), "user").value(),
+            json!({ "role": "user", "content": "hi" })
+        );
     }
 }

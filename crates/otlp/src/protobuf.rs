@@ -6,7 +6,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::attributes::Attributes;
-use crate::telemetry::{BadId, Link, LogRecord, Moment, Side, Span, SpanId, TraceId};
+use crate::telemetry::{BadId, LogRecord, Span, SpanEvent, SpanId, SpanLink, SpanSide, TraceId};
 
 /// The maximum nesting of values; lists and maps both count.
 pub const DEEPEST: usize = 32;
@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 1 << 17;
 
 /// Why a message cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Fault {
+pub enum DecodeError {
     /// The bytes end in the middle of a field, or a length exceeds the message.
     #[error("it is cut off in the middle of a field")]
     Short,
@@ -53,7 +53,7 @@ pub enum Fault {
 
 /// One field of a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Field<'a> {
+pub enum WireField<'a> {
     /// A number of variable length.
     Number(u64),
     /// Eight bytes.
@@ -76,59 +76,59 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the next field with its number.
-    pub fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, Fault> {
+    pub fn next(&mut self) -> Result<Option<(u32, WireField<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let key = self.number()?;
-        let number = u32::try_from(key >> 3).map_err(|_| Fault::NotProtobuf)?;
+        let number = u32::try_from(key >> 3).map_err(|_| DecodeError::NotProtobuf)?;
         if number == 0 {
-            return Err(Fault::NotProtobuf);
+            return Err(DecodeError::NotProtobuf);
         }
         let field = match key & 7 {
-            0 => Field::Number(self.number()?),
-            1 => Field::Eight(u64::from_le_bytes(self.array()?)),
+            0 => WireField::Number(self.number()?),
+            1 => WireField::Eight(u64::from_le_bytes(self.array()?)),
             2 => {
-                let length = usize::try_from(self.number()?).map_err(|_| Fault::Short)?;
-                Field::Bytes(self.bytes(length)?)
+                let length = usize::try_from(self.number()?).map_err(|_| DecodeError::Short)?;
+                WireField::Bytes(self.bytes(length)?)
             }
-            5 => Field::Four(u32::from_le_bytes(self.array()?)),
+            5 => WireField::Four(u32::from_le_bytes(self.array()?)),
             // Groups are older than OTLP, which has never used them.
-            _ => return Err(Fault::NotProtobuf),
+            _ => return Err(DecodeError::NotProtobuf),
         };
         Ok(Some((number, field)))
     }
 
-    fn number(&mut self) -> Result<u64, Fault> {
+    fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
-            let (byte, rest) = self.rest.split_first().ok_or(Fault::Short)?;
+            let (byte, rest) = self.rest.split_first().ok_or(DecodeError::Short)?;
             self.rest = rest;
             value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Fault::Endless)
+        Err(DecodeError::Endless)
     }
 
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Fault::Short)?;
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let bytes = self.bytes(N)?;
-        bytes.try_into().map_err(|_| Fault::Short)
+        bytes.try_into().map_err(|_| DecodeError::Short)
     }
 }
 
 /// Calls `each` with every field of a message.
 pub fn each<'a>(
     bytes: &'a [u8],
-    mut each: impl FnMut(u32, Field<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut each: impl FnMut(u32, WireField<'a>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
     let mut fields = Fields::of(bytes);
     while let Some((number, field)) = fields.next()? {
         each(number, field)?;
@@ -136,37 +136,37 @@ pub fn each<'a>(
     Ok(())
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     /// Returns its bytes; fails with `number` if it has another type.
-    pub fn bytes(self, number: u32) -> Result<&'a [u8], Fault> {
+    pub fn bytes(self, number: u32) -> Result<&'a [u8], DecodeError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            _ => Err(Fault::Type(number)),
+            _ => Err(DecodeError::Type(number)),
         }
     }
 
-    fn text(self, number: u32) -> Result<String, Fault> {
-        let text = std::str::from_utf8(self.bytes(number)?).map_err(|_| Fault::NotText)?;
+    fn text(self, number: u32) -> Result<String, DecodeError> {
+        let text = std::str::from_utf8(self.bytes(number)?).map_err(|_| DecodeError::NotText)?;
         Ok(text.to_owned())
     }
 
-    fn eight(self, number: u32) -> Result<u64, Fault> {
+    fn eight(self, number: u32) -> Result<u64, DecodeError> {
         match self {
             Self::Eight(value) => Ok(value),
-            _ => Err(Fault::Type(number)),
+            _ => Err(DecodeError::Type(number)),
         }
     }
 
-    fn number(self, number: u32) -> Result<u64, Fault> {
+    fn number(self, number: u32) -> Result<u64, DecodeError> {
         match self {
             Self::Number(value) => Ok(value),
-            _ => Err(Fault::Type(number)),
+            _ => Err(DecodeError::Type(number)),
         }
     }
 }
 
 /// Reads a `KeyValue` and adds it to the attributes.
-fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), Fault> {
+fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), DecodeError> {
     if !into.pass() {
         let (name, value) = pair(bytes, 0, &mut { MOST_VALUES })?;
         into.put(name, value);
@@ -174,7 +174,7 @@ fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), Fault> {
     Ok(())
 }
 
-fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), Fault> {
+fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), DecodeError> {
     let (mut name, mut value) = (String::new(), Value::Null);
     each(bytes, |number, field| {
         match number {
@@ -188,11 +188,11 @@ fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value),
 }
 
 /// Reads an `AnyValue`; `left` is the number of values still allowed.
-fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, Fault> {
+fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeError> {
     if depth >= DEEPEST {
-        return Err(Fault::TooDeep);
+        return Err(DecodeError::TooDeep);
     }
-    *left = left.checked_sub(1).ok_or(Fault::TooMany)?;
+    *left = left.checked_sub(1).ok_or(DecodeError::TooMany)?;
     let mut value = Value::Null;
     each(bytes, |number, field| {
         value = match number {
@@ -253,7 +253,7 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// Reads a `Resource`.
-pub fn resource(bytes: &[u8]) -> Result<Attributes, Fault> {
+pub fn resource(bytes: &[u8]) -> Result<Attributes, DecodeError> {
     let mut attributes = Attributes::default();
     each(bytes, |number, field| match number {
         1 => attribute(field.bytes(1)?, &mut attributes),
@@ -263,7 +263,7 @@ pub fn resource(bytes: &[u8]) -> Result<Attributes, Fault> {
 }
 
 /// Reads the name of an `InstrumentationScope`.
-pub fn scope(bytes: &[u8]) -> Result<String, Fault> {
+pub fn scope(bytes: &[u8]) -> Result<String, DecodeError> {
     let mut name = String::new();
     each(bytes, |number, field| {
         if number == 1 {
@@ -274,16 +274,16 @@ pub fn scope(bytes: &[u8]) -> Result<String, Fault> {
     Ok(name)
 }
 
-fn trace(bytes: &[u8]) -> Result<Option<TraceId>, Fault> {
-    TraceId::of(bytes).map_err(|BadId(length)| Fault::Id { what: "the trace id", length })
+fn trace(bytes: &[u8]) -> Result<Option<TraceId>, DecodeError> {
+    TraceId::of(bytes).map_err(|BadId(length)| DecodeError::Id { what: "the trace id", length })
 }
 
-fn span_id(bytes: &[u8], what: &'static str) -> Result<Option<SpanId>, Fault> {
-    SpanId::of(bytes).map_err(|BadId(length)| Fault::Id { what, length })
+fn span_id(bytes: &[u8], what: &'static str) -> Result<Option<SpanId>, DecodeError> {
+    SpanId::of(bytes).map_err(|BadId(length)| DecodeError::Id { what, length })
 }
 
 /// Reads a `Span`.
-pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
+pub fn span(bytes: &[u8]) -> Result<Span, DecodeError> {
     let (mut trace_id, mut id) = (None, None);
     let mut span = Span::unnamed();
     each(bytes, |number, field| {
@@ -292,7 +292,7 @@ pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
             2 => id = span_id(field.bytes(2)?, "the span id")?,
             4 => span.parent = span_id(field.bytes(4)?, "the parent's span id")?,
             5 => span.name = field.text(5)?,
-            6 => span.side = Side::of(field.number(6)?),
+            6 => span.side = SpanSide::of(field.number(6)?),
             7 => span.start = field.eight(7)?,
             8 => span.end = field.eight(8)?,
             9 => attribute(field.bytes(9)?, &mut span.attributes)?,
@@ -304,8 +304,8 @@ pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
         }
         Ok(())
     })?;
-    span.trace = trace_id.ok_or(Fault::NoId("trace id"))?;
-    span.id = id.ok_or(Fault::NoId("span id"))?;
+    span.trace = trace_id.ok_or(DecodeError::NoId("trace id"))?;
+    span.id = id.ok_or(DecodeError::NoId("span id"))?;
     Ok(span)
 }
 
@@ -317,7 +317,7 @@ impl Span {
             id: SpanId([0; 8]),
             parent: None,
             name: String::new(),
-            side: Side::default(),
+            side: SpanSide::default(),
             start: 0,
             end: 0,
             attributes: Attributes::default(),
@@ -329,8 +329,8 @@ impl Span {
     }
 }
 
-fn moment(bytes: &[u8]) -> Result<Moment, Fault> {
-    let mut moment = Moment::default();
+fn moment(bytes: &[u8]) -> Result<SpanEvent, DecodeError> {
+    let mut moment = SpanEvent::default();
     each(bytes, |number, field| {
         match number {
             1 => moment.at = field.eight(1)?,
@@ -343,7 +343,7 @@ fn moment(bytes: &[u8]) -> Result<Moment, Fault> {
     Ok(moment)
 }
 
-fn link(bytes: &[u8]) -> Result<Option<Link>, Fault> {
+fn link(bytes: &[u8]) -> Result<Option<SpanLink>, DecodeError> {
     let (mut trace_id, mut id) = (None, None);
     each(bytes, |number, field| {
         match number {
@@ -353,10 +353,10 @@ fn link(bytes: &[u8]) -> Result<Option<Link>, Fault> {
         }
         Ok(())
     })?;
-    Ok(trace_id.zip(id).map(|(trace, span)| Link { trace, span }))
+    Ok(trace_id.zip(id).map(|(trace, span)| SpanLink { trace, span }))
 }
 
-fn status(bytes: &[u8]) -> Result<Option<String>, Fault> {
+fn status(bytes: &[u8]) -> Result<Option<String>, DecodeError> {
     let (mut message, mut code) = (String::new(), 0);
     each(bytes, |number, field| {
         match number {
@@ -370,7 +370,7 @@ fn status(bytes: &[u8]) -> Result<Option<String>, Fault> {
 }
 
 /// Reads a `LogRecord`.
-pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
+pub fn log_record(bytes: &[u8]) -> Result<LogRecord, DecodeError> {
     let mut record = LogRecord::default();
     each(bytes, |number, field| {
         match number {
@@ -395,7 +395,7 @@ pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
 mod tests {
     use super::*;
 
-    fn value(bytes: &[u8]) -> Result<Value, Fault> {
+    fn value(bytes: &[u8]) -> Result<Value, DecodeError> {
         any(bytes, 0, &mut { MOST_VALUES })
     }
 
@@ -403,7 +403,7 @@ mod tests {
     fn values_without_end_are_refused_before_they_take_memory() {
         // A list of empty values, two bytes each.
         let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES));
-        assert_eq!(value(&list), Err(Fault::TooMany));
+        assert_eq!(value(&list), Err(DecodeError::TooMany));
         let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES - 1));
         assert!(value(&list).is_ok());
     }
@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(number(&[0x96, 0x01]), Ok(150));
         let most = [&[0xff; 9][..], &[0x01]].concat();
         assert_eq!(number(&most), Ok(u64::MAX));
-        assert_eq!(number(&[0xff; 11]), Err(Fault::Endless));
-        assert_eq!(number(&[0xff; 3]), Err(Fault::Short));
+        assert_eq!(number(&[0xff; 11]), Err(DecodeError::Endless));
+        assert_eq!(number(&[0xff; 3]), Err(DecodeError::Short));
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
             bytes = wrapped(0x0a, &bytes);
             bytes = wrapped(0x2a, &bytes);
         }
-        assert_eq!(value(&bytes), Err(Fault::TooDeep));
+        assert_eq!(value(&bytes), Err(DecodeError::TooDeep));
         assert_eq!(value(&[0x18, 1]), Ok(Value::from(1)));
     }
 

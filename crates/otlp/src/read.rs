@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::attributes::Attributes;
 use crate::json;
-use crate::protobuf::{self, Fault};
-use crate::telemetry::{Batch, Group, LogRecord, Rejected, Span};
+use crate::protobuf::{self, DecodeError};
+use crate::telemetry::{Group, LogRecord, Rejected, Span, TelemetryBatch};
 
 /// The encoding of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub enum Unreadable {
 }
 
 /// Reads an `ExportTraceServiceRequest`.
-pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Unreadable> {
+pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<TelemetryBatch<Span>, Unreadable> {
     match encoding {
         Encoding::Protobuf => request(bytes, "span", protobuf::span),
         Encoding::Json => json::traces(bytes),
@@ -42,7 +42,7 @@ pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Unreadabl
 }
 
 /// Reads an `ExportLogsServiceRequest`.
-pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Unreadable> {
+pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<TelemetryBatch<LogRecord>, Unreadable> {
     match encoding {
         Encoding::Protobuf => request(bytes, "log record", protobuf::log_record),
         Encoding::Json => json::logs(bytes),
@@ -50,15 +50,19 @@ pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Unread
 }
 
 /// Reads either request: both have the same three levels, with the same field numbers.
-fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> Result<Batch<T>, Unreadable> {
-    let mut batch = Batch::default();
+fn request<T>(
+    bytes: &[u8],
+    what: &str,
+    item: fn(&[u8]) -> Result<T, DecodeError>,
+) -> Result<TelemetryBatch<T>, Unreadable> {
+    let mut batch = TelemetryBatch::default();
     let read = protobuf::each(bytes, |number, field| match number {
         1 => of_resource(field.bytes(1)?, what, item, &mut batch),
         _ => Ok(()),
     });
     match read {
         Ok(()) => Ok(batch),
-        Err(Fault::TooMany) => Err(Unreadable::TooMany),
+        Err(DecodeError::TooMany) => Err(Unreadable::TooMany),
         Err(fault) => Err(Unreadable::Malformed(fault.to_string())),
     }
 }
@@ -66,9 +70,9 @@ fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> 
 fn of_resource<T>(
     bytes: &[u8],
     what: &str,
-    item: fn(&[u8]) -> Result<T, Fault>,
-    batch: &mut Batch<T>,
-) -> Result<(), Fault> {
+    item: fn(&[u8]) -> Result<T, DecodeError>,
+    batch: &mut TelemetryBatch<T>,
+) -> Result<(), DecodeError> {
     // The resource may follow the scopes.
     let (mut resource, mut scopes) = (&[][..], Vec::new());
     protobuf::each(bytes, |number, field| {
@@ -85,7 +89,7 @@ fn of_resource<T>(
         batch.groups.push(group);
         let taken: usize = batch.groups.iter().map(|group| group.items.len()).sum();
         if taken > MOST || batch.groups.len() > MOST {
-            return Err(Fault::TooMany);
+            return Err(DecodeError::TooMany);
         }
     }
     Ok(())
@@ -95,14 +99,14 @@ fn of_scope<T>(
     bytes: &[u8],
     resource: &Arc<Attributes>,
     what: &str,
-    item: fn(&[u8]) -> Result<T, Fault>,
+    item: fn(&[u8]) -> Result<T, DecodeError>,
     rejected: &mut Rejected,
-) -> Result<Group<T>, Fault> {
+) -> Result<Group<T>, DecodeError> {
     let (mut scope, mut items) = (String::new(), Vec::new());
     protobuf::each(bytes, |number, field| {
         match number {
             1 => scope = protobuf::scope(field.bytes(1)?)?,
-            2 if items.len() == MOST => return Err(Fault::TooMany),
+            2 if items.len() == MOST => return Err(DecodeError::TooMany),
             2 => match item(field.bytes(2)?) {
                 Ok(item) => items.push(item),
                 Err(fault) => rejected.add(format!("a {what}: {fault}")),

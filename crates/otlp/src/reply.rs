@@ -105,14 +105,14 @@ fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::{Field, Fields};
+    use crate::protobuf::{Fields, WireField};
 
     #[test]
     fn a_status_is_read_as_it_was_written() {
         let status = status(Encoding::Protobuf, Code::Unauthenticated, &"é".repeat(100));
         let mut fields = Fields::of(&status);
-        assert_eq!(fields.next(), Ok(Some((1, Field::Number(16)))));
-        assert_eq!(fields.next(), Ok(Some((2, Field::Bytes("é".repeat(100).as_bytes())))));
+        assert_eq!(fields.next(), Ok(Some((1, WireField::Number(16)))));
+        assert_eq!(fields.next(), Ok(Some((2, WireField::Bytes("é".repeat(100).as_bytes())))));
         assert_eq!(fields.next(), Ok(None));
     }
 

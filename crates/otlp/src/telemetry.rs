@@ -50,14 +50,14 @@ pub struct BadId(pub usize);
 
 /// The contents of a request: everything that could be read, and how much could not.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Batch<T> {
+pub struct TelemetryBatch<T> {
     /// Spans or records, grouped by source.
     pub groups: Vec<Group<T>>,
     /// What was rejected.
     pub rejected: Rejected,
 }
 
-impl<T> Default for Batch<T> {
+impl<T> Default for TelemetryBatch<T> {
     fn default() -> Self {
         Self { groups: Vec::new(), rejected: Rejected::default() }
     }
@@ -114,7 +114,7 @@ pub struct Span {
     /// The name of the span.
     pub name: String,
     /// Its side of a call.
-    pub side: Side,
+    pub side: SpanSide,
     /// When it began, in nanoseconds since the epoch; 0 if unknown.
     pub start: u64,
     /// When it ended, in the same unit.
@@ -122,9 +122,9 @@ pub struct Span {
     /// Attributes of the span.
     pub attributes: Attributes,
     /// Events during the span.
-    pub events: Vec<Moment>,
+    pub events: Vec<SpanEvent>,
     /// Links to related spans.
-    pub links: Vec<Link>,
+    pub links: Vec<SpanLink>,
     /// The error message if the span failed; `None` if it did not.
     pub failed: Option<String>,
     /// Attributes, events and links that the sender left out.
@@ -133,7 +133,7 @@ pub struct Span {
 
 /// The side of a call that a span was on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Side {
+pub enum SpanSide {
     /// Inside the service, or unspecified.
     #[default]
     Inside,
@@ -141,7 +141,7 @@ pub enum Side {
     Edge,
 }
 
-impl Side {
+impl SpanSide {
     /// Converts the protocol's number.
     pub fn of(kind: u64) -> Self {
         match kind {
@@ -153,7 +153,7 @@ impl Side {
 
 /// An event during a span.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Moment {
+pub struct SpanEvent {
     /// The name of the event.
     pub name: String,
     /// When it happened, in nanoseconds since the epoch.
@@ -164,7 +164,7 @@ pub struct Moment {
 
 /// A link to a related span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
+pub struct SpanLink {
     /// The id of its trace.
     pub trace: TraceId,
     /// The id of the span.

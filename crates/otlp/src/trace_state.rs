@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::messages::Message;
+use crate::messages::GenAiMessage;
 use crate::telemetry::{SpanId, TraceId};
 
 /// The most traces that are remembered.
@@ -47,9 +47,9 @@ impl Notes {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Messages {
     /// The messages sent to the model.
-    pub asked: Vec<Message>,
+    pub asked: Vec<GenAiMessage>,
     /// The messages that it answered.
-    pub said: Vec<Message>,
+    pub said: Vec<GenAiMessage>,
 }
 
 /// The memory of all traces.
@@ -83,7 +83,7 @@ impl Memory {
 
     /// Keeps messages for a span that arrives later.
     pub fn keep(&mut self, of: (TraceId, SpanId), messages: Messages) {
-        let size = |message: &Message| message.value().to_string().len();
+        let size = |message: &GenAiMessage| message.value().to_string().len();
         let bytes: usize = messages.asked.iter().chain(&messages.said).map(size).sum();
         self.waiting_bytes += bytes;
         self.waiting.push_back((of, bytes, messages));
@@ -135,8 +135,10 @@ mod tests {
     fn messages_wait_for_their_span_and_are_bounded() {
         let mut memory = Memory::default();
         let of = |number| (trace(number), SpanId([1; 8]));
-        let said =
-            |text: &str| Messages { said: vec![Message::text("assistant", text)], ..Messages::default() };
+        let said = |text: &str| Messages {
+            said: vec![GenAiMessage::text("assistant", text)],
+            ..Messages::default()
+        };
         memory.keep(of(1), said("one"));
         memory.keep(of(2), said("two"));
         assert_eq!(memory.kept(of(1)), said("one"));

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stepback_llm_wire::prices::Prices;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
-use stepback_otlp::telemetry::{Batch, Group, Side, Span, SpanId, TraceId};
+use stepback_otlp::telemetry::{Group, Span, SpanId, SpanSide, TelemetryBatch, TraceId};
 use stepback_otlp::{Assembler, Attributes, Encoding, Unreadable, logs, traces};
 
 const NOW: Timestamp = Timestamp::from_micros(1_794_850_000_000_000);
@@ -27,7 +27,7 @@ const CAPTURES: [&str; 9] = [
     "pydantic-ai__native",
 ];
 
-fn capture(name: &str) -> Batch<Span> {
+fn capture(name: &str) -> TelemetryBatch<Span> {
     let path = format!("{}/tests/captures/{name}.traces.1.pb", env!("CARGO_MANIFEST_DIR"));
     traces(Encoding::Protobuf, &std::fs::read(path).unwrap()).unwrap()
 }
@@ -36,13 +36,13 @@ fn assembler() -> Assembler {
     Assembler::new(Prices::built_in())
 }
 
-fn take(assembler: &mut Assembler, batch: Batch<Span>) -> Vec<Event> {
+fn take(assembler: &mut Assembler, batch: TelemetryBatch<Span>) -> Vec<AgentEvent> {
     let taken = assembler.traces(batch, NOW, &|_, _| false);
     taken.services.into_iter().flat_map(|(_, events)| events).collect()
 }
 
 /// What would be recorded: each event once, the first that came.
-fn recorded(events: Vec<Event>) -> BTreeMap<(String, StepKind, String), Event> {
+fn recorded(events: Vec<AgentEvent>) -> BTreeMap<(String, StepKind, String), AgentEvent> {
     let mut all = BTreeMap::new();
     for event in events {
         let key = (event.session.clone(), event.kind, event.key.clone().unwrap());
@@ -52,13 +52,13 @@ fn recorded(events: Vec<Event>) -> BTreeMap<(String, StepKind, String), Event> {
 }
 
 /// The same spans, one for each request, in the order in which they end.
-fn one_by_one(batch: Batch<Span>) -> Vec<Batch<Span>> {
+fn one_by_one(batch: TelemetryBatch<Span>) -> Vec<TelemetryBatch<Span>> {
     let mut all = Vec::new();
     for group in batch.groups {
         let Group { resource, scope, items } = group;
         let alone = |span: Span| {
             let group = Group { resource: resource.clone(), scope: scope.clone(), items: vec![span] };
-            Batch { groups: vec![group], ..Batch::default() }
+            TelemetryBatch { groups: vec![group], ..TelemetryBatch::default() }
         };
         all.extend(items.into_iter().map(alone));
     }
@@ -137,7 +137,7 @@ fn span(id: u8, parent: Option<u8>, attributes: Value) -> Span {
         id: SpanId([id; 8]),
         parent: parent.map(|parent| SpanId([parent; 8])),
         name: format!("span {id}"),
-        side: Side::Inside,
+        side: SpanSide::Inside,
         start: 1_794_767_375_000_000_000 + u64::from(id) * 1_000_000,
         end: 1_794_767_376_000_000_000 - u64::from(id) * 1_000_000,
         attributes: fields.into_iter().collect(),
@@ -148,10 +148,10 @@ fn span(id: u8, parent: Option<u8>, attributes: Value) -> Span {
     }
 }
 
-fn batch(spans: Vec<Span>) -> Batch<Span> {
+fn batch(spans: Vec<Span>) -> TelemetryBatch<Span> {
     let resource: Attributes = [("service.name".to_owned(), json!("bot"))].into_iter().collect();
     let group = Group { resource: Arc::new(resource), scope: "test".into(), items: spans };
-    Batch { groups: vec![group], ..Batch::default() }
+    TelemetryBatch { groups: vec![group], ..TelemetryBatch::default() }
 }
 
 fn chat(id: u8, more: Value) -> Span {
@@ -246,7 +246,7 @@ fn what_an_agent_tells_another_is_no_persons() {
 fn traces_without_agents_are_left_out() {
     let plain = span(1, None, json!({ "http.request.method": "GET" }));
     assert!(take(&mut assembler(), batch(vec![plain.clone()])).is_empty());
-    let edge = Span { side: Side::Edge, ..span(2, None, json!({})) };
+    let edge = Span { side: SpanSide::Edge, ..span(2, None, json!({})) };
     let events = take(&mut assembler(), batch(vec![plain, edge, chat(3, json!({}))]));
     assert_eq!(events.iter().filter(|event| event.kind == StepKind::AgentStep).count(), 2, "{events:?}");
 }
@@ -268,7 +268,7 @@ fn older_forms_of_messages_are_read() {
         chat(2, json!({ "gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 2 }));
     let moment = |name: &str, attribute: &str, value: Value| {
         let attributes = [(attribute.to_owned(), json!(value.to_string()))].into_iter().collect();
-        stepback_otlp::telemetry::Moment { name: name.into(), at: 0, attributes }
+        stepback_otlp::telemetry::SpanEvent { name: name.into(), at: 0, attributes }
     };
     let call = json!({ "id": "c1", "function": { "name": "weather", "arguments": "{\"city\": \"Paris\"}" } });
     as_events.events = vec![

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stepback_llm_wire::prices::Prices;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
-use stepback_otlp::{Assembler, Encoding, Taken, logs, traces};
+use stepback_otlp::{AssembledRequest, Assembler, Encoding, logs, traces};
 
 /// A day after the captures were made.
 const NOW: Timestamp = Timestamp::from_micros(1_794_850_000_000_000);
@@ -35,7 +35,7 @@ fn bytes(name: &str, encoding: Encoding) -> Vec<u8> {
     fs::read(captures().join(format!("{name}.{ending}"))).unwrap()
 }
 
-fn take(assembler: &mut Assembler, name: &str, encoding: Encoding) -> Taken {
+fn take(assembler: &mut Assembler, name: &str, encoding: Encoding) -> AssembledRequest {
     let bytes = bytes(name, encoding);
     let nobody = |_: &_, _: &str| false;
     match name.contains(".logs.") {
@@ -49,7 +49,7 @@ fn assembler() -> Assembler {
 }
 
 /// The events as a person would want to read them.
-fn story(taken: &Taken) -> String {
+fn story(taken: &AssembledRequest) -> String {
     let mut text = String::new();
     for (service, events) in &taken.services {
         writeln!(text, "service {}", service.name).unwrap();
@@ -66,7 +66,7 @@ fn story(taken: &Taken) -> String {
     text
 }
 
-fn one(event: &Event, text: &mut String) {
+fn one(event: &AgentEvent, text: &mut String) {
     let clip = |value: &Value| {
         let line = value.to_string();
         match line.char_indices().nth(400) {

@@ -7,10 +7,10 @@ use std::time::Instant;
 use stepback_model::hash::Hash;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta};
-use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{Document, Mutation, Query, Search, SortKey, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery, Store};
 use stepback_testkit::sample::Sample;
 
 const WORKSPACES: u64 = 10;
@@ -65,7 +65,7 @@ fn fill(store: &PostgresStore, steps: u64) {
             };
             let state = Hash::of(stepback_model::hash::ObjectKind::Blob, &(seed / 8).to_le_bytes());
             let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1000);
-            let step = Step { kind, facts, at, ..sample.step(session.id, state) };
+            let step = Step { kind, meta: facts, at, ..sample.step(session.id, state) };
             Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None }
         };
         store.commit(None, &(0..500).map(step).collect::<Vec<_>>()).unwrap();
@@ -78,10 +78,10 @@ fn fill(store: &PostgresStore, steps: u64) {
         if steps.is_empty() {
             break;
         }
-        let documents: Vec<Document> = (steps.into_iter())
+        let documents: Vec<SearchDocument> = (steps.into_iter())
             .map(|stored| {
                 let seed = u64::from_le_bytes(stored.step.id.as_bytes()[..8].try_into().unwrap());
-                Document { stored, texts: Texts::from([(Field::Output, text(seed >> 8))]) }
+                SearchDocument { stored, texts: Texts::from([(TextField::Output, text(seed >> 8))]) }
             })
             .collect();
         told += documents.len();
@@ -122,54 +122,58 @@ fn main() {
     }
     let workspaces: Vec<WorkspaceId> = store.workspaces().unwrap().iter().map(|one| one.id).collect();
     let of = |seed: u64| workspaces[seed as usize % workspaces.len()];
-    let first = |query: Query| Query { limit: Some(50), ..query };
-    let one = |seed: u64, query: Query| store.find(Some(of(seed)), &first(query)).unwrap().total;
-    let all = |query: Query| store.find(None, &first(query)).unwrap().total;
-    ask("timeline, newest", |seed| one(seed, Query::default()));
+    let first = |query: StepQuery| StepQuery { limit: Some(50), ..query };
+    let one = |seed: u64, query: StepQuery| store.find(Some(of(seed)), &first(query)).unwrap().total;
+    let all = |query: StepQuery| store.find(None, &first(query)).unwrap().total;
+    ask("timeline, newest", |seed| one(seed, StepQuery::default()));
     ask("timeline, anywhere", |seed| {
         let before = Some(mixed(seed) % (steps / WORKSPACES) + 1);
-        store.steps(of(seed), &Query { before, limit: Some(50), ..Query::default() }).unwrap().len() as u64
+        store.steps(of(seed), &StepQuery { before, limit: Some(50), ..StepQuery::default() }).unwrap().len()
+            as u64
     });
     ask("timeline, with a cursor", |seed| {
-        let middle = Query { before: Some(steps / WORKSPACES / 2), ..Query::default() };
+        let middle = StepQuery { before: Some(steps / WORKSPACES / 2), ..StepQuery::default() };
         let from = store.find(Some(of(seed)), &first(middle)).unwrap().next;
-        one(seed, Query { from, ..Query::default() })
+        one(seed, StepQuery { from, ..StepQuery::default() })
     });
-    ask("all workspaces, newest", |_| all(Query::default()));
+    ask("all workspaces, newest", |_| all(StepQuery::default()));
     ask("one step by its number", |seed| {
         u64::from(store.step_numbered(of(seed), mixed(seed) % (steps / 20) + 1).unwrap().is_some())
     });
-    let tool = |seed: u64| Query { tool: Some(TOOLS[seed as usize % 5].to_lowercase()), ..Query::default() };
+    let tool =
+        |seed: u64| StepQuery { tool: Some(TOOLS[seed as usize % 5].to_lowercase()), ..StepQuery::default() };
     ask("by tool", |seed| one(seed, tool(seed)));
     ask("by tool, everywhere", |seed| all(tool(seed)));
-    ask("by kind", |seed| one(seed, Query { kinds: vec![KINDS[seed as usize % 5]], ..Query::default() }));
-    ask("errors, everywhere", |_| all(Query { kinds: vec![StepKind::Error], ..Query::default() }));
-    ask("failed calls of a tool", |seed| one(seed, Query { failed: Some(true), ..tool(seed) }));
-    ask("of an agent", |seed| one(seed, Query { agent: Some("codex".into()), ..Query::default() }));
+    ask("by kind", |seed| {
+        one(seed, StepQuery { kinds: vec![KINDS[seed as usize % 5]], ..StepQuery::default() })
+    });
+    ask("errors, everywhere", |_| all(StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() }));
+    ask("failed calls of a tool", |seed| one(seed, StepQuery { failed: Some(true), ..tool(seed) }));
+    ask("of an agent", |seed| one(seed, StepQuery { agent: Some("codex".into()), ..StepQuery::default() }));
     let hour = |seed: u64| {
         let at = 1_700_000_000_000_000 + (mixed(seed) % steps) as i64 * 1000;
         let time = Timestamp::from_micros;
-        Query {
+        StepQuery {
             since: Some(time(at)),
             until: Some(time(at + 60_000_000)),
             by: SortKey::Time,
-            ..Query::default()
+            ..StepQuery::default()
         }
     };
     ask("of a minute", |seed| one(seed, hour(seed)));
     ask("of a minute, everywhere", |seed| all(hour(seed)));
-    ask("longest first", |seed| one(seed, Query { by: SortKey::Duration, ..Query::default() }));
-    ask("longest first, everywhere", |_| all(Query { by: SortKey::Duration, ..Query::default() }));
+    ask("longest first", |seed| one(seed, StepQuery { by: SortKey::Duration, ..StepQuery::default() }));
+    ask("longest first, everywhere", |_| all(StepQuery { by: SortKey::Duration, ..StepQuery::default() }));
     ask("at least so long", |seed| {
-        one(seed, Query { min_duration: Some(4_900_000), by: SortKey::Duration, ..Query::default() })
+        one(seed, StepQuery { min_duration: Some(4_900_000), by: SortKey::Duration, ..StepQuery::default() })
     });
     ask("with a state", |seed| {
         let state =
             Hash::of(stepback_model::hash::ObjectKind::Blob, &(mixed(seed) % (steps / 8)).to_le_bytes());
-        all(Query { state: Some(state), ..Query::default() })
+        all(StepQuery { state: Some(state), ..StepQuery::default() })
     });
     ask("tally", |seed| store.tally(of(seed)).unwrap().len() as u64);
-    let look = |text: &str| Search::new(Pattern::words(text).unwrap(), 20);
+    let look = |text: &str| SearchRequest::new(Pattern::words(text).unwrap(), 20);
     ask("search, one word", |seed| store.search(&look(&word(seed))).unwrap().total);
     ask("search, two words", |seed| {
         store.search(&look(&format!("{} {}", word(seed), word(seed + 1)))).unwrap().total
@@ -183,9 +187,9 @@ fn main() {
     });
     ask("search, a beginning", |seed| store.search(&look(&format!("{}*", &word(seed)[..5]))).unwrap().total);
     ask("search, one word in a workspace", |seed| {
-        store.search(&Search { workspace: Some(of(seed)), ..look(&word(seed)) }).unwrap().total
+        store.search(&SearchRequest { workspace: Some(of(seed)), ..look(&word(seed)) }).unwrap().total
     });
     ask("search, a substring", |seed| {
-        store.search(&Search::new(Pattern::substring(&word(seed)[1..]).unwrap(), 20)).unwrap().total
+        store.search(&SearchRequest::new(Pattern::substring(&word(seed)[1..]).unwrap(), 20)).unwrap().total
     });
 }

@@ -7,7 +7,7 @@ use futures_util::future::join;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::Session;
 use stepback_store::StoreError;
-use stepback_store::port::{Answers, Questions};
+use stepback_store::port::{BatchAnswers, Questions};
 
 use crate::optimistic_cache::{ReliedOn, Version};
 use crate::rows::{self, Record};
@@ -42,7 +42,7 @@ impl PostgresStore {
         Ok(rows::get::<i64>(&row.ok_or_else(without_meta)?, 0)? as u64)
     }
 
-    pub(crate) fn answers(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+    pub(crate) fn answers(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         let steps: Vec<&[u8]> = questions.steps.iter().map(|step| step.as_bytes().as_slice()).collect();
         let names: Vec<_> = questions.references.iter().map(|name| text::stored(name)).collect();
         let sessions: Vec<&[u8]> =
@@ -75,7 +75,7 @@ impl PostgresStore {
         let versions = seen.iter().map(|(session, version)| (session.id, version.clone()));
         let relied_on = ReliedOn::seen(versions, named.clone());
         self.recall.saw(self.pool.dialed(), epoch, seen.into_iter(), named.into_iter());
-        Ok(Answers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
+        Ok(BatchAnswers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
     }
 }
 

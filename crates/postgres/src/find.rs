@@ -4,7 +4,7 @@ use futures_util::future::join4;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_store::StoreError;
-use stepback_store::port::{Cursor, Page, Query, SortKey, StepAt, StepCount, StepRow};
+use stepback_store::port::{QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery, StepRow};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -59,7 +59,7 @@ impl Conditions {
     }
 
     /// Adds the conditions of a query, without its cursor.
-    pub fn add_query(&mut self, workspace: Option<WorkspaceId>, query: &Query) {
+    pub fn add_query(&mut self, workspace: Option<WorkspaceId>, query: &StepQuery) {
         if let Some(workspace) = workspace {
             self.add("s.workspace = ?", workspace.as_bytes().to_vec(), Type::BYTEA);
         }
@@ -98,7 +98,7 @@ impl Conditions {
     }
 
     /// Adds the condition that a step comes after a place in the order of a query.
-    fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &Query, from: Cursor) {
+    fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &StepQuery, from: QueryCursor) {
         let sign = if query.oldest_first { '>' } else { '<' };
         let position = self.name(number(from.position), Type::INT8);
         if query.by != SortKey::Commit {
@@ -140,7 +140,7 @@ fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
 }
 
 /// `ORDER BY` for a query, within one workspace or across all.
-pub(crate) fn order(inside_one: bool, query: &Query) -> String {
+pub(crate) fn order(inside_one: bool, query: &StepQuery) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
         columns(inside_one, query.by).iter().map(|column| format!("{column}{direction}")).collect();
@@ -150,7 +150,7 @@ pub(crate) fn order(inside_one: bool, query: &Query) -> String {
 /// The statement for a page. `settled` is the last position that is final.
 fn page(
     workspace: Option<WorkspaceId>,
-    query: &Query,
+    query: &StepQuery,
     limit: Option<u64>,
     settled: Option<i64>,
 ) -> (String, Conditions) {
@@ -183,20 +183,20 @@ fn page(
 
 /// The statement for the total. Numbers have no gaps, and steps are counted by session, kind and tool as they are
 /// committed; only queries with other filters count rows now.
-fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) {
+fn total(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     // The whole query, and the part of it that the counters can answer.
     let asked =
-        Query { by: SortKey::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
-    let numbers = Query { after: query.after, before: query.before, ..Query::default() };
-    let counted = Query {
+        StepQuery { by: SortKey::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
+    let numbers = StepQuery { after: query.after, before: query.before, ..StepQuery::default() };
+    let counted = StepQuery {
         session: query.session,
         agent: query.agent.clone(),
         kinds: query.kinds.clone(),
         // In the counters an empty name stands for no tool.
         tool: query.tool.clone().filter(|tool| !tool.is_empty()),
         failed: query.failed,
-        ..Query::default()
+        ..StepQuery::default()
     };
     if asked == numbers {
         let after = conditions.name(number(query.after.unwrap_or(0)), Type::INT8);
@@ -211,7 +211,7 @@ fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) 
         return (sql, conditions);
     }
     if asked == counted {
-        conditions.add_query(None, &Query { failed: None, ..counted });
+        conditions.add_query(None, &StepQuery { failed: None, ..counted });
         if let Some(workspace) = workspace {
             let in_workspace = "s.session = ANY(ARRAY(SELECT id FROM stepback_sessions WHERE workspace = ?))";
             conditions.add(in_workspace, workspace.as_bytes().to_vec(), Type::BYTEA);
@@ -238,7 +238,7 @@ impl PostgresStore {
     pub(crate) fn list_steps(
         &self,
         workspace: WorkspaceId,
-        query: &Query,
+        query: &StepQuery,
     ) -> Result<Vec<StepRow>, StoreError> {
         let (sql, conditions) = page(Some(workspace), query, query.limit, None);
         let rows = self
@@ -250,8 +250,8 @@ impl PostgresStore {
     pub(crate) fn find_page(
         &self,
         workspace: Option<WorkspaceId>,
-        query: &Query,
-    ) -> Result<Page, StoreError> {
+        query: &StepQuery,
+    ) -> Result<StepPage, StoreError> {
         // Within one workspace commits are serialised, so what is visible is complete and in order.
         let settled = match (workspace, query.by) {
             (None, SortKey::Commit) => Some(self.settle()?.position),
@@ -281,7 +281,7 @@ impl PostgresStore {
         let more = steps.len() > most;
         steps.truncate(most);
         let next = steps.last().filter(|_| more).map(|(place, _)| *place);
-        Ok(Page {
+        Ok(StepPage {
             steps: steps.into_iter().map(|(_, placed)| placed).collect(),
             total: total as u64,
             at_least: false,
@@ -307,7 +307,7 @@ impl PostgresStore {
     }
 }
 
-fn placed(row: &Row, query: &Query) -> Result<(Cursor, StepAt), StoreError> {
+fn placed(row: &Row, query: &StepQuery) -> Result<(QueryCursor, StepAt), StoreError> {
     let stored = StepRow::read(row)?;
     let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;

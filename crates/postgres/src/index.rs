@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use stepback_model::record::Annotation;
 use stepback_model::search::Texts;
 use stepback_store::StoreError;
-use stepback_store::port::{Document, StepRow};
+use stepback_store::port::{SearchDocument, StepRow};
 use stepback_store::search::{pack, unpack};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -48,7 +48,7 @@ struct Before {
 
 /// A document that is new, ready to be stored.
 struct Told<'d> {
-    document: &'d Document,
+    document: &'d SearchDocument,
     before: Option<Before>,
     raw_len: i32,
     text: Vec<u8>,
@@ -106,7 +106,7 @@ impl PostgresStore {
         });
     }
 
-    pub(crate) fn add_documents(&self, documents: &[Document]) -> Result<(), StoreError> {
+    pub(crate) fn add_documents(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
         if documents.is_empty() {
             return Ok(());
         }
@@ -154,7 +154,10 @@ impl PostgresStore {
     }
 }
 
-async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Result<(), StoreError>, Error> {
+async fn tell(
+    connection: &mut Connection,
+    documents: &[SearchDocument],
+) -> Result<Result<(), StoreError>, Error> {
     let mut known = match known(connection, documents).await? {
         Ok(known) => known,
         Err(error) => return Ok(Err(error)),
@@ -212,7 +215,7 @@ async fn tell(connection: &mut Connection, documents: &[Document]) -> Result<Res
 /// What the database has for the steps of documents, by their ids.
 async fn known(
     connection: &mut Connection,
-    documents: &[Document],
+    documents: &[SearchDocument],
 ) -> Result<Result<HashMap<Vec<u8>, Known>, StoreError>, Error> {
     let sql = format!(
         "SELECT s.id, s.position, t.block, t.words, t.text, t.said IS NOT DISTINCT FROM CASE WHEN {IS_SAID} THEN {SAID} END

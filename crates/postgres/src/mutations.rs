@@ -242,7 +242,7 @@ pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
             let tool = counted_tool(step);
             let (steps, failed) = counts.entry((step.session, step.kind.as_str(), tool)).or_default();
             *steps += 1;
-            *failed += i64::from(step.facts.failed);
+            *failed += i64::from(step.meta.failed);
         }
     }
     vec![
@@ -261,7 +261,7 @@ pub(crate) fn is_working(info: &SessionInfo) -> bool {
 
 /// The name under which the tool of a step is counted.
 pub(crate) fn counted_tool(step: &Step) -> String {
-    step.facts.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase()
+    step.meta.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase()
 }
 
 /// The statement that counts the steps by session, kind and tool. The appending commit holds the row lock of the workspace,

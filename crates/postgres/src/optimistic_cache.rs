@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::Session;
-use stepback_store::port::{Answers, Mutation, Questions};
+use stepback_store::port::{BatchAnswers, Mutation, Questions};
 
 /// Maximum number of cached sessions and references, and of cached objects.
 const MOST: usize = 1000;
@@ -70,7 +70,7 @@ impl Recall {
     }
 
     /// The answers, if all of them are cached. Steps are not cached: they are assumed to be new.
-    pub fn answers(&self, dialed: u64, questions: &Questions<'_>) -> Option<Answers> {
+    pub fn answers(&self, dialed: u64, questions: &Questions<'_>) -> Option<BatchAnswers> {
         let memory = self.memory();
         if memory.dialed != dialed {
             return None;
@@ -85,7 +85,7 @@ impl Recall {
         for name in questions.references {
             references.push((name.clone(), *memory.references.get(name)?));
         }
-        Some(Answers {
+        Some(BatchAnswers {
             epoch: memory.epoch?,
             stored: HashSet::new(),
             references: references.iter().map(|(_, value)| *value).collect(),

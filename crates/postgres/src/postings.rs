@@ -220,12 +220,12 @@ pub(crate) fn at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
 
 #[cfg(test)]
 mod tests {
-    use stepback_model::search::Field;
+    use stepback_model::search::TextField;
 
     use super::*;
 
     fn texts(input: &str, output: &str) -> Texts {
-        Texts::from([(Field::Input, input.to_string()), (Field::Output, output.to_string())])
+        Texts::from([(TextField::Input, input.to_string()), (TextField::Output, output.to_string())])
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Operation, Session, Workspace};
+use stepback_model::record::{Operation, Session, WorkspaceRecord};
 use stepback_store::StoreError;
 use tokio_postgres::types::ToSql;
 
@@ -23,13 +23,13 @@ impl PostgresStore {
         row.as_ref().map(T::read).transpose()
     }
 
-    pub(crate) fn find_workspace(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+    pub(crate) fn find_workspace(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         // A remote workspace is the same for all machines.
-        let machine = if root.starts_with(Workspace::REMOTE) { "" } else { self.machine.as_str() };
+        let machine = if root.starts_with(WorkspaceRecord::REMOTE) { "" } else { self.machine.as_str() };
         self.find(&format!("{WORKSPACE} WHERE machine = $1 AND root = $2"), &[&machine, &root])
     }
 
-    pub(crate) fn list_workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+    pub(crate) fn list_workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
         self.list(&format!("{WORKSPACE} ORDER BY created_at, id"), &[])
     }
 

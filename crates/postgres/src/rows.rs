@@ -2,10 +2,11 @@
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::record::StepRow;
 use stepback_model::record::{
-    Action, Annotation, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger, Workspace,
+    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepKind, StepMeta, Trigger,
+    WorkspaceRecord,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
@@ -32,7 +33,7 @@ pub(crate) trait Record: Sized {
     fn read(row: &Row) -> Result<Self, StoreError>;
 }
 
-impl Record for Workspace {
+impl Record for WorkspaceRecord {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             id: id(row, 0, WorkspaceId::from_slice)?,
@@ -65,14 +66,14 @@ impl Record for StepRow {
             at: Timestamp::from_micros(get(row, 5)?),
             state: id(row, 6, Hash::from_slice)?,
             summary: words(row, 7)?,
-            facts: StepMeta {
+            meta: StepMeta {
                 iteration: get::<i64>(row, 14)? as u64,
                 worker: maybe_words(row, 15)?,
                 call: maybe_words(row, 16)?,
                 tool: maybe_words(row, 17)?,
                 failed: get(row, 18)?,
                 duration: get::<Option<i64>>(row, 19)?.map(|micros| micros as u64),
-                detail: maybe_id(row, 20, Root::from_slice)?,
+                detail: maybe_id(row, 20, ValueRoot::from_slice)?,
             },
         };
         let annotation =
@@ -94,7 +95,7 @@ impl Record for Operation {
             number: get::<i64>(row, 2)? as u64,
             at: Timestamp::from_micros(get(row, 3)?),
             summary: words(row, 4)?,
-            action: document::<Action>(row, 5)?,
+            action: document::<OperationAction>(row, 5)?,
             status: named(row, 6, OpStatus::parse)?,
             undone: get(row, 7)?,
             journal: maybe_id(row, 8, Hash::from_slice)?,

@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, Phrase};
 use stepback_store::StoreError;
-use stepback_store::port::{Found, Hit, Query, Search, SortKey, StepRow};
+use stepback_store::port::{SearchHit, SearchRequest, SearchResult, SortKey, StepQuery, StepRow};
 use stepback_store::search::{Ranking, unpack};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
@@ -39,7 +39,7 @@ macro_rules! sound {
 type Ranked = Vec<(i64, f64)>;
 
 impl PostgresStore {
-    pub(crate) fn find_texts(&self, search: &Search) -> Result<Found, StoreError> {
+    pub(crate) fn find_texts(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.pool.ask(async |connection| {
             // All parts of the answer see the same moment.
             connection.client.batch_execute(SNAPSHOT).await?;
@@ -50,7 +50,7 @@ impl PostgresStore {
     }
 }
 
-async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
+async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<SearchResult> {
     let (mut ranked, total) = match &search.pattern {
         Pattern::Words { with, without } => {
             let matching = sound!(by_words(connection, with, without, search.ranked).await?);
@@ -64,7 +64,12 @@ async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
     let shown: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
     let hits = sound!(hits(connection, search, &shown).await?);
     let end = search.skip.saturating_add(search.limit);
-    Ok(Ok(Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }))
+    Ok(Ok(SearchResult {
+        hits,
+        total,
+        at_least: false,
+        next: (end < total && search.limit > 0).then_some(end),
+    }))
 }
 
 /// Entries of the index that are out of date, because their step was indexed again in another block.
@@ -168,7 +173,7 @@ async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<
 }
 
 /// Those of `matching` that pass the search's filters, in the requested order.
-async fn among(connection: &mut Connection, search: &Search, matching: Ranked) -> Answer<Ranked> {
+async fn among(connection: &mut Connection, search: &SearchRequest, matching: Ranked) -> Answer<Ranked> {
     let mut ranked = matching;
     let mut conditions = Conditions::default();
     let positions: Vec<i64> = ranked.iter().map(|(position, _)| *position).collect();
@@ -201,7 +206,11 @@ fn best_first(ranked: &mut Ranked) {
 }
 
 /// The steps that contain a substring, and their number. Its parts narrow down which texts have to be read.
-async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str) -> Answer<(Ranked, u64)> {
+async fn by_substring(
+    connection: &mut Connection,
+    search: &SearchRequest,
+    wanted: &str,
+) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
     let (needed, stale) = (trigrams::of(wanted), stale(connection).await?);
@@ -220,7 +229,7 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
         });
     }
     let ordered = match search.ranked {
-        true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
+        true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
         false => search.among.clone(),
     };
     let mut conditions = Conditions::default();
@@ -261,16 +270,16 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
 }
 
 /// What is shown of steps, in the given order.
-async fn hits(connection: &mut Connection, search: &Search, shown: &Ranked) -> Answer<Vec<Hit>> {
+async fn hits(connection: &mut Connection, search: &SearchRequest, shown: &Ranked) -> Answer<Vec<SearchHit>> {
     let sql = format!(
         "SELECT {COLUMNS}, s.workspace, s.position, t.raw_len, t.text
          FROM stepback_steps s JOIN stepback_texts t ON t.position = s.position WHERE s.position = ANY($1)"
     );
     let positions: Vec<i64> = shown.iter().map(|(position, _)| *position).collect();
     let rows = connection.rows(&sql, &[&positions]).await?;
-    let read = |row: &Row, score: f64| -> Result<Hit, StoreError> {
+    let read = |row: &Row, score: f64| -> Result<SearchHit, StoreError> {
         let texts = unpack(i64::from(rows::get::<i32>(row, WIDTH + 2)?), rows::get(row, WIDTH + 3)?)?;
-        Ok(Hit {
+        Ok(SearchHit {
             workspace: rows::id(row, WIDTH, WorkspaceId::from_slice)?,
             stored: StepRow::read(row)?,
             score,

@@ -1,7 +1,7 @@
 //! Steps as columns, so that one statement appends any number of them.
 
 use stepback_model::ids::WorkspaceId;
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::record::{Annotation, Step, Trigger};
 
 use crate::mutations::{Owned, Planned};
@@ -57,13 +57,13 @@ impl Steps {
         self.notes.push(kept(&annotation.note));
         self.tags.push(text::document(&annotation.tags));
         self.triggers.push(trigger.map(Trigger::as_str));
-        self.iterations.push(step.facts.iteration as i64);
-        self.workers.push(kept(&step.facts.worker));
-        self.calls.push(kept(&step.facts.call));
-        self.tools.push(kept(&step.facts.tool));
-        self.failed.push(step.facts.failed);
-        self.durations.push(step.facts.duration.map(|micros| micros as i64));
-        self.details.push(step.facts.detail.map(Root::to_bytes));
+        self.iterations.push(step.meta.iteration as i64);
+        self.workers.push(kept(&step.meta.worker));
+        self.calls.push(kept(&step.meta.call));
+        self.tools.push(kept(&step.meta.tool));
+        self.failed.push(step.meta.failed);
+        self.durations.push(step.meta.duration.map(|micros| micros as i64));
+        self.details.push(step.meta.detail.map(ValueRoot::to_bytes));
     }
 
     /// The statement that appends them all; `None` if there are none.

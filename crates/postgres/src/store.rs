@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::record::{Operation, Session, Workspace};
+use stepback_model::record::{Operation, Session, WorkspaceRecord};
 use stepback_store::StoreError;
 use stepback_store::port::{
-    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
-    Questions, Receipt, Search, StepCount, StepRow, Store, Swept, Usage,
+    BatchAnswers, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Questions, Receipt,
+    SearchDocument, SearchRequest, SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage,
+    Swept,
 };
 
 use crate::PostgresStore;
@@ -31,7 +32,7 @@ impl Store for PostgresStore {
         Ok(Box::new(self.new_batch(epoch, None)))
     }
 
-    fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+    fn begin_on(&self, answers: &BatchAnswers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         let relied_on = answers.relied_on.clone().and_then(|relied_on| relied_on.downcast().ok());
         Ok(Box::new(self.new_batch(answers.epoch, relied_on)))
     }
@@ -40,11 +41,11 @@ impl Store for PostgresStore {
         self.commit_all(batch, mutations)
     }
 
-    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         self.find_workspace(root)
     }
 
-    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+    fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
         self.list_workspaces()
     }
 
@@ -72,11 +73,11 @@ impl Store for PostgresStore {
         self.find_step(step)
     }
 
-    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         self.answers(questions)
     }
 
-    fn recall(&self, questions: &Questions<'_>) -> Option<Answers> {
+    fn recall(&self, questions: &Questions<'_>) -> Option<BatchAnswers> {
         self.recall.answers(self.pool.dialed(), questions)
     }
 
@@ -84,11 +85,11 @@ impl Store for PostgresStore {
         self.find_step_numbered(workspace, number)
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &StepQuery) -> Result<Vec<StepRow>, StoreError> {
         self.list_steps(workspace, query)
     }
 
-    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
+    fn find(&self, workspace: Option<WorkspaceId>, query: &StepQuery) -> Result<StepPage, StoreError> {
         self.find_page(workspace, query)
     }
 
@@ -100,7 +101,7 @@ impl Store for PostgresStore {
         self.list_unindexed(most)
     }
 
-    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+    fn index(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
         self.add_documents(documents)
     }
 
@@ -108,7 +109,7 @@ impl Store for PostgresStore {
         self.remove_index()
     }
 
-    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+    fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.find_texts(search)
     }
 
@@ -144,7 +145,7 @@ impl Store for PostgresStore {
         self.sweep_objects(live, mark)
     }
 
-    fn usage(&self) -> Result<Usage, StoreError> {
+    fn usage(&self) -> Result<StoreUsage, StoreError> {
         self.count_usage()
     }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::TryStreamExt;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
-use stepback_store::port::{CommitMark, ObjectInfo, Swept, Usage};
+use stepback_store::port::{CommitMark, ObjectInfo, StoreUsage, Swept};
 use tokio_postgres::types::ToSql;
 
 use crate::commit::COLLECTING;
@@ -159,11 +159,11 @@ impl PostgresStore {
         Ok(rows::get::<i64>(&row, 0)? as u64)
     }
 
-    pub(crate) fn count_usage(&self) -> Result<Usage, StoreError> {
+    pub(crate) fn count_usage(&self) -> Result<StoreUsage, StoreError> {
         let sql = "SELECT count(*), coalesce(sum(raw_len), 0)::bigint,
                           coalesce(sum(octet_length(payload)), 0)::bigint FROM stepback_objects";
         let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
-        Ok(Usage {
+        Ok(StoreUsage {
             objects: rows::get::<i64>(&row, 0)? as u64,
             raw_bytes: rows::get::<i64>(&row, 1)? as u64,
             stored_bytes: rows::get::<i64>(&row, 2)? as u64,

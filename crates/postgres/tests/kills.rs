@@ -10,8 +10,8 @@ use stepback_model::hash::ObjectKind;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::object::ObjectSource;
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{Query, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise};
 
@@ -39,7 +39,7 @@ fn writer() {
                 let bytes = noise(seed << 40 | commit << 8 | at, 1000);
                 let mut step = sample.step(session, batch.write(ObjectKind::Blob, &bytes, None).unwrap());
                 // Says which commit it belongs to.
-                step.facts.call = Some(format!("{seed}-{commit}"));
+                step.meta.call = Some(format!("{seed}-{commit}"));
                 step
             })
             .collect();
@@ -92,7 +92,7 @@ impl Writer {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_half_there() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
@@ -116,14 +116,14 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_there() {
     }
     // Transactions of the dead end when the server notices; a commit of ours comes after them.
     Sample::new(50).append(&store, session.id, b"last");
-    let steps = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
+    let steps = store.steps(workspace.id, &StepQuery { oldest_first: true, ..StepQuery::default() }).unwrap();
     assert!(steps.iter().map(|stored| stored.step.number).eq(1..=steps.len() as u64));
     let mut of_commit: HashMap<&str, u64> = HashMap::new();
     let mut found = HashMap::new();
     for stored in &steps {
         let step = &stored.step;
         found.insert(step.id, step.number);
-        if let Some(call) = &step.facts.call {
+        if let Some(call) = &step.meta.call {
             *of_commit.entry(call).or_default() += 1;
         }
         store.read(ObjectKind::Blob, step.state).unwrap();

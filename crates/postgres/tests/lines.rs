@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{Mutation, Query, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 
 const STATE: Hash = Hash::from_bytes([7; 32]);
@@ -90,12 +90,12 @@ struct Line {
     store: PostgresStore,
     _local: tempfile::TempDir,
     cutter: Cutter,
-    server: Server,
+    server: PostgresServer,
 }
 
 impl Line {
     fn new() -> Self {
-        let server = Server::start();
+        let server = PostgresServer::start();
         let url = server.database();
         let cutter = Cutter::start(server.port());
         let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
@@ -119,7 +119,7 @@ fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
         assert_eq!(cutter.armed.load(Ordering::SeqCst), 0, "nothing was cut");
         assert_eq!(receipt.steps, [at as u64 + 1]);
     }
-    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len(), 4);
+    assert_eq!(store.steps(workspace.id, &StepQuery::default()).unwrap().len(), 4);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
@@ -143,7 +143,7 @@ fn a_commit_that_goes_on_without_its_client_is_waited_for() {
         assert_eq!(cutter.armed.load(Ordering::SeqCst), 0, "nothing was cut");
         assert_eq!(receipt.steps, [2]);
     });
-    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len(), 2);
+    assert_eq!(store.steps(workspace.id, &StepQuery::default()).unwrap().len(), 2);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 

@@ -9,12 +9,12 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
 use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
-use stepback_store::port::{Query, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 
 /// What comes after the place that `query` has, in whole pages; only those say where to go on.
-fn follow(store: &PostgresStore, query: &mut Query) -> Vec<StepId> {
+fn follow(store: &PostgresStore, query: &mut StepQuery) -> Vec<StepId> {
     let mut steps = Vec::new();
     loop {
         let page = store.find(None, query).unwrap();
@@ -28,7 +28,7 @@ fn follow(store: &PostgresStore, query: &mut Query) -> Vec<StepId> {
 fn who_follows_the_order_of_commits_misses_none() {
     const WRITERS: usize = 4;
     const COMMITS: usize = 60;
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let reader = PostgresStore::open(&url, &local.path().join("reader")).unwrap();
@@ -57,7 +57,7 @@ fn who_follows_the_order_of_commits_misses_none() {
                 })
             })
             .collect();
-        let mut query = Query { oldest_first: true, limit: Some(7), ..Query::default() };
+        let mut query = StepQuery { oldest_first: true, limit: Some(7), ..StepQuery::default() };
         loop {
             let finished = done.load(Ordering::SeqCst) == WRITERS;
             seen.extend(follow(&reader, &mut query));
@@ -65,7 +65,7 @@ fn who_follows_the_order_of_commits_misses_none() {
                 break;
             }
         }
-        let rest = reader.find(None, &Query { limit: None, ..query }).unwrap();
+        let rest = reader.find(None, &StepQuery { limit: None, ..query }).unwrap();
         seen.extend(rest.steps.iter().map(|placed| placed.stored.step.id));
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
@@ -77,7 +77,7 @@ fn who_follows_the_order_of_commits_misses_none() {
 /// A commit that has taken a position and cannot be seen yet keeps nobody from committing, and readers from passing it by.
 #[test]
 fn who_asks_for_the_order_waits_for_what_is_under_way() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
@@ -91,16 +91,16 @@ fn who_asks_for_the_order_waits_for_what_is_under_way() {
         SELECT nextval('stepback_positions')";
     let holding = server.hold("test0", under_way);
     sample.append(&store, session.id, b"overtakes");
-    assert!(matches!(hurried.find(None, &Query::default()), Err(StoreError::Locked)));
+    assert!(matches!(hurried.find(None, &StepQuery::default()), Err(StoreError::Locked)));
     assert!(matches!(hurried.commit_seq(), Err(StoreError::Locked)));
-    assert_eq!(hurried.find(Some(workspace.id), &Query::default()).unwrap().total, 1);
+    assert_eq!(hurried.find(Some(workspace.id), &StepQuery::default()).unwrap().total, 1);
     drop(holding);
-    assert_eq!(store.find(None, &Query::default()).unwrap().steps.len(), 1);
+    assert_eq!(store.find(None, &StepQuery::default()).unwrap().steps.len(), 1);
 }
 
 #[test]
 fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let open = |name: &str| PostgresStore::open(&url, &local.path().join(name)).unwrap();
@@ -110,7 +110,7 @@ fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
     for round in 0..30usize {
         sample.append(&store, sessions[round % 3].id, &round.to_le_bytes());
     }
-    let all = Query { oldest_first: true, ..Query::default() };
+    let all = StepQuery { oldest_first: true, ..StepQuery::default() };
     let before = store.find(None, &all).unwrap();
     drop(store);
     // Back to the first format.
@@ -126,7 +126,7 @@ fn an_older_store_is_brought_up_to_date_by_whoever_comes_first() {
     assert_eq!(store.find(None, &all).unwrap(), before, "each came a second after the other");
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
     let (id, _) = sample.append(&store, sessions[0].id, b"new");
-    let newest = store.find(None, &Query { limit: Some(1), ..Query::default() }).unwrap();
+    let newest = store.find(None, &StepQuery { limit: Some(1), ..StepQuery::default() }).unwrap();
     assert_eq!(newest.steps[0].stored.step.id, id);
 }
 

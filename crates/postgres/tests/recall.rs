@@ -5,15 +5,15 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{Session, SessionInfo, Step};
 use stepback_postgres::PostgresStore;
 use stepback_store::StoreError;
-use stepback_store::port::{Answers, Mutation, Query, Questions, Receipt, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{BatchAnswers, Mutation, Questions, Receipt, StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 
 const HEAD: &str = "head/w";
 
 /// Two processes with the same database, and a session that the first has just looked at.
 struct Two {
-    server: Server,
+    server: PostgresServer,
     one: PostgresStore,
     other: PostgresStore,
     sample: Sample,
@@ -23,7 +23,7 @@ struct Two {
 
 impl Two {
     fn new() -> Self {
-        let server = Server::start();
+        let server = PostgresServer::start();
         let url = server.database();
         let local = tempfile::tempdir().unwrap();
         let one = PostgresStore::open(&url, &local.path().join("one")).unwrap();
@@ -41,11 +41,11 @@ impl Two {
         ask(&Questions { steps: &[], references: &[HEAD.into()], sessions: &[self.session.id] })
     }
 
-    fn recalled(&self, store: &PostgresStore) -> Option<Answers> {
+    fn recalled(&self, store: &PostgresStore) -> Option<BatchAnswers> {
         self.asked(|questions| store.recall(questions))
     }
 
-    fn looked(&self, store: &PostgresStore) -> Answers {
+    fn looked(&self, store: &PostgresStore) -> BatchAnswers {
         self.asked(|questions| store.look(questions)).unwrap()
     }
 
@@ -53,7 +53,7 @@ impl Two {
     fn commit(
         &self,
         store: &PostgresStore,
-        answers: &Answers,
+        answers: &BatchAnswers,
         title: &str,
         steps: usize,
     ) -> Result<Receipt, StoreError> {
@@ -70,11 +70,11 @@ impl Two {
     }
 
     fn steps(&self) -> usize {
-        self.other.steps(self.session.workspace, &Query::default()).unwrap().len()
+        self.other.steps(self.session.workspace, &StepQuery::default()).unwrap().len()
     }
 
     /// What was recalled was wrong: nothing happened, nothing is recalled, and who looks gets on.
-    fn refused(&self, recalled: &Answers, steps: usize) {
+    fn refused(&self, recalled: &BatchAnswers, steps: usize) {
         let before = (self.steps(), self.other.session(self.session.id).unwrap());
         let connections = || {
             let sql = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity

@@ -6,14 +6,14 @@ use proptest::test_runner::TestRunner;
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
 use stepback_model::record::Annotation;
-use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_postgres::PostgresStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Document, Found, Mutation, Query, Search, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SearchResult, StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 
-type Said = Vec<Vec<(Field, String)>>;
+type Said = Vec<Vec<(TextField, String)>>;
 
 /// Commits some steps.
 fn fill(store: &dyn Store, count: usize) -> Vec<StepId> {
@@ -27,8 +27,8 @@ fn fill(store: &dyn Store, count: usize) -> Vec<StepId> {
 
 /// Tells the store what steps say, so many at a time.
 fn tell(store: &dyn Store, ids: &[StepId], said: &Said, at_once: usize) {
-    let documents: Vec<Document> = (ids.iter().zip(said))
-        .map(|(id, texts)| Document {
+    let documents: Vec<SearchDocument> = (ids.iter().zip(said))
+        .map(|(id, texts)| SearchDocument {
             stored: store.step(*id).unwrap().unwrap(),
             texts: texts.iter().cloned().collect::<Texts>(),
         })
@@ -38,12 +38,12 @@ fn tell(store: &dyn Store, ids: &[StepId], said: &Said, at_once: usize) {
     }
 }
 
-fn numbers(found: &Found) -> Vec<u64> {
+fn numbers(found: &SearchResult) -> Vec<u64> {
     found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
 /// Both find the same steps with the same scores and show the same of them.
-fn compare(postgres: &dyn Store, memory: &dyn Store, search: &Search) -> Result<(), TestCaseError> {
+fn compare(postgres: &dyn Store, memory: &dyn Store, search: &SearchRequest) -> Result<(), TestCaseError> {
     let [one, other] = [postgres, memory].map(|store| store.search(search).unwrap());
     prop_assert_eq!(one.total, other.total, "{:?}", &search.pattern);
     prop_assert_eq!(one.next, other.next);
@@ -77,7 +77,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn said() -> impl Strategy<Value = Said> {
-    let field = prop::sample::select(Field::ALL.to_vec());
+    let field = prop::sample::select(TextField::ALL.to_vec());
     let long = (60usize..70, "[ab]{1,3}").prop_map(|(count, end)| format!("{}{end}", "z".repeat(count)));
     let one = (field, prop_oneof![4 => text(), 2 => "\\PC{0,12}", 1 => long]);
     prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)
@@ -106,7 +106,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
 
 #[test]
 fn it_finds_what_memory_finds() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
     let postgres = PostgresStore::open(&server.database(), local.path()).unwrap();
     let ids = fill(&postgres, 8);
@@ -119,7 +119,7 @@ fn it_finds_what_memory_finds() {
         tell(&postgres, &ids, &said, at_once);
         tell(&memory, &ids, &said, 8);
         for (pattern, ranked) in patterns {
-            compare(&postgres, &memory, &Search { ranked, ..Search::new(pattern, 100) })?;
+            compare(&postgres, &memory, &SearchRequest { ranked, ..SearchRequest::new(pattern, 100) })?;
         }
         Ok(())
     });
@@ -130,7 +130,7 @@ fn it_finds_what_memory_finds() {
 #[test]
 fn pieces_and_what_was_told_anew_are_found_once() {
     const STEPS: usize = 150;
-    let server = Server::start();
+    let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
     let url = server.database();
     let postgres = PostgresStore::open(&url, local.path()).unwrap();
@@ -143,7 +143,7 @@ fn pieces_and_what_was_told_anew_are_found_once() {
         (0..(at + round) % 9).map(word).collect::<Vec<_>>().join(" ")
     };
     for round in 0..3 {
-        let said: Said = (0..STEPS).map(|at| vec![(Field::Output, words(at, round))]).collect();
+        let said: Said = (0..STEPS).map(|at| vec![(TextField::Output, words(at, round))]).collect();
         // Every third step is told again in the second round, every fifth in the third.
         let every = [1, 3, 5][round];
         for store in [&postgres as &dyn Store, &memory] {
@@ -157,15 +157,16 @@ fn pieces_and_what_was_told_anew_are_found_once() {
             // Told a second time, as by another server: nothing changes.
             tell(store, &ids[..1], &vec![said[0].clone()], 1);
         }
-        let fast = Query { after: Some(20), ..Query::default() };
+        let fast = StepQuery { after: Some(20), ..StepQuery::default() };
         for text in ["red", "green*", "\"red green\"", "\"green red\" blue", "blue -red", "\"blue green\"*"] {
-            let search = Search::new(Pattern::words(text).unwrap(), 40);
+            let search = SearchRequest::new(Pattern::words(text).unwrap(), 40);
             compare(&postgres, &memory, &search).unwrap();
-            compare(&postgres, &memory, &Search { among: fast.clone(), skip: 3, ..search.clone() }).unwrap();
-            compare(&postgres, &memory, &Search { ranked: false, ..search }).unwrap();
+            compare(&postgres, &memory, &SearchRequest { among: fast.clone(), skip: 3, ..search.clone() })
+                .unwrap();
+            compare(&postgres, &memory, &SearchRequest { ranked: false, ..search }).unwrap();
         }
         for text in ["ed", "d gr", "_b b", "e"] {
-            compare(&postgres, &memory, &Search::new(Pattern::substring(text).unwrap(), 200)).unwrap();
+            compare(&postgres, &memory, &SearchRequest::new(Pattern::substring(text).unwrap(), 200)).unwrap();
         }
         assert_eq!(postgres.unindexed(10).unwrap(), []);
     }
@@ -179,7 +180,7 @@ fn pieces_and_what_was_told_anew_are_found_once() {
 /// Two servers that search at once tell the index the same.
 #[test]
 fn two_that_index_at_once_do_it_once() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
     let url = server.database();
     let stores: Vec<PostgresStore> =
@@ -193,9 +194,9 @@ fn two_that_index_at_once_do_it_once() {
                     if steps.is_empty() {
                         break;
                     }
-                    let document = |stored| Document {
+                    let document = |stored| SearchDocument {
                         stored,
-                        texts: Texts::from([(Field::Input, "one word".to_string())]),
+                        texts: Texts::from([(TextField::Input, "one word".to_string())]),
                     };
                     store.index(&steps.into_iter().map(document).collect::<Vec<_>>()).unwrap();
                 }
@@ -204,5 +205,5 @@ fn two_that_index_at_once_do_it_once() {
     });
     let counted = server.sql("test0", "SELECT documents, words FROM stepback_index");
     assert_eq!(counted.trim(), "200|400");
-    assert_eq!(stores[1].search(&Search::new(Pattern::words("word").unwrap(), 1)).unwrap().total, 200);
+    assert_eq!(stores[1].search(&SearchRequest::new(Pattern::words("word").unwrap(), 1)).unwrap().total, 200);
 }

@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use stepback_postgres::PostgresStore;
 use stepback_store::StoreError;
 use stepback_store::port::Store;
-use stepback_testkit::postgres::Server;
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::Sample;
 
 /// Somebody who signs certificates.
@@ -22,7 +22,7 @@ fn authority(name: &str) -> (Issuer<'static, KeyPair>, String) {
 }
 
 /// How connections are protected: `Ok(true)` for TLS, else what is said and what to do.
-fn opened(server: &Server, url: &str) -> Result<bool, (String, &'static str)> {
+fn opened(server: &PostgresServer, url: &str) -> Result<bool, (String, &'static str)> {
     let local = tempfile::tempdir().unwrap();
     match PostgresStore::open(url, local.path()) {
         Ok(store) => {
@@ -44,7 +44,7 @@ fn opened(server: &Server, url: &str) -> Result<bool, (String, &'static str)> {
 
 #[test]
 fn an_address_says_how_its_connections_are_protected() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let files = tempfile::tempdir().unwrap();
 
@@ -91,7 +91,7 @@ fn an_address_says_how_its_connections_are_protected() {
 /// What was recorded over a protected connection is there, and those who wait for it hear of it.
 #[test]
 fn everything_works_over_tls() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let (ours, pem) = authority("ours");
     let files = tempfile::tempdir().unwrap();
     let trusted = files.path().join("ca.pem");

@@ -10,8 +10,8 @@ use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::StepKind;
 use stepback_postgres::{Access, PostgresStore};
-use stepback_store::port::{Mutation, Query, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append, noise, put};
 
 fn open(url: &str, local: &Path) -> PostgresStore {
@@ -20,7 +20,7 @@ fn open(url: &str, local: &Path) -> PostgresStore {
 
 #[test]
 fn stores_on_one_database_number_steps_without_gaps() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     // All at once: they make the tables together.
@@ -60,7 +60,7 @@ fn stores_on_one_database_number_steps_without_gaps() {
     assert_eq!(numbers.len(), 240);
     assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=240).collect());
     for store in &stores {
-        let steps = store.steps(workspace.id, &Query::default()).unwrap();
+        let steps = store.steps(workspace.id, &StepQuery::default()).unwrap();
         assert!(steps.iter().map(|stored| stored.step.number).eq((1..=240).rev()));
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
         for stored in steps {
@@ -71,7 +71,7 @@ fn stores_on_one_database_number_steps_without_gaps() {
 
 #[test]
 fn what_was_acknowledged_survives_the_death_of_the_server() {
-    let mut server = Server::start();
+    let mut server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let sample = Sample::new(1);
@@ -120,14 +120,15 @@ fn what_was_acknowledged_survives_the_death_of_the_server() {
         assert_eq!(stored.step.number, *number);
         assert!(store.read(ObjectKind::Blob, stored.step.state).unwrap() == *bytes);
     }
-    let numbers = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
+    let numbers =
+        store.steps(workspace.id, &StepQuery { oldest_first: true, ..StepQuery::default() }).unwrap();
     assert!(numbers.iter().map(|stored| stored.step.number).eq(1..=numbers.len() as u64));
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
 #[test]
 fn a_batch_larger_than_memory_allows_is_sent_ahead() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = open(&url, local.path());
@@ -153,7 +154,7 @@ fn a_batch_larger_than_memory_allows_is_sent_ahead() {
 
 #[test]
 fn a_commit_of_another_process_ends_the_wait() {
-    let mut server = Server::start();
+    let mut server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let (one, two) = (open(&url, &local.path().join("1")), open(&url, &local.path().join("2")));
@@ -198,7 +199,7 @@ fn a_commit_of_another_process_ends_the_wait() {
 /// A directory belongs to a machine; what agents elsewhere report to belongs to none.
 #[test]
 fn a_workspace_without_a_directory_is_the_same_on_every_machine() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let (url, local) = (server.database(), tempfile::tempdir().unwrap());
     let on = |machine: &str| {
         let access = Access::new(&url, &local.path().join(machine));
@@ -217,7 +218,7 @@ fn a_workspace_without_a_directory_is_the_same_on_every_machine() {
 
 #[test]
 fn text_with_zeros_comes_back() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
     let store = open(&server.database(), local.path());
     let sample = Sample::new(1);
@@ -226,15 +227,15 @@ fn text_with_zeros_comes_back() {
     let mut step = sample.step(session.id, put(&store, &[b"x"])[0]);
     step.kind = StepKind::ToolEnd;
     step.summary = "zero \0 and \u{f8ff}0".into();
-    step.facts.tool = Some("To\0l".into());
-    step.facts.call = Some("\0".into());
+    step.meta.tool = Some("To\0l".into());
+    step.meta.call = Some("\0".into());
     let info = Box::new(session.info.clone());
     store
         .commit(None, &[append(step.clone()), Mutation::SetSessionInfo { session: session.id, info }])
         .unwrap();
     step.number = 1;
     assert_eq!(store.session(session.id).unwrap(), Some(session));
-    let query = Query { tool: Some("tO\0L".into()), call: Some("\0".into()), ..Query::default() };
+    let query = StepQuery { tool: Some("tO\0L".into()), call: Some("\0".into()), ..StepQuery::default() };
     let found = store.steps(workspace.id, &query).unwrap();
     assert_eq!(found.iter().map(|stored| &stored.step).collect::<Vec<_>>(), [&step]);
 }

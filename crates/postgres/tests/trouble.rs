@@ -7,8 +7,8 @@ use std::time::Duration;
 use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
 use stepback_store::copy::INCOMPLETE;
-use stepback_store::port::{Mutation, Query, Store};
-use stepback_testkit::postgres::Server;
+use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, put};
 
 /// What a server's refusal says, and what to do.
@@ -25,7 +25,7 @@ fn impatient(url: &str, local: &Path, patience: Duration) -> Result<PostgresStor
 
 #[test]
 fn what_cannot_be_opened_is_explained() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let local = tempfile::tempdir().unwrap();
     let open = |url: &str| PostgresStore::open(url, local.path());
 
@@ -57,7 +57,7 @@ fn what_cannot_be_opened_is_explained() {
 /// Whatever is refused when a commit begins, nothing of it takes effect by itself.
 #[test]
 fn a_commit_that_cannot_begin_leaves_nothing() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
@@ -85,7 +85,7 @@ fn a_commit_that_cannot_begin_leaves_nothing() {
 
 #[test]
 fn a_newer_store_is_refused_before_and_after_it_was_opened() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let old = PostgresStore::open(&url, local.path()).unwrap();
@@ -103,7 +103,7 @@ fn a_newer_store_is_refused_before_and_after_it_was_opened() {
 
 #[test]
 fn half_a_copy_is_refused() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
@@ -116,7 +116,7 @@ fn half_a_copy_is_refused() {
 
 #[test]
 fn a_server_that_refuses_to_write_says_why_and_recovers() {
-    let mut server = Server::start();
+    let mut server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let store = PostgresStore::open(&url, local.path()).unwrap();
@@ -167,7 +167,7 @@ fn a_server_that_refuses_to_write_says_why_and_recovers() {
 
 #[test]
 fn what_is_local_is_forgotten_with_the_store_it_was_about() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     drop(PostgresStore::open(&url, local.path()).unwrap());
@@ -184,7 +184,7 @@ fn what_is_local_is_forgotten_with_the_store_it_was_about() {
 
 #[test]
 fn a_server_without_room_loses_nothing() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let before = PostgresStore::open(&url, local.path()).unwrap();
@@ -217,7 +217,7 @@ fn a_server_without_room_loses_nothing() {
     };
     assert!(refusal.0.contains("could not extend file"), "{}", refusal.0);
     assert!(refusal.1.contains("make room") && refusal.1.contains("nothing was changed"), "{}", refusal.1);
-    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len() as u64, there);
+    assert_eq!(store.steps(workspace.id, &StepQuery::default()).unwrap().len() as u64, there);
     // With room again, the same commit succeeds.
     drop(store);
     server.limit_files(None);

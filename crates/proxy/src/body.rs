@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use stepback_llm_wire::Ended;
+use stepback_llm_wire::AnswerEnd;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
@@ -132,7 +132,7 @@ impl AnswerBody {
         if self.inner.is_end_stream() {
             self.over = Some(Over::Clean);
             if let Some(recording) = self.recording.take() {
-                let told = recording.tell(Ended::Complete);
+                let told = recording.tell(AnswerEnd::Complete);
                 if tokio::time::timeout(self.shared.patience(), told).await.is_err() {
                     self.shared.was_late();
                 }
@@ -164,8 +164,8 @@ impl AnswerBody {
     /// Starts to tell the sink how the answer ended.
     fn tell(&mut self) {
         let ended = match &self.over {
-            Some(Over::Broken(error)) => Ended::CutOff(chain(&**error)),
-            Some(Over::Clean) | None => Ended::Complete,
+            Some(Over::Broken(error)) => AnswerEnd::CutOff(chain(&**error)),
+            Some(Over::Clean) | None => AnswerEnd::Complete,
         };
         self.stage = match self.recording.take() {
             Some(recording) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
-use stepback_llm_wire::{Ended, Response};
+use stepback_llm_wire::{AnswerEnd, Response};
 use tokio::runtime::Runtime;
 
 use crate::body_capture::{BodyCapture, Budget};
@@ -16,13 +16,13 @@ use crate::connect::{self, Models};
 use crate::handler::whole;
 use crate::refusal::{Failure, chain};
 use crate::upstream::Target;
-use crate::{Limits, certificates, headers};
+use crate::{ProxyLimits, certificates, headers};
 
 /// Calls models and keeps connections open between requests.
-pub struct Client {
+pub struct UpstreamClient {
     runtime: Runtime,
     models: Models,
-    limits: Limits,
+    limits: ProxyLimits,
 }
 
 /// Why there is no answer.
@@ -36,16 +36,16 @@ pub enum Error {
     Failed(String),
 }
 
-impl Client {
+impl UpstreamClient {
     /// Creates a client. `certificates` are trusted in addition to those of the system.
-    pub fn new(limits: Limits, certificates: Option<&Path>) -> io::Result<Self> {
+    pub fn new(limits: ProxyLimits, certificates: Option<&Path>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let models = connect::models(certificates::trust(true, certificates)?, limits.connect);
         Ok(Self { runtime, models, limits })
     }
 
     /// Sends a request and waits for the end of its answer. `on_chunk` gets every chunk as it arrives, decompressed; it
-    /// may stop the answer, which is then [`Ended::Cancelled`]. An answer that was cut off is returned as an answer.
+    /// may stop the answer, which is then [`AnswerEnd::Cancelled`]. An answer that was cut off is returned as an answer.
     pub fn post(
         &self,
         url: &str,
@@ -84,15 +84,15 @@ impl Client {
         let mut first_byte = None;
         let ended = loop {
             match tokio::time::timeout(idle, body.frame()).await {
-                Ok(None) => break Ended::Complete,
-                Ok(Some(Err(error))) => break Ended::CutOff(chain(&error)),
-                Err(_) => break Ended::CutOff(silent(idle)),
+                Ok(None) => break AnswerEnd::Complete,
+                Ok(Some(Err(error))) => break AnswerEnd::CutOff(chain(&error)),
+                Err(_) => break AnswerEnd::CutOff(silent(idle)),
                 Ok(Some(Ok(frame))) => {
                     let Some(piece) = frame.data_ref() else { continue };
                     let after = micros();
                     first_byte.get_or_insert(after);
                     if on_chunk(copy.push(after, piece)).is_break() {
-                        break Ended::Cancelled;
+                        break AnswerEnd::Cancelled;
                     }
                 }
             }

@@ -28,13 +28,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use stepback_llm_wire::{Exchange, Request, Response};
+use stepback_llm_wire::{Exchange, ModelRequest, Response};
 
 pub use server::{Proxy, Stats, start};
 pub use upstream::Upstreams;
 
 /// The configuration of a proxy.
-pub struct Config {
+pub struct ProxyConfig {
     /// Where the proxy listens.
     pub listen: Listen,
     /// The addresses of the models.
@@ -42,9 +42,9 @@ pub struct Config {
     /// Receives every exchange.
     pub sink: Arc<dyn Sink>,
     /// May answer instead of the model; `None` always asks the model.
-    pub answers: Option<Arc<dyn Answers>>,
+    pub answers: Option<Arc<dyn Responder>>,
     /// Sizes and time limits.
-    pub limits: Limits,
+    pub limits: ProxyLimits,
     /// A file of certificates (PEM) that are trusted in addition to those of the system, as agents have it in
     /// `NODE_EXTRA_CA_CERTS`.
     pub certificates: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub enum Listen {
 
 /// Sizes and time limits.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ProxyLimits {
     /// The most bytes of one body that are recorded, after decompression; the rest is passed on and counted.
     pub recorded_body: u64,
     /// The most bytes of all exchanges that the sink has not received yet.
@@ -79,7 +79,7 @@ pub struct Limits {
     pub hold: Duration,
 }
 
-impl Default for Limits {
+impl Default for ProxyLimits {
     fn default() -> Self {
         Self {
             recorded_body: 64 << 20,
@@ -95,17 +95,17 @@ impl Default for Limits {
 /// this order and once each, for different exchanges concurrently. They never affect the stream.
 pub trait Sink: Send + Sync {
     /// Called when a request is complete. `headers` are all its headers except credentials.
-    fn begun(&self, id: &str, at: SystemTime, request: &Request, headers: &[(String, String)]);
+    fn begun(&self, id: &str, at: SystemTime, request: &ModelRequest, headers: &[(String, String)]);
     /// Called when its answer is complete, or will not continue. The last chunk waits for this to return, see
-    /// [`Limits::hold`]. If the agent disconnected before any answer arrived, the status is 0.
+    /// [`ProxyLimits::hold`]. If the agent disconnected before any answer arrived, the status is 0.
     fn ended(&self, id: &str, exchange: &Exchange);
 }
 
 /// May answer instead of the model.
-pub trait Answers: Send + Sync {
+pub trait Responder: Send + Sync {
     /// Decides what to do with a request. It may block. Requests that ask no model (a list of models) come here as well,
     /// with no wire, so that nothing reaches the network that should not. `id` is the one that the sink gets.
-    fn answer(&self, id: &str, request: &mut Request) -> Decision;
+    fn answer(&self, id: &str, request: &mut ModelRequest) -> Decision;
 }
 
 /// What to do with a request.
@@ -113,7 +113,7 @@ pub trait Answers: Send + Sync {
 pub enum Decision {
     /// Forward it to the model unchanged.
     Live,
-    /// Forward it to the model with the body and the path that [`Answers::answer`] left in it; the body is serialized
+    /// Forward it to the model with the body and the path that [`Responder::answer`] left in it; the body is serialized
     /// again, so its bytes differ even if its meaning does not. The sink gets the request as it was sent.
     LiveChanged,
     /// Answer it from a recording. A recorded answer that was cut off is cut off again at the same place.

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
 use serde_json::Value;
-use stepback_llm_wire::{Ended, Exchange, Request, Response, Wire, semantics, sse};
+use stepback_llm_wire::{AnswerEnd, Exchange, ModelRequest, Response, Wire, semantics, sse};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -37,11 +37,11 @@ pub(crate) struct Head {
 
 impl Head {
     /// Returns the request with its body.
-    pub(crate) fn request(&self, copy: BodyCapture) -> (Request, Share) {
+    pub(crate) fn request(&self, copy: BodyCapture) -> (ModelRequest, Share) {
         let bytes = copy.passed;
         let text = copy.text();
         let document = if text.left_out == 0 { serde_json::from_str(&text.body).ok() } else { None };
-        let request = Request {
+        let request = ModelRequest {
             wire: self.wire,
             method: self.method.clone(),
             path: self.path.clone(),
@@ -53,13 +53,13 @@ impl Head {
     }
 }
 
-type Told = JoinHandle<Option<(Request, Option<Share>)>>;
+type Told = JoinHandle<Option<(ModelRequest, Option<Share>)>>;
 
 enum Stage {
     /// The body is in transit.
     Coming(BodyCapture),
     /// The body was read to decide what to do with the request.
-    Known(Box<Request>),
+    Known(Box<ModelRequest>),
     /// The sink is being called.
     Told(Told),
     /// The answer's side took the request.
@@ -84,7 +84,7 @@ impl RequestRecorder {
         id: String,
         head: Head,
         arrived: (SystemTime, Instant),
-        request: Request,
+        request: ModelRequest,
     ) -> Arc<Self> {
         let asked = Self::new(shared, id, head, arrived, Stage::Known(Box::new(request)));
         asked.complete();
@@ -139,7 +139,7 @@ impl RequestRecorder {
     }
 
     /// Returns the request, once the sink was called for it.
-    async fn request(self: &Arc<Self>) -> Option<(Request, Option<Share>)> {
+    async fn request(self: &Arc<Self>) -> Option<(ModelRequest, Option<Share>)> {
         self.complete();
         let told = std::mem::replace(&mut *self.stage(), Stage::Taken);
         match told {
@@ -237,24 +237,24 @@ impl Recording {
     }
 
     /// Calls the sink. The returned receiver resolves when the sink is done.
-    pub(crate) fn tell(mut self, ended: Ended) -> oneshot::Receiver<()> {
+    pub(crate) fn tell(mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
         self.tell_now(ended)
     }
 
-    fn tell_now(&mut self, ended: Ended) -> oneshot::Receiver<()> {
+    fn tell_now(&mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         let Some(copy) = self.copy.take() else { return wait };
         let ended = match self.failed.take() {
-            Some(reason) => Ended::Failed(reason),
+            Some(reason) => AnswerEnd::Failed(reason),
             None => ended,
         };
         let shared = &self.asked.shared;
         count(&shared.counts.exchanges);
         match &ended {
-            Ended::Complete => {}
-            Ended::Cancelled => count(&shared.counts.cancelled),
-            Ended::CutOff(_) => count(&shared.counts.cut_off),
-            Ended::Failed(_) => count(&shared.counts.failed),
+            AnswerEnd::Complete => {}
+            AnswerEnd::Cancelled => count(&shared.counts.cancelled),
+            AnswerEnd::CutOff(_) => count(&shared.counts.cut_off),
+            AnswerEnd::Failed(_) => count(&shared.counts.failed),
         }
         shared.counts.running.fetch_sub(1, Ordering::Relaxed);
         let asked = Arc::clone(&self.asked);
@@ -290,11 +290,11 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let ended = if self.said_all {
-            Ended::Complete
+            AnswerEnd::Complete
         } else if self.asked.shared.ending.load(Ordering::Relaxed) {
-            Ended::CutOff("the proxy was ended while the answer was coming".to_owned())
+            AnswerEnd::CutOff("the proxy was ended while the answer was coming".to_owned())
         } else {
-            Ended::Cancelled
+            AnswerEnd::Cancelled
         };
         drop(self.tell_now(ended));
     }
@@ -312,7 +312,7 @@ fn ends(wire: Wire, events: &[u8]) -> bool {
                 headers: Vec::new(),
                 body: text,
                 chunks: Default::default(),
-                ended: Ended::Complete,
+                ended: AnswerEnd::Complete,
                 first_byte: None,
                 took: 0,
                 left_out: 0,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
-use stepback_llm_wire::{Ended, Response, Wire};
+use stepback_llm_wire::{AnswerEnd, Response, Wire};
 use tokio::time::Sleep;
 
 use crate::Timing;
@@ -29,7 +29,7 @@ pub(crate) async fn answer(
     timing: Timing,
     arrived: Instant,
 ) -> ProxyResult {
-    if let Ended::Failed(reason) = &response.ended {
+    if let AnswerEnd::Failed(reason) = &response.ended {
         if let Some(recording) = &mut recording {
             recording.failed(reason.clone());
         }
@@ -93,12 +93,12 @@ impl RecordedBody {
             pieces.push_back((after, rest));
         }
         let breaks = match &response.ended {
-            Ended::Complete | Ended::Failed(_) if response.left_out > 0 => {
+            AnswerEnd::Complete | AnswerEnd::Failed(_) if response.left_out > 0 => {
                 Some("the rest of the answer was not recorded".to_owned())
             }
-            Ended::Complete | Ended::Failed(_) => None,
-            Ended::Cancelled => Some("the agent went away here when it was recorded".to_owned()),
-            Ended::CutOff(reason) => Some(format!("it broke off here when it was recorded: {reason}")),
+            AnswerEnd::Complete | AnswerEnd::Failed(_) => None,
+            AnswerEnd::Cancelled => Some("the agent went away here when it was recorded".to_owned()),
+            AnswerEnd::CutOff(reason) => Some(format!("it broke off here when it was recorded: {reason}")),
         };
         let sized = breaks.is_none() && pieces.len() <= 1;
         Self { pieces, breaks, arrived, timing, waiting: None, sized }

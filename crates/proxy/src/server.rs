@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::handler::handle;
 use crate::state::{ProxyState, count};
 use crate::upstream::Routes;
-use crate::{Config, Listen, certificates, connect};
+use crate::{Listen, ProxyConfig, certificates, connect};
 
 /// How long a proxy that shuts down waits for the sink.
 const SINK_AT_THE_END: Duration = Duration::from_secs(5);
@@ -58,8 +58,8 @@ pub struct Stats {
 }
 
 /// Starts a proxy on its own thread. It is listening when this returns.
-pub fn start(config: Config) -> io::Result<Proxy> {
-    let Config { listen, upstreams, sink, answers, limits, certificates } = config;
+pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
+    let ProxyConfig { listen, upstreams, sink, answers, limits, certificates } = config;
     let routes = Routes::parse(&upstreams)?;
     let trust = certificates::trust(routes.any_https(), certificates.as_deref())?;
     let here = !matches!(listen, Listen::Elsewhere(_));

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::body_capture::{BodyCapture, Budget};
 use crate::connect::Models;
 use crate::upstream::Routes;
-use crate::{Answers, Limits, Sink, Stats};
+use crate::{ProxyLimits, Responder, Sink, Stats};
 
 /// The most concurrent calls of the sink: enough for several that wait for a disk, few enough to leave a processor for
 /// the streams.
@@ -21,8 +21,8 @@ const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct ProxyState {
     pub(crate) sink: Arc<dyn Sink>,
-    pub(crate) answers: Option<Arc<dyn Answers>>,
-    pub(crate) limits: Limits,
+    pub(crate) answers: Option<Arc<dyn Responder>>,
+    pub(crate) limits: ProxyLimits,
     pub(crate) routes: Routes,
     pub(crate) models: Models,
     pub(crate) budget: Arc<Budget>,
@@ -77,8 +77,8 @@ impl Drop for Waits {
 impl ProxyState {
     pub(crate) fn new(
         sink: Arc<dyn Sink>,
-        answers: Option<Arc<dyn Answers>>,
-        limits: Limits,
+        answers: Option<Arc<dyn Responder>>,
+        limits: ProxyLimits,
         routes: Routes,
         models: Models,
         runtime: Handle,

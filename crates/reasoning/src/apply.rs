@@ -5,10 +5,10 @@ mod gaps;
 mod hypotheses;
 
 use crate::error::MindError;
-use crate::ids::{ExperimentId, Item, NoteId};
-use crate::item::{Experiment, ExperimentStatus, Note, Origin};
-use crate::mind::Mind;
-use crate::mutation::{Cause, Effect, Mutation};
+use crate::ids::{ExperimentId, ItemId, NoteId};
+use crate::item::{Experiment, ExperimentStatus, ItemOrigin, Note};
+use crate::mind::ReasoningBoard;
+use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The longest statement, question or text, in bytes.
 const LONGEST: usize = 10_000;
@@ -87,9 +87,13 @@ pub(crate) fn short(text: &str) -> String {
     }
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// Applies a change and returns its effects. If it is refused, nothing has changed.
-    pub fn apply(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+    pub fn apply(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         let mut next = self.clone();
         let mut effect = next.try_apply(mutation, origin)?;
         next.watch_for_contradictions(effect.item, &mut effect, origin)?;
@@ -99,27 +103,31 @@ impl Mind {
         Ok(effect)
     }
 
-    fn try_apply(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+    fn try_apply(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         match mutation {
-            Mutation::ProposeHypothesis { .. }
-            | Mutation::SetHypothesis { .. }
-            | Mutation::AddEvidence { .. }
-            | Mutation::WithdrawEvidence { .. } => self.apply_hypotheses(mutation, origin),
-            Mutation::AddBelief { .. }
-            | Mutation::ReviseBelief { .. }
-            | Mutation::RetractBelief { .. }
-            | Mutation::Depend { .. }
-            | Mutation::Undepend { .. }
-            | Mutation::Contradict { .. }
-            | Mutation::SettleContradiction { .. } => self.apply_beliefs(mutation, origin),
-            Mutation::AddGap { .. }
-            | Mutation::GapAfter { .. }
-            | Mutation::FillGap { .. }
-            | Mutation::DropGap { .. }
-            | Mutation::ReopenGap { .. }
-            | Mutation::AddVerification { .. }
-            | Mutation::RecordRun { .. } => self.apply_gaps(mutation, origin),
-            Mutation::AddNote { text: said, about, tags: given } => {
+            BoardMutation::ProposeHypothesis { .. }
+            | BoardMutation::SetHypothesis { .. }
+            | BoardMutation::AddEvidence { .. }
+            | BoardMutation::WithdrawEvidence { .. } => self.apply_hypotheses(mutation, origin),
+            BoardMutation::AddBelief { .. }
+            | BoardMutation::ReviseBelief { .. }
+            | BoardMutation::RetractBelief { .. }
+            | BoardMutation::Depend { .. }
+            | BoardMutation::Undepend { .. }
+            | BoardMutation::Contradict { .. }
+            | BoardMutation::SettleContradiction { .. } => self.apply_beliefs(mutation, origin),
+            BoardMutation::AddGap { .. }
+            | BoardMutation::GapAfter { .. }
+            | BoardMutation::FillGap { .. }
+            | BoardMutation::DropGap { .. }
+            | BoardMutation::ReopenGap { .. }
+            | BoardMutation::AddVerification { .. }
+            | BoardMutation::RecordRun { .. } => self.apply_gaps(mutation, origin),
+            BoardMutation::AddNote { text: said, about, tags: given } => {
                 let note = Note {
                     text: text("note", said)?,
                     about: self.existing(about)?,
@@ -128,9 +136,9 @@ impl Mind {
                 };
                 let said = short(&note.text);
                 let id = NoteId(self.notes.push(note)?);
-                Ok(Effect::of(id, format!("Noted {id}: {said}")))
+                Ok(MutationEffect::of(id, format!("Noted {id}: {said}")))
             }
-            Mutation::StartExperiment { branch, hypothesis, success } => {
+            BoardMutation::StartExperiment { branch, hypothesis, success } => {
                 if let Some(id) = hypothesis {
                     self.hypotheses.known(id.0)?;
                 }
@@ -155,9 +163,10 @@ impl Mind {
                     changed: None,
                 })?);
                 let about = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
-                Ok(Effect::of(id, format!("Began experiment {id}{about} {said}")).because(Cause::Experiment))
+                Ok(MutationEffect::of(id, format!("Began experiment {id}{about} {said}"))
+                    .because(CheckpointCause::Experiment))
             }
-            Mutation::EndExperiment { experiment, status, result } => {
+            BoardMutation::EndExperiment { experiment, status, result } => {
                 let known = self.experiments.known(experiment.0)?;
                 if known.status != ExperimentStatus::Running || *status == ExperimentStatus::Running {
                     return Err(MindError::State {
@@ -174,13 +183,13 @@ impl Mind {
                     known.result = Some(result);
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(Effect::of(*experiment, said).because(Cause::Experiment))
+                Ok(MutationEffect::of(*experiment, said).because(CheckpointCause::Experiment))
             }
         }
     }
 
     /// Checks that all items exist; returns them without duplicates.
-    fn existing(&self, items: &[Item]) -> Result<Vec<Item>, MindError> {
+    fn existing(&self, items: &[ItemId]) -> Result<Vec<ItemId>, MindError> {
         few("names", items.len())?;
         let mut found = Vec::new();
         for item in items {

@@ -5,10 +5,10 @@ use stepback_model::time::Timestamp;
 
 use crate::apply::{short, shown};
 use crate::ids::{
-    BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, Kind, NoteId, VerificationId,
+    BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, ItemKind, NoteId, VerificationId,
 };
-use crate::item::{BeliefStatus, ContradictionStatus, GapStatus, HypothesisStatus, Outcome};
-use crate::mind::Mind;
+use crate::item::{BeliefStatus, CheckOutcome, ContradictionStatus, GapStatus, HypothesisStatus};
+use crate::mind::ReasoningBoard;
 
 /// A section of a board.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -50,7 +50,7 @@ pub struct Metrics {
     pub until: Option<Timestamp>,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The sections of the board that are not empty. With `all`, finished items are included.
     pub fn board(&self, all: bool) -> Vec<Section> {
         let sections = [
@@ -70,7 +70,7 @@ impl Mind {
         let confidences = self.confidences();
         let sure = |number: u32| confidences.get(&number).copied().unwrap_or(0.5);
         let mut lines = Vec::new();
-        for item in self.in_order(Kind::Hypothesis) {
+        for item in self.in_order(ItemKind::Hypothesis) {
             let number = item.number;
             let Some(hypothesis) = self.hypotheses.get(number) else { continue };
             if !all && hypothesis.status == HypothesisStatus::Archived {
@@ -173,7 +173,7 @@ impl Mind {
     /// Gaps: the next to fill first.
     fn gap_lines(&self, all: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        for number in self.in_order(Kind::Gap).into_iter().map(|item| item.number) {
+        for number in self.in_order(ItemKind::Gap).into_iter().map(|item| item.number) {
             let Some(gap) = self.gaps.get(number) else { continue };
             if !all && gap.status != GapStatus::Open {
                 continue;
@@ -259,7 +259,11 @@ impl Mind {
             gaps: self.gaps.count(),
             gaps_filled: self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Filled).count(),
             verifications_run: self.runs.count(),
-            verifications_passed: self.runs.iter().filter(|(_, run)| run.outcome == Outcome::Passed).count(),
+            verifications_passed: self
+                .runs
+                .iter()
+                .filter(|(_, run)| run.outcome == CheckOutcome::Passed)
+                .count(),
             experiments_ended: self.experiments.iter().filter(|(_, known)| known.result.is_some()).count(),
             notes: self.notes.count(),
             since: moments.iter().min().copied(),

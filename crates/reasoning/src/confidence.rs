@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::error::MindError;
 use crate::ids::HypothesisId;
-use crate::item::{Evidence, Source};
-use crate::mind::Mind;
+use crate::item::{Evidence, EvidenceOrigin};
+use crate::mind::ReasoningBoard;
 
 /// The factor by which evidence of strength 1 changes the odds.
 pub const FACTOR: f64 = 20.0;
@@ -47,16 +47,16 @@ fn thousandths(strength: f64) -> i32 {
 /// A key that identifies the source of evidence.
 fn source_key(evidence: &Evidence) -> String {
     match &evidence.source {
-        Source::Tool { step: Some(step), .. } => format!("step {step}"),
+        EvidenceOrigin::Tool { step: Some(step), .. } => format!("step {step}"),
         // Without a step, the same text from the same tool is the same observation again.
-        Source::Tool { step: None, tool } => {
+        EvidenceOrigin::Tool { step: None, tool } => {
             format!("tool {} {}", tool.as_deref().unwrap_or_default(), evidence.text)
         }
-        Source::Code { file, line: Some(line) } => format!("code {file}:{line}"),
-        Source::Code { file, line: None } => format!("code {file}"),
-        Source::Documentation(place) => format!("documentation {place}"),
-        Source::Reasoning => "reasoning".to_owned(),
-        Source::Verification(id) => format!("verification {id}"),
+        EvidenceOrigin::Code { file, line: Some(line) } => format!("code {file}:{line}"),
+        EvidenceOrigin::Code { file, line: None } => format!("code {file}"),
+        EvidenceOrigin::Documentation(place) => format!("documentation {place}"),
+        EvidenceOrigin::Reasoning => "reasoning".to_owned(),
+        EvidenceOrigin::Verification(id) => format!("verification {id}"),
     }
 }
 
@@ -79,7 +79,7 @@ impl Said {
     }
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The confidence in a hypothesis.
     pub fn confidence(&self, id: HypothesisId) -> Result<f64, MindError> {
         let prior = self.hypotheses.known(id.0)?.prior;

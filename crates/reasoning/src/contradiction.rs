@@ -12,13 +12,13 @@
 
 use crate::apply::short;
 use crate::error::MindError;
-use crate::ids::{BeliefId, ContradictionId, HypothesisId, Item, Kind};
+use crate::ids::{BeliefId, ContradictionId, HypothesisId, ItemId, ItemKind};
 use crate::item::{
-    Belief, BeliefKind, BeliefStatus, Contradiction, ContradictionStatus, HypothesisStatus, Measure, Origin,
-    Severity,
+    Belief, BeliefKind, BeliefStatus, Contradiction, ContradictionStatus, HypothesisStatus, ItemOrigin,
+    Measure, Severity,
 };
-use crate::mind::Mind;
-use crate::mutation::{Cause, Effect};
+use crate::mind::ReasoningBoard;
+use crate::mutation::{CheckpointCause, MutationEffect};
 
 /// Whether two values can both be true.
 fn agree(a: &Measure, b: &Measure) -> bool {
@@ -46,23 +46,23 @@ pub fn said(value: &Measure) -> String {
 
 /// A contradiction that a rule detected.
 struct Found {
-    left: Item,
-    right: Item,
+    left: ItemId,
+    right: ItemId,
     reason: String,
     severity: Severity,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// Detects contradictions that the item takes part in, and resolves those whose rule no longer holds.
     pub(crate) fn watch_for_contradictions(
         &mut self,
-        item: Item,
-        effect: &mut Effect,
-        origin: &Origin,
+        item: ItemId,
+        effect: &mut MutationEffect,
+        origin: &ItemOrigin,
     ) -> Result<(), MindError> {
         let found = match item.kind {
-            Kind::Belief => self.around_belief(BeliefId(item.number)),
-            Kind::Hypothesis => self.around_hypotheses(),
+            ItemKind::Belief => self.around_belief(BeliefId(item.number)),
+            ItemKind::Hypothesis => self.around_hypotheses(),
             _ => return Ok(()),
         };
         let over: Vec<u32> = self
@@ -104,18 +104,18 @@ impl Mind {
                 origin: origin.clone(),
             })?);
             effect.said.push(format!("{said} ({id})"));
-            effect.causes.push(Cause::Contradiction);
+            effect.causes.push(CheckpointCause::Contradiction);
         }
         Ok(())
     }
 
     /// Whether a change of the item can end the contradiction.
-    fn concerns(&self, item: Item, contradiction: &Contradiction) -> bool {
-        if item.kind == Kind::Hypothesis || contradiction.left == item || contradiction.right == item {
+    fn concerns(&self, item: ItemId, contradiction: &Contradiction) -> bool {
+        if item.kind == ItemKind::Hypothesis || contradiction.left == item || contradiction.right == item {
             return true;
         }
         // A newer observation replaces an older one.
-        let subject = |item: Item| self.beliefs.get(item.number).and_then(|belief| belief.subject.clone());
+        let subject = |item: ItemId| self.beliefs.get(item.number).and_then(|belief| belief.subject.clone());
         subject(item).is_some() && subject(item) == subject(contradiction.left)
     }
 
@@ -135,7 +135,7 @@ impl Mind {
         let expected: Vec<_> = about.iter().filter(|(_, b, _)| b.kind == BeliefKind::Expectation).collect();
         let seen = about.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
         let mut found = Vec::new();
-        let pair = |a: BeliefId, b: BeliefId| (Item::from(a.min(b)), Item::from(a.max(b)));
+        let pair = |a: BeliefId, b: BeliefId| (ItemId::from(a.min(b)), ItemId::from(a.max(b)));
         for (at, (expects, _, wanted)) in expected.iter().enumerate() {
             if let Some((sees, _, value)) = seen.filter(|(_, _, value)| !agree(wanted, value)) {
                 let (left, right) = pair(*expects, *sees);
@@ -166,7 +166,7 @@ impl Mind {
             let id = HypothesisId(number);
             for other in hypothesis.excludes.iter().copied().filter(|other| *other != id && confirmed(*other))
             {
-                let (left, right) = (Item::from(id.min(other)), Item::from(id.max(other)));
+                let (left, right) = (ItemId::from(id.min(other)), ItemId::from(id.max(other)));
                 let reason = format!("{left} and {right} exclude each other, and both are confirmed");
                 if !found.iter().any(|found: &Found| (found.left, found.right) == (left, right)) {
                     found.push(Found { left, right, reason, severity: Severity::Critical });
@@ -186,15 +186,15 @@ impl Mind {
     }
 
     /// A suggestion for resolving a contradiction: doubt the side that is less certain.
-    pub(crate) fn suggestion(&self, left: Item, right: Item) -> String {
+    pub(crate) fn suggestion(&self, left: ItemId, right: ItemId) -> String {
         let (effective, confidences) = (self.effective(), self.confidences());
-        let sure = |item: Item| match item.kind {
-            Kind::Belief => effective.get(&item.number).copied(),
-            Kind::Hypothesis => confidences.get(&item.number).copied(),
+        let sure = |item: ItemId| match item.kind {
+            ItemKind::Belief => effective.get(&item.number).copied(),
+            ItemKind::Hypothesis => confidences.get(&item.number).copied(),
             _ => None,
         };
-        let act = |item: Item| match item.kind {
-            Kind::Belief => {
+        let act = |item: ItemId| match item.kind {
+            ItemKind::Belief => {
                 let roots = self.roots(BeliefId(item.number)).unwrap_or_default();
                 match roots.first() {
                     Some(root) => {
@@ -203,11 +203,11 @@ impl Mind {
                     None => format!("check {item} again; retract it if it is wrong"),
                 }
             }
-            Kind::Hypothesis => format!("open {item} again and test it"),
+            ItemKind::Hypothesis => format!("open {item} again and test it"),
             _ => format!("look at {item} again"),
         };
-        let is_seen = |item: Item| {
-            item.kind == Kind::Belief
+        let is_seen = |item: ItemId| {
+            item.kind == ItemKind::Belief
                 && self.beliefs.get(item.number).is_some_and(|belief| belief.kind == BeliefKind::Observation)
         };
         // An observation outweighs an expectation.

@@ -6,14 +6,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::apply::{short, shown};
-use crate::ids::{BeliefId, EvidenceId, HypothesisId, Item, Kind};
-use crate::mind::{Mind, each_table};
+use crate::ids::{BeliefId, EvidenceId, HypothesisId, ItemId, ItemKind};
+use crate::mind::{ReasoningBoard, each_table};
 
 /// One item that differs between two states.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Change {
+pub struct ItemChange {
     /// The item that differs.
-    pub item: Item,
+    pub item: ItemId,
     /// What happened to it.
     pub sentence: String,
     /// The item in the earlier state; `None` if it did not exist.
@@ -24,21 +24,21 @@ pub struct Change {
 
 /// The difference between two states.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Diff {
+pub struct BoardDiff {
     /// A summary in one sentence.
     pub summary: String,
     /// One change for every item that differs, in the order of a board.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ItemChange>,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The items that differ.
-    pub fn differing(&self, other: &Self) -> Vec<Item> {
+    pub fn differing(&self, other: &Self) -> Vec<ItemId> {
         let mut found = Vec::new();
         macro_rules! compare {
             ($($table:ident),+) => {
                 $(found.extend(self.$table.differing(&other.$table).into_iter().map(|number| {
-                    Item { kind: self.$table.kind, number }
+                    ItemId { kind: self.$table.kind, number }
                 }));)+
             };
         }
@@ -67,33 +67,33 @@ impl Mind {
     }
 
     /// The difference between this state and a later one.
-    pub fn diff(&self, later: &Self) -> Diff {
+    pub fn diff(&self, later: &Self) -> BoardDiff {
         let mut items = self.differing(later);
         let (was, is) = (self.confidences(), later.confidences());
         // New evidence changes the confidence in hypotheses that did not change themselves.
         for (number, after) in &is {
-            let item = Item::from(HypothesisId(*number));
+            let item = ItemId::from(HypothesisId(*number));
             if was.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
                 items.push(item);
             }
         }
         let (held, holds) = (self.effective(), later.effective());
         for (number, after) in &holds {
-            let item = Item::from(BeliefId(*number));
+            let item = ItemId::from(BeliefId(*number));
             if held.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
                 items.push(item);
             }
         }
         items.sort();
-        let changes: Vec<Change> = items
+        let changes: Vec<ItemChange> = items
             .into_iter()
             .filter_map(|item| {
                 let sentence = match item.kind {
-                    Kind::Hypothesis => self.hypothesis_sentence(later, item, &was, &is),
-                    Kind::Belief => self.belief_sentence(later, item, &held, &holds),
+                    ItemKind::Hypothesis => self.hypothesis_sentence(later, item, &was, &is),
+                    ItemKind::Belief => self.belief_sentence(later, item, &held, &holds),
                     _ => self.plain_sentence(later, item),
                 }?;
-                Some(Change {
+                Some(ItemChange {
                     item,
                     sentence,
                     before: self.document_of(item),
@@ -101,13 +101,13 @@ impl Mind {
                 })
             })
             .collect();
-        Diff { summary: summary(&changes, self, later), changes }
+        BoardDiff { summary: summary(&changes, self, later), changes }
     }
 
     fn hypothesis_sentence(
         &self,
         later: &Self,
-        item: Item,
+        item: ItemId,
         was: &std::collections::BTreeMap<u32, f64>,
         is: &std::collections::BTreeMap<u32, f64>,
     ) -> Option<String> {
@@ -159,7 +159,7 @@ impl Mind {
     }
 
     /// Evidence about a hypothesis that was added, removed or withdrawn.
-    fn evidence_between(&self, later: &Self, id: HypothesisId) -> Vec<Item> {
+    fn evidence_between(&self, later: &Self, id: HypothesisId) -> Vec<ItemId> {
         self.evidence
             .differing(&later.evidence)
             .into_iter()
@@ -174,7 +174,7 @@ impl Mind {
     fn belief_sentence(
         &self,
         later: &Self,
-        item: Item,
+        item: ItemId,
         held: &std::collections::BTreeMap<u32, f64>,
         holds: &std::collections::BTreeMap<u32, f64>,
     ) -> Option<String> {
@@ -209,17 +209,17 @@ impl Mind {
         })
     }
 
-    fn plain_sentence(&self, later: &Self, item: Item) -> Option<String> {
+    fn plain_sentence(&self, later: &Self, item: ItemId) -> Option<String> {
         let says = |mind: &Self| mind.says(item);
         let noun = item.kind.noun();
         Some(match (says(self), says(later)) {
             (None, Some((state, text))) => match (item.kind, state) {
-                (Kind::Evidence, _) => {
+                (ItemKind::Evidence, _) => {
                     let evidence = later.evidence.get(item.number)?;
                     format!("{item} was added for {} ({:+}): {text}", evidence.hypothesis, evidence.strength)
                 }
-                (Kind::Gap, "filled") => format!("{item} was found and filled: {text}"),
-                (Kind::Run, outcome) => {
+                (ItemKind::Gap, "filled") => format!("{item} was found and filled: {text}"),
+                (ItemKind::Run, outcome) => {
                     let run = later.runs.get(item.number)?;
                     format!("{} was run ({item}) and {outcome}: {text}", run.verification)
                 }
@@ -235,38 +235,38 @@ impl Mind {
     }
 
     /// The status and the text of an item, for a line.
-    pub(crate) fn says(&self, item: Item) -> Option<(&'static str, String)> {
+    pub(crate) fn says(&self, item: ItemId) -> Option<(&'static str, String)> {
         let number = item.number;
         Some(match item.kind {
-            Kind::Hypothesis => {
+            ItemKind::Hypothesis => {
                 let known = self.hypotheses.get(number)?;
                 (known.status.as_str(), short(&known.statement))
             }
-            Kind::Evidence => {
+            ItemKind::Evidence => {
                 let known = self.evidence.get(number)?;
                 (if known.withdrawn.is_some() { "withdrawn" } else { "in force" }, short(&known.text))
             }
-            Kind::Belief => {
+            ItemKind::Belief => {
                 let known = self.beliefs.get(number)?;
                 (known.status.as_str(), short(&known.statement))
             }
-            Kind::Contradiction => {
+            ItemKind::Contradiction => {
                 let known = self.contradictions.get(number)?;
                 (known.status.as_str(), short(&known.reason))
             }
-            Kind::Gap => {
+            ItemKind::Gap => {
                 let known = self.gaps.get(number)?;
                 let answer =
                     known.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", short(answer)));
                 (known.status.as_str(), format!("{}{answer}", short(&known.question)))
             }
-            Kind::Verification => ("planned", short(&self.verifications.get(number)?.title)),
-            Kind::Run => {
+            ItemKind::Verification => ("planned", short(&self.verifications.get(number)?.title)),
+            ItemKind::Run => {
                 let known = self.runs.get(number)?;
                 (known.outcome.as_str(), short(&known.reason))
             }
-            Kind::Note => ("noted", short(&self.notes.get(number)?.text)),
-            Kind::Experiment => {
+            ItemKind::Note => ("noted", short(&self.notes.get(number)?.text)),
+            ItemKind::Experiment => {
                 let known = self.experiments.get(number)?;
                 let result =
                     known.result.as_ref().map_or(String::new(), |result| format!(" → {}", short(result)));
@@ -277,7 +277,7 @@ impl Mind {
 }
 
 /// A list of names for a sentence.
-pub(crate) fn listed(items: &[Item]) -> String {
+pub(crate) fn listed(items: &[ItemId]) -> String {
     const SHOWN: usize = 5;
     let names: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
     match items.len() - names.len() {
@@ -290,7 +290,7 @@ pub(crate) fn listed(items: &[Item]) -> String {
     }
 }
 
-fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
+fn summary(changes: &[ItemChange], before: &ReasoningBoard, after: &ReasoningBoard) -> String {
     if changes.is_empty() {
         return "Nothing changed.".to_owned();
     }
@@ -300,25 +300,25 @@ fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
         1 => parts.push(format!("1 {one}")),
         count => parts.push(format!("{count} {many}")),
     };
-    let of = |wanted: Kind, test: &dyn Fn(&Change) -> bool| {
+    let of = |wanted: ItemKind, test: &dyn Fn(&ItemChange) -> bool| {
         changes.iter().filter(|change| change.item.kind == wanted && test(change)).count()
     };
-    let added = |change: &Change| change.before.is_none();
-    put(of(Kind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
-    let changed = |change: &Change| change.before.is_some() && change.after.is_some();
-    put(of(Kind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
-    put(of(Kind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
-    put(of(Kind::Belief, &added), "belief added", "beliefs added");
-    put(of(Kind::Belief, &changed), "belief changed", "beliefs changed");
-    put(of(Kind::Contradiction, &added), "contradiction", "contradictions");
-    let filled = |mind: &Mind| {
+    let added = |change: &ItemChange| change.before.is_none();
+    put(of(ItemKind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
+    let changed = |change: &ItemChange| change.before.is_some() && change.after.is_some();
+    put(of(ItemKind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
+    put(of(ItemKind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
+    put(of(ItemKind::Belief, &added), "belief added", "beliefs added");
+    put(of(ItemKind::Belief, &changed), "belief changed", "beliefs changed");
+    put(of(ItemKind::Contradiction, &added), "contradiction", "contradictions");
+    let filled = |mind: &ReasoningBoard| {
         let is_filled = |gap: &crate::item::Gap| gap.status == crate::item::GapStatus::Filled;
         mind.gaps.iter().filter(|(_, gap)| is_filled(gap)).count()
     };
     put(filled(after).saturating_sub(filled(before)), "gap filled", "gaps filled");
-    put(of(Kind::Gap, &added), "gap found", "gaps found");
-    put(of(Kind::Run, &added), "verification run", "verifications run");
-    put(of(Kind::Note, &added), "note added", "notes added");
+    put(of(ItemKind::Gap, &added), "gap found", "gaps found");
+    put(of(ItemKind::Run, &added), "verification run", "verifications run");
+    put(of(ItemKind::Note, &added), "note added", "notes added");
     put(
         changes.iter().filter(|change| change.after.is_none()).count(),
         "item taken back",
@@ -330,13 +330,13 @@ fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
     }
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The newest item of each kind, to show where a list ends.
-    pub fn newest(&self) -> Vec<Item> {
+    pub fn newest(&self) -> Vec<ItemId> {
         let mut found = Vec::new();
         each_table!(self, table => {
             if let Some((number, _)) = table.iter().next_back() {
-                found.push(Item { kind: table.kind, number });
+                found.push(ItemId { kind: table.kind, number });
             }
         });
         found

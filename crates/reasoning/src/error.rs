@@ -2,7 +2,7 @@
 
 use stepback_model::json::JsonError;
 
-use crate::ids::{Item, Kind};
+use crate::ids::{ItemId, ItemKind};
 
 /// Why a mind could not be changed, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -16,21 +16,21 @@ pub enum MindError {
     #[error("{item} is no {}: those are called {}1, {}2, …", wanted.noun(), wanted.letter(), wanted.letter())]
     WrongKind {
         /// The item that was given.
-        item: Item,
+        item: ItemId,
         /// The kind that is required.
-        wanted: Kind,
+        wanted: ItemKind,
     },
     /// The item does not exist.
     #[error("there is no {} {item}{}", item.kind.noun(), known(item.kind, *newest))]
     Unknown {
         /// The item that was requested.
-        item: Item,
+        item: ItemId,
         /// The highest number of its kind.
         newest: u32,
     },
     /// The item existed and was taken back.
     #[error("{0} was taken back")]
-    TakenBack(Item),
+    TakenBack(ItemId),
     /// A number is out of range.
     #[error("the {what} must be a number from {least} to {most}, not {given}")]
     Number {
@@ -53,15 +53,15 @@ pub enum MindError {
     },
     /// An item cannot depend on itself.
     #[error("{0} cannot depend on itself")]
-    Itself(Item),
+    Itself(ItemId),
     /// Dependencies would form a cycle.
     #[error("that would be a circle: {}", arrows(.0))]
-    Cycle(Vec<Item>),
+    Cycle(Vec<ItemId>),
     /// The status of an item does not allow the change.
     #[error("{item} is {is}: {rule}")]
     State {
         /// The item.
-        item: Item,
+        item: ItemId,
         /// Its present status.
         is: &'static str,
         /// What would be allowed.
@@ -88,13 +88,13 @@ pub enum MindError {
     Json(#[from] JsonError),
 }
 
-fn known(kind: Kind, newest: u32) -> String {
+fn known(kind: ItemKind, newest: u32) -> String {
     match newest {
         0 => format!("; there is no {} yet", kind.noun()),
         newest => format!("; the newest is {}{newest}", kind.letter()),
     }
 }
 
-fn arrows(items: &[Item]) -> String {
+fn arrows(items: &[ItemId]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → ")
 }

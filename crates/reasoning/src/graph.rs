@@ -7,16 +7,16 @@
 //! - all `supported-by` together have the factor `(1 - ∏(1 - s·c)) / (1 - ∏(1 - s))`: while one support holds, most of it
 //!   remains.
 //!
-//! A retracted belief counts as 0. There are no cycles, because [`Mind::apply`] refuses them.
+//! A retracted belief counts as 0. There are no cycles, because [`ReasoningBoard::apply`] refuses them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
 use crate::error::MindError;
-use crate::ids::{BeliefId, GapId, HypothesisId, Item};
+use crate::ids::{BeliefId, GapId, HypothesisId, ItemId};
 use crate::item::{Belief, BeliefStatus, DependencyKind};
-use crate::mind::Mind;
+use crate::mind::ReasoningBoard;
 
 /// A belief whose confidence would drop.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -50,7 +50,7 @@ pub struct Impact {
 
 /// A belief without dependencies on which another one ultimately depends.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Root {
+pub struct RootBelief {
     /// The id of the root belief.
     pub belief: BeliefId,
     /// What it says.
@@ -85,7 +85,7 @@ fn sure(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
     left.clamp(0.0, 1.0)
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The effective confidence of every belief, by its number.
     pub fn effective(&self) -> BTreeMap<u32, f64> {
         self.effective_if(None)
@@ -178,14 +178,14 @@ impl Mind {
         let touched: BTreeSet<u32> = seen;
         let belonging = |number: &u32| self.beliefs.get(*number).and_then(|belief| belief.hypothesis);
         let hypotheses: BTreeSet<HypothesisId> = touched.iter().filter_map(belonging).collect();
-        let waits = |item: &Item| touched.iter().any(|number| *item == BeliefId(*number).into());
+        let waits = |item: &ItemId| touched.iter().any(|number| *item == BeliefId(*number).into());
         let gaps = self.gaps.iter().filter(|(_, gap)| gap.blocks.iter().any(waits));
         let gaps = gaps.map(|(number, _)| GapId(number)).collect();
         Ok(Impact { belief: id, shaken, hypotheses: hypotheses.into_iter().collect(), gaps })
     }
 
     /// The beliefs on which a belief ultimately depends, the least certain first: where to look if it turns out wrong.
-    pub fn roots(&self, id: BeliefId) -> Result<Vec<Root>, MindError> {
+    pub fn roots(&self, id: BeliefId) -> Result<Vec<RootBelief>, MindError> {
         self.beliefs.known(id.0)?;
         let effective = self.effective();
         // The strongest path to each, found in order of distance from the belief; strengths are at most 1, so extending a
@@ -203,7 +203,7 @@ impl Mind {
                 }
             }
         }
-        let mut roots: Vec<Root> = best
+        let mut roots: Vec<RootBelief> = best
             .iter()
             .filter(|(number, _)| **number != id.0)
             .filter_map(|(number, (weight, _))| {
@@ -215,7 +215,7 @@ impl Mind {
                     at = *from;
                 }
                 path.reverse();
-                Some(Root {
+                Some(RootBelief {
                     belief: BeliefId(*number),
                     statement: belief.statement.clone(),
                     confidence: effective.get(number).copied().unwrap_or(0.0),
@@ -224,7 +224,7 @@ impl Mind {
                 })
             })
             .collect();
-        let shaky = |root: &Root| root.weight * (1.0 - root.confidence);
+        let shaky = |root: &RootBelief| root.weight * (1.0 - root.confidence);
         roots.sort_by(|a, b| shaky(b).total_cmp(&shaky(a)).then(a.belief.cmp(&b.belief)));
         Ok(roots)
     }

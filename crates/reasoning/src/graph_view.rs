@@ -5,17 +5,17 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::ids::{BeliefId, HypothesisId, Item, Kind};
+use crate::ids::{BeliefId, HypothesisId, ItemId, ItemKind};
 use crate::item::ContradictionStatus;
-use crate::mind::Mind;
+use crate::mind::ReasoningBoard;
 
 /// An edge between two items.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Edge {
     /// The item that depends on the other, belongs to it, or contradicts it.
-    pub from: Item,
+    pub from: ItemId,
     /// The item at the other end.
-    pub to: Item,
+    pub to: ItemId,
     /// The kind of edge: a kind of dependency, `belongs-to`, `part-of`, `excludes` or `contradicts`.
     pub how: &'static str,
     /// The strength from 0 to 1; `None` if the edge has none.
@@ -28,31 +28,32 @@ pub struct Edge {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Picture {
     /// The items, in the order of a board.
-    pub nodes: Vec<Item>,
+    pub nodes: Vec<ItemId>,
     /// The edges between them.
     pub edges: Vec<Edge>,
     /// The number of items that were omitted.
     pub left_out: usize,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The graph around an item, or around the newest beliefs, with at most `most` items.
-    pub fn picture(&self, around: Option<Item>, most: usize) -> Picture {
+    pub fn picture(&self, around: Option<ItemId>, most: usize) -> Picture {
         let edges = self.edges();
-        let mut beside: HashMap<Item, Vec<Item>> = HashMap::new();
+        let mut beside: HashMap<ItemId, Vec<ItemId>> = HashMap::new();
         for edge in &edges {
             beside.entry(edge.from).or_default().push(edge.to);
             beside.entry(edge.to).or_default().push(edge.from);
         }
-        let beliefs = self.beliefs.iter().rev().map(|(number, _)| Item::from(BeliefId(number)));
-        let mut joined: Vec<Item> = beside.keys().copied().filter(|item| item.kind != Kind::Belief).collect();
+        let beliefs = self.beliefs.iter().rev().map(|(number, _)| ItemId::from(BeliefId(number)));
+        let mut joined: Vec<ItemId> =
+            beside.keys().copied().filter(|item| item.kind != ItemKind::Belief).collect();
         joined.sort();
-        let all: Vec<Item> = beliefs.chain(joined).collect();
-        let seeds: Vec<Item> = match around {
+        let all: Vec<ItemId> = beliefs.chain(joined).collect();
+        let seeds: Vec<ItemId> = match around {
             Some(item) => vec![item],
             None => all.clone(),
         };
-        let mut nodes: HashSet<Item> = HashSet::new();
+        let mut nodes: HashSet<ItemId> = HashSet::new();
         for seed in seeds {
             let mut wave = VecDeque::from([seed]);
             while let Some(item) = wave.pop_front() {
@@ -65,16 +66,16 @@ impl Mind {
         let left_out = all.iter().filter(|item| !nodes.contains(item)).count();
         let edges = edges.into_iter().filter(|edge| nodes.contains(&edge.from) && nodes.contains(&edge.to));
         let edges = edges.collect();
-        let mut nodes: Vec<Item> = nodes.into_iter().collect();
+        let mut nodes: Vec<ItemId> = nodes.into_iter().collect();
         nodes.sort();
         Picture { nodes, edges, left_out }
     }
 
     fn edges(&self) -> Vec<Edge> {
-        let plain = |from: Item, to: Item, how| Edge { from, to, how, strength: None, reason: None };
+        let plain = |from: ItemId, to: ItemId, how| Edge { from, to, how, strength: None, reason: None };
         let mut edges = Vec::new();
         for (number, belief) in self.beliefs.iter() {
-            let from = Item::from(BeliefId(number));
+            let from = ItemId::from(BeliefId(number));
             edges.extend(belief.depends.iter().map(|dependency| Edge {
                 from,
                 to: dependency.on.into(),
@@ -85,7 +86,7 @@ impl Mind {
             edges.extend(belief.hypothesis.map(|to| plain(from, to.into(), "belongs-to")));
         }
         for (number, hypothesis) in self.hypotheses.iter() {
-            let from = Item::from(HypothesisId(number));
+            let from = ItemId::from(HypothesisId(number));
             edges.extend(hypothesis.parent.map(|to| plain(from, to.into(), "part-of")));
             edges.extend(hypothesis.excludes.iter().map(|to| plain(from, (*to).into(), "excludes")));
         }

@@ -13,7 +13,7 @@ use crate::error::MindError;
 
 /// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ItemKind {
     /// Something that may be true.
     Hypothesis,
     /// Something that speaks for or against a hypothesis.
@@ -34,7 +34,7 @@ pub enum Kind {
     Experiment,
 }
 
-impl Kind {
+impl ItemKind {
     /// Every kind, in the order a board shows them.
     pub const ALL: [Self; 9] = [
         Self::Hypothesis,
@@ -96,33 +96,33 @@ impl Kind {
 
 /// The name of any item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Item {
+pub struct ItemId {
     /// The kind of the item.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// The number, from 1.
     pub number: u32,
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.kind.letter(), self.number)
     }
 }
 
-impl fmt::Debug for Item {
+impl fmt::Debug for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-impl FromStr for Item {
+impl FromStr for ItemId {
     type Err = MindError;
 
     fn from_str(text: &str) -> Result<Self, MindError> {
         let wrong = || MindError::NoName(text.chars().take(40).collect());
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(wrong)?.to_ascii_uppercase();
-        let kind = Kind::ALL.into_iter().find(|kind| kind.letter() == letter).ok_or_else(wrong)?;
+        let kind = ItemKind::ALL.into_iter().find(|kind| kind.letter() == letter).ok_or_else(wrong)?;
         let digits = letters.as_str();
         let plain = !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
         let number = digits.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
@@ -130,13 +130,13 @@ impl FromStr for Item {
     }
 }
 
-impl Serialize for Item {
+impl Serialize for ItemId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Item {
+impl<'de> Deserialize<'de> for ItemId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer, str::parse)
     }
@@ -148,21 +148,21 @@ macro_rules! name_type {
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
 
-        impl From<$name> for Item {
+        impl From<$name> for ItemId {
             fn from(id: $name) -> Self {
-                Self { kind: Kind::$kind, number: id.0 }
+                Self { kind: ItemKind::$kind, number: id.0 }
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                Item::from(*self).fmt(f)
+                ItemId::from(*self).fmt(f)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                Item::from(*self).fmt(f)
+                ItemId::from(*self).fmt(f)
             }
         }
 
@@ -171,8 +171,8 @@ macro_rules! name_type {
 
             fn from_str(text: &str) -> Result<Self, MindError> {
                 match text.parse()? {
-                    Item { kind: Kind::$kind, number } => Ok(Self(number)),
-                    other => Err(MindError::WrongKind { item: other, wanted: Kind::$kind }),
+                    ItemId { kind: ItemKind::$kind, number } => Ok(Self(number)),
+                    other => Err(MindError::WrongKind { item: other, wanted: ItemKind::$kind }),
                 }
             }
         }

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use stepback_model::ids::StepId;
 use stepback_model::time::Timestamp;
 
-pub use self::check::{Check, Measured, OnOutcome, Outcome, Run, Verification};
+pub use self::check::{Check, CheckOutcome, CheckRun, Measured, OnOutcome, Verification};
 pub use self::words::{
     BeliefKind, BeliefStatus, ContradictionStatus, Criticality, DependencyKind, EvidenceKind,
     ExperimentStatus, GapKind, GapStatus, HypothesisStatus, Severity,
 };
-use crate::ids::{BeliefId, GapId, HypothesisId, Item, VerificationId};
+use crate::ids::{BeliefId, GapId, HypothesisId, ItemId, VerificationId};
 
 fn is_none<T>(value: &Option<T>) -> bool {
     value.is_none()
@@ -23,7 +23,7 @@ fn is_none<T>(value: &Option<T>) -> bool {
 
 /// Where in a session an item came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Origin {
+pub struct ItemOrigin {
     /// When it was recorded.
     pub at: Timestamp,
     /// The step that recorded it.
@@ -58,10 +58,10 @@ pub struct Hypothesis {
     #[serde(default, skip_serializing_if = "is_none")]
     pub fallen: Option<AutoRejected>,
     /// Where it was proposed.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
     /// What last changed its status.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub changed: Option<Origin>,
+    pub changed: Option<ItemOrigin>,
 }
 
 /// The record of an automatic rejection.
@@ -76,7 +76,7 @@ pub struct AutoRejected {
 /// Where evidence comes from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum EvidenceOrigin {
     /// The output of a tool.
     Tool {
         /// The step of the call.
@@ -102,7 +102,7 @@ pub enum Source {
     Verification(VerificationId),
 }
 
-impl Source {
+impl EvidenceOrigin {
     /// The usual kind of evidence from this source.
     pub fn usual_kind(&self) -> EvidenceKind {
         match self {
@@ -127,12 +127,12 @@ pub struct Evidence {
     /// What was found.
     pub text: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: EvidenceOrigin,
     /// Why it no longer counts; `None` while it counts.
     #[serde(default, skip_serializing_if = "is_none")]
     pub withdrawn: Option<String>,
     /// Where it was added.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
 }
 
 /// The value that an observation saw or an expectation expects.
@@ -179,10 +179,10 @@ pub struct Belief {
     #[serde(default, skip_serializing_if = "is_none")]
     pub reason: Option<String>,
     /// Where it was added.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
     /// What last changed it.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub changed: Option<Origin>,
+    pub changed: Option<ItemOrigin>,
 }
 
 /// The dependency of one belief on another.
@@ -203,9 +203,9 @@ pub struct Dependency {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Contradiction {
     /// One of the two items.
-    pub left: Item,
+    pub left: ItemId,
     /// The other item.
-    pub right: Item,
+    pub right: ItemId,
     /// Why they exclude each other.
     pub reason: String,
     /// How severe it is.
@@ -220,7 +220,7 @@ pub struct Contradiction {
     #[serde(default, skip_serializing_if = "is_none")]
     pub resolution: Option<String>,
     /// Where it was detected or declared.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
 }
 
 /// Something that is not known.
@@ -236,7 +236,7 @@ pub struct Gap {
     pub status: GapStatus,
     /// Items that cannot be decided before it is filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub blocks: Vec<Item>,
+    pub blocks: Vec<ItemId>,
     /// Gaps that must be filled first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<GapId>,
@@ -250,10 +250,10 @@ pub struct Gap {
     #[serde(default, skip_serializing_if = "is_none")]
     pub answer: Option<String>,
     /// Where it was added.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
     /// What last changed its status.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub changed: Option<Origin>,
+    pub changed: Option<ItemOrigin>,
 }
 
 /// A note.
@@ -263,12 +263,12 @@ pub struct Note {
     pub text: String,
     /// The items it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub about: Vec<Item>,
+    pub about: Vec<ItemId>,
     /// Keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Where it was written.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
 }
 
 /// A branch on which something is tested.
@@ -287,8 +287,8 @@ pub struct Experiment {
     #[serde(default, skip_serializing_if = "is_none")]
     pub result: Option<String>,
     /// Where it was started.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
     /// What ended it.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub changed: Option<Origin>,
+    pub changed: Option<ItemOrigin>,
 }

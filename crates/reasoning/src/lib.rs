@@ -1,9 +1,9 @@
 //! The reasoning state of an agent: what it believes, why, and what it does not know.
 //!
-//! A [`Mind`] is plain data: hypotheses with evidence, beliefs that depend on each other, contradictions, gaps, checks,
-//! notes. A [`Mutation`] is one change of it, and [`Mind::apply`] the only way to make one: a total function that either
+//! A [`ReasoningBoard`] is plain data: hypotheses with evidence, beliefs that depend on each other, contradictions, gaps, checks,
+//! notes. A [`BoardMutation`] is one change of it, and [`ReasoningBoard::apply`] the only way to make one: a total function that either
 //! returns what happened or refuses and leaves everything as it was. Nothing here reads a clock or a file; the caller
-//! states where a mutation comes from ([`Origin`]).
+//! states where a mutation comes from ([`ItemOrigin`]).
 //!
 //! Minds are values that share their common parts ([`paged_table`]), in memory and in the store ([`store`]), so that a
 //! session can keep the mind of every step. On top of them: confidence in hypotheses ([`confidence`]), dependencies
@@ -30,7 +30,7 @@ pub mod store;
 pub mod suggestions;
 
 pub use error::MindError;
-pub use ids::{Item, Kind};
-pub use item::Origin;
-pub use mind::Mind;
-pub use mutation::{Cause, Effect, Mutation};
+pub use ids::{ItemId, ItemKind};
+pub use item::ItemOrigin;
+pub use mind::ReasoningBoard;
+pub use mutation::{BoardMutation, CheckpointCause, MutationEffect};

@@ -17,18 +17,19 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::MindError;
-use crate::ids::{BeliefId, GapId, HypothesisId, Item, Kind, VerificationId};
+use crate::ids::{BeliefId, GapId, HypothesisId, ItemId, ItemKind, VerificationId};
 use crate::item::{
-    Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, OnOutcome, Run, Source, Verification,
+    Belief, CheckRun, Contradiction, Evidence, EvidenceOrigin, Experiment, Gap, Hypothesis, Note, OnOutcome,
+    Verification,
 };
-use crate::mind::{Mind, each_table};
+use crate::mind::{ReasoningBoard, each_table};
 use crate::paged_table::Table;
 
 /// An item that both sides changed differently.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Conflict {
     /// The item in conflict.
-    pub item: Item,
+    pub item: ItemId,
     /// A sentence about both sides.
     pub sentence: String,
     /// The item in ours; `None` if it does not exist there.
@@ -41,25 +42,25 @@ pub struct Conflict {
 
 /// The result of a merge.
 #[derive(Clone, Debug)]
-pub struct Merged {
+pub struct BoardMerge {
     /// The merged mind.
-    pub mind: Mind,
+    pub mind: ReasoningBoard,
     /// Items that both sides changed differently.
     pub conflicts: Vec<Conflict>,
     /// Items that were renamed: their name in theirs, and in the merged mind.
-    pub renamed: Vec<(Item, Item)>,
+    pub renamed: Vec<(ItemId, ItemId)>,
 }
 
 /// Maps names in theirs to names in ours.
 #[derive(Default)]
-struct Names(BTreeMap<Item, Item>);
+struct Names(BTreeMap<ItemId, ItemId>);
 
 impl Names {
-    fn of(&self, item: Item) -> Item {
+    fn of(&self, item: ItemId) -> ItemId {
         self.0.get(&item).copied().unwrap_or(item)
     }
 
-    fn number<T: Into<Item> + Copy>(&self, id: T) -> u32 {
+    fn number<T: Into<ItemId> + Copy>(&self, id: T) -> u32 {
         self.of(id.into()).number
     }
 }
@@ -67,7 +68,7 @@ impl Names {
 /// An item that may refer to other items.
 trait Refers {
     fn rename(&mut self, names: &Names);
-    fn refers(&self) -> Vec<Item>;
+    fn refers(&self) -> Vec<ItemId>;
 }
 
 fn hypothesis(id: &mut HypothesisId, names: &Names) {
@@ -82,7 +83,7 @@ impl Refers for Hypothesis {
         }
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         self.parent.iter().chain(&self.excludes).map(|id| (*id).into()).collect()
     }
 }
@@ -90,14 +91,14 @@ impl Refers for Hypothesis {
 impl Refers for Evidence {
     fn rename(&mut self, names: &Names) {
         hypothesis(&mut self.hypothesis, names);
-        if let Source::Verification(id) = &mut self.source {
+        if let EvidenceOrigin::Verification(id) = &mut self.source {
             *id = VerificationId(names.number(*id));
         }
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         let checked = match self.source {
-            Source::Verification(id) => Some(id.into()),
+            EvidenceOrigin::Verification(id) => Some(id.into()),
             _ => None,
         };
         checked.into_iter().chain([self.hypothesis.into()]).collect()
@@ -111,9 +112,9 @@ impl Refers for Belief {
         self.depends.sort_by_key(|dependency| dependency.on);
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         let rests = self.depends.iter().map(|dependency| dependency.on.into());
-        rests.chain(self.hypothesis.map(Item::from)).collect()
+        rests.chain(self.hypothesis.map(ItemId::from)).collect()
     }
 }
 
@@ -122,7 +123,7 @@ impl Refers for Contradiction {
         (self.left, self.right) = (names.of(self.left), names.of(self.right));
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         vec![self.left, self.right]
     }
 }
@@ -133,7 +134,7 @@ impl Refers for Gap {
         self.after.iter_mut().for_each(|id| *id = GapId(names.number(*id)));
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         self.blocks.iter().copied().chain(self.after.iter().map(|id| (*id).into())).collect()
     }
 }
@@ -149,7 +150,7 @@ impl Refers for Verification {
         }
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         let acts = self.on_pass.iter().chain(&self.on_fail);
         acts.filter_map(|act| match act {
             OnOutcome::Evidence { hypothesis, .. } => Some((*hypothesis).into()),
@@ -160,12 +161,12 @@ impl Refers for Verification {
     }
 }
 
-impl Refers for Run {
+impl Refers for CheckRun {
     fn rename(&mut self, names: &Names) {
         self.verification = VerificationId(names.number(self.verification));
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         vec![self.verification.into()]
     }
 }
@@ -175,7 +176,7 @@ impl Refers for Note {
         self.about.iter_mut().for_each(|item| *item = names.of(*item));
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         self.about.clone()
     }
 }
@@ -185,7 +186,7 @@ impl Refers for Experiment {
         self.hypothesis.iter_mut().for_each(|id| hypothesis(id, names));
     }
 
-    fn refers(&self) -> Vec<Item> {
+    fn refers(&self) -> Vec<ItemId> {
         self.hypothesis.iter().map(|id| (*id).into()).collect()
     }
 }
@@ -214,7 +215,7 @@ fn name<T: Clone + PartialEq>(
         added.push((number, here));
         if here != number {
             let kind = ours.kind;
-            names.0.insert(Item { kind, number }, Item { kind, number: here });
+            names.0.insert(ItemId { kind, number }, ItemId { kind, number: here });
         }
     }
     added
@@ -223,7 +224,7 @@ fn name<T: Clone + PartialEq>(
 struct Joining<'a> {
     names: &'a Names,
     take_theirs: bool,
-    conflicts: Vec<Item>,
+    conflicts: Vec<ItemId>,
 }
 
 impl Joining<'_> {
@@ -246,7 +247,7 @@ impl Joining<'_> {
                 continue;
             }
             if here != Some(was) {
-                self.conflicts.push(Item { kind: ours.kind, number });
+                self.conflicts.push(ItemId { kind: ours.kind, number });
                 if !self.take_theirs {
                     continue;
                 }
@@ -273,9 +274,9 @@ impl Joining<'_> {
     }
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// The items that an item refers to.
-    pub fn refers(&self, item: Item) -> Vec<Item> {
+    pub fn refers(&self, item: ItemId) -> Vec<ItemId> {
         let mut found = Vec::new();
         each_table!(self, table => {
             if table.kind == item.kind {
@@ -286,7 +287,7 @@ impl Mind {
     }
 
     /// Merges what changed between `base` and `theirs` into this mind.
-    pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<Merged, MindError> {
+    pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<BoardMerge, MindError> {
         let mut names = Names::default();
         macro_rules! all {
             ($($table:ident),+) => {{
@@ -309,7 +310,7 @@ impl Mind {
             experiments
         );
         self.keep_what_is_referred_to(&mut mind, &mut conflicts);
-        let sentence = |item: Item| {
+        let sentence = |item: ItemId| {
             let word = |mind: &Self| {
                 mind.says(item).map_or("taken back".to_owned(), |(state, text)| format!("{state} ({text})"))
             };
@@ -325,13 +326,13 @@ impl Mind {
                 taken: take_theirs && mind.document_of(item) == theirs.document_of(item),
             })
             .collect();
-        Ok(Merged { mind, conflicts, renamed: names.0.into_iter().collect() })
+        Ok(BoardMerge { mind, conflicts, renamed: names.0.into_iter().collect() })
     }
 
     /// Restores items that remaining items refer to: a dangling reference is worse than an extra item.
-    fn keep_what_is_referred_to(&self, mind: &mut Self, conflicts: &mut Vec<Item>) {
+    fn keep_what_is_referred_to(&self, mind: &mut Self, conflicts: &mut Vec<ItemId>) {
         loop {
-            let mut wanted: Vec<Item> = Vec::new();
+            let mut wanted: Vec<ItemId> = Vec::new();
             each_table!(&*mind, table => {
                 wanted.extend(table.iter().flat_map(|(_, item)| item.refers()));
             });
@@ -344,19 +345,21 @@ impl Mind {
             for item in wanted {
                 let number = item.number;
                 match item.kind {
-                    Kind::Hypothesis => mind.hypotheses.put(number, self.hypotheses.get(number).cloned()),
-                    Kind::Evidence => mind.evidence.put(number, self.evidence.get(number).cloned()),
-                    Kind::Belief => mind.beliefs.put(number, self.beliefs.get(number).cloned()),
-                    Kind::Contradiction => {
+                    ItemKind::Hypothesis => mind.hypotheses.put(number, self.hypotheses.get(number).cloned()),
+                    ItemKind::Evidence => mind.evidence.put(number, self.evidence.get(number).cloned()),
+                    ItemKind::Belief => mind.beliefs.put(number, self.beliefs.get(number).cloned()),
+                    ItemKind::Contradiction => {
                         mind.contradictions.put(number, self.contradictions.get(number).cloned())
                     }
-                    Kind::Gap => mind.gaps.put(number, self.gaps.get(number).cloned()),
-                    Kind::Verification => {
+                    ItemKind::Gap => mind.gaps.put(number, self.gaps.get(number).cloned()),
+                    ItemKind::Verification => {
                         mind.verifications.put(number, self.verifications.get(number).cloned())
                     }
-                    Kind::Run => mind.runs.put(number, self.runs.get(number).cloned()),
-                    Kind::Note => mind.notes.put(number, self.notes.get(number).cloned()),
-                    Kind::Experiment => mind.experiments.put(number, self.experiments.get(number).cloned()),
+                    ItemKind::Run => mind.runs.put(number, self.runs.get(number).cloned()),
+                    ItemKind::Note => mind.notes.put(number, self.notes.get(number).cloned()),
+                    ItemKind::Experiment => {
+                        mind.experiments.put(number, self.experiments.get(number).cloned())
+                    }
                 }
                 if !conflicts.contains(&item) {
                     conflicts.push(item);
@@ -366,7 +369,7 @@ impl Mind {
     }
 
     /// Returns a mind in which the changes between `before` and `after` are reverted, and later changes stay.
-    pub fn revert(&self, before: &Self, after: &Self) -> Result<Merged, MindError> {
+    pub fn revert(&self, before: &Self, after: &Self) -> Result<BoardMerge, MindError> {
         self.merge(after, before, false)
     }
 }

@@ -3,15 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::MindError;
-use crate::ids::{Item, Kind};
+use crate::ids::{ItemId, ItemKind};
 use crate::item::{
-    Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, Origin, Run, Verification,
+    Belief, CheckRun, Contradiction, Evidence, Experiment, Gap, Hypothesis, ItemOrigin, Note, Verification,
 };
 use crate::paged_table::Table;
 
 /// The complete reasoning state of an agent at one moment. Cheap to clone.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Mind {
+pub struct ReasoningBoard {
     /// Statements that may be true.
     pub hypotheses: Table<Hypothesis>,
     /// Evidence for and against hypotheses.
@@ -25,25 +25,25 @@ pub struct Mind {
     /// Checks that can be run.
     pub verifications: Table<Verification>,
     /// Results of checks.
-    pub runs: Table<Run>,
+    pub runs: Table<CheckRun>,
     /// Notes.
     pub notes: Table<Note>,
     /// Experiments on branches.
     pub experiments: Table<Experiment>,
 }
 
-impl Default for Mind {
+impl Default for ReasoningBoard {
     fn default() -> Self {
         Self {
-            hypotheses: Table::new(Kind::Hypothesis),
-            evidence: Table::new(Kind::Evidence),
-            beliefs: Table::new(Kind::Belief),
-            contradictions: Table::new(Kind::Contradiction),
-            gaps: Table::new(Kind::Gap),
-            verifications: Table::new(Kind::Verification),
-            runs: Table::new(Kind::Run),
-            notes: Table::new(Kind::Note),
-            experiments: Table::new(Kind::Experiment),
+            hypotheses: Table::new(ItemKind::Hypothesis),
+            evidence: Table::new(ItemKind::Evidence),
+            beliefs: Table::new(ItemKind::Belief),
+            contradictions: Table::new(ItemKind::Contradiction),
+            gaps: Table::new(ItemKind::Gap),
+            verifications: Table::new(ItemKind::Verification),
+            runs: Table::new(ItemKind::Run),
+            notes: Table::new(ItemKind::Note),
+            experiments: Table::new(ItemKind::Experiment),
         }
     }
 }
@@ -92,7 +92,7 @@ macro_rules! each_table {
 }
 pub(crate) use each_table;
 
-impl Mind {
+impl ReasoningBoard {
     /// Whether it has no items.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
@@ -106,80 +106,80 @@ impl Mind {
     }
 
     /// Checks that an item exists.
-    pub fn expect(&self, item: Item) -> Result<(), MindError> {
+    pub fn expect(&self, item: ItemId) -> Result<(), MindError> {
         match item.kind {
-            Kind::Hypothesis => self.hypotheses.known(item.number).map(drop),
-            Kind::Evidence => self.evidence.known(item.number).map(drop),
-            Kind::Belief => self.beliefs.known(item.number).map(drop),
-            Kind::Contradiction => self.contradictions.known(item.number).map(drop),
-            Kind::Gap => self.gaps.known(item.number).map(drop),
-            Kind::Verification => self.verifications.known(item.number).map(drop),
-            Kind::Run => self.runs.known(item.number).map(drop),
-            Kind::Note => self.notes.known(item.number).map(drop),
-            Kind::Experiment => self.experiments.known(item.number).map(drop),
+            ItemKind::Hypothesis => self.hypotheses.known(item.number).map(drop),
+            ItemKind::Evidence => self.evidence.known(item.number).map(drop),
+            ItemKind::Belief => self.beliefs.known(item.number).map(drop),
+            ItemKind::Contradiction => self.contradictions.known(item.number).map(drop),
+            ItemKind::Gap => self.gaps.known(item.number).map(drop),
+            ItemKind::Verification => self.verifications.known(item.number).map(drop),
+            ItemKind::Run => self.runs.known(item.number).map(drop),
+            ItemKind::Note => self.notes.known(item.number).map(drop),
+            ItemKind::Experiment => self.experiments.known(item.number).map(drop),
         }
     }
 
     /// Where an item came from.
-    pub fn origin_of(&self, item: Item) -> Option<&Origin> {
+    pub fn origin_of(&self, item: ItemId) -> Option<&ItemOrigin> {
         let number = item.number;
         match item.kind {
-            Kind::Hypothesis => self.hypotheses.get(number).map(|known| &known.origin),
-            Kind::Evidence => self.evidence.get(number).map(|known| &known.origin),
-            Kind::Belief => self.beliefs.get(number).map(|known| &known.origin),
-            Kind::Contradiction => self.contradictions.get(number).map(|known| &known.origin),
-            Kind::Gap => self.gaps.get(number).map(|known| &known.origin),
-            Kind::Verification => self.verifications.get(number).map(|known| &known.origin),
-            Kind::Run => self.runs.get(number).map(|known| &known.origin),
-            Kind::Note => self.notes.get(number).map(|known| &known.origin),
-            Kind::Experiment => self.experiments.get(number).map(|known| &known.origin),
+            ItemKind::Hypothesis => self.hypotheses.get(number).map(|known| &known.origin),
+            ItemKind::Evidence => self.evidence.get(number).map(|known| &known.origin),
+            ItemKind::Belief => self.beliefs.get(number).map(|known| &known.origin),
+            ItemKind::Contradiction => self.contradictions.get(number).map(|known| &known.origin),
+            ItemKind::Gap => self.gaps.get(number).map(|known| &known.origin),
+            ItemKind::Verification => self.verifications.get(number).map(|known| &known.origin),
+            ItemKind::Run => self.runs.get(number).map(|known| &known.origin),
+            ItemKind::Note => self.notes.get(number).map(|known| &known.origin),
+            ItemKind::Experiment => self.experiments.get(number).map(|known| &known.origin),
         }
     }
 
     /// The text of an item; empty if it does not exist.
-    pub fn text_of(&self, item: Item) -> String {
+    pub fn text_of(&self, item: ItemId) -> String {
         let number = item.number;
         let text = match item.kind {
-            Kind::Hypothesis => self.hypotheses.get(number).map(|known| known.statement.clone()),
-            Kind::Evidence => self.evidence.get(number).map(|known| known.text.clone()),
-            Kind::Belief => self.beliefs.get(number).map(|known| known.statement.clone()),
-            Kind::Contradiction => self.contradictions.get(number).map(|known| known.reason.clone()),
-            Kind::Gap => self.gaps.get(number).map(|known| known.question.clone()),
-            Kind::Verification => self.verifications.get(number).map(|known| known.title.clone()),
-            Kind::Run => self.runs.get(number).map(|known| known.reason.clone()),
-            Kind::Note => self.notes.get(number).map(|known| known.text.clone()),
-            Kind::Experiment => (self.experiments.get(number))
+            ItemKind::Hypothesis => self.hypotheses.get(number).map(|known| known.statement.clone()),
+            ItemKind::Evidence => self.evidence.get(number).map(|known| known.text.clone()),
+            ItemKind::Belief => self.beliefs.get(number).map(|known| known.statement.clone()),
+            ItemKind::Contradiction => self.contradictions.get(number).map(|known| known.reason.clone()),
+            ItemKind::Gap => self.gaps.get(number).map(|known| known.question.clone()),
+            ItemKind::Verification => self.verifications.get(number).map(|known| known.title.clone()),
+            ItemKind::Run => self.runs.get(number).map(|known| known.reason.clone()),
+            ItemKind::Note => self.notes.get(number).map(|known| known.text.clone()),
+            ItemKind::Experiment => (self.experiments.get(number))
                 .map(|known| format!("branch {}: succeeds if {}", known.branch, known.success)),
         };
         text.unwrap_or_default()
     }
 
     /// One item as a document, with its computed values.
-    pub fn document_of(&self, item: Item) -> Option<Value> {
+    pub fn document_of(&self, item: ItemId) -> Option<Value> {
         fn plain(item: Option<&impl serde::Serialize>) -> Option<Value> {
             item.map(|item| json!(item))
         }
         let number = item.number;
         let mut document = match item.kind {
-            Kind::Hypothesis => plain(self.hypotheses.get(number)),
-            Kind::Evidence => plain(self.evidence.get(number)),
-            Kind::Belief => plain(self.beliefs.get(number)),
-            Kind::Contradiction => plain(self.contradictions.get(number)),
-            Kind::Gap => plain(self.gaps.get(number)),
-            Kind::Verification => plain(self.verifications.get(number)),
-            Kind::Run => plain(self.runs.get(number)),
-            Kind::Note => plain(self.notes.get(number)),
-            Kind::Experiment => plain(self.experiments.get(number)),
+            ItemKind::Hypothesis => plain(self.hypotheses.get(number)),
+            ItemKind::Evidence => plain(self.evidence.get(number)),
+            ItemKind::Belief => plain(self.beliefs.get(number)),
+            ItemKind::Contradiction => plain(self.contradictions.get(number)),
+            ItemKind::Gap => plain(self.gaps.get(number)),
+            ItemKind::Verification => plain(self.verifications.get(number)),
+            ItemKind::Run => plain(self.runs.get(number)),
+            ItemKind::Note => plain(self.notes.get(number)),
+            ItemKind::Experiment => plain(self.experiments.get(number)),
         }?;
         document["id"] = json!(item);
         Some(document)
     }
 
     /// All items that exist.
-    pub fn items(&self) -> Vec<Item> {
+    pub fn items(&self) -> Vec<ItemId> {
         let mut items = Vec::new();
         each_table!(self, table => {
-            items.extend(table.iter().map(|(number, _)| Item { kind: table.kind, number }));
+            items.extend(table.iter().map(|(number, _)| ItemId { kind: table.kind, number }));
         });
         items
     }
@@ -189,16 +189,16 @@ impl Mind {
         let confidences = self.confidences();
         let effective = self.effective();
         let mut lists = Map::new();
-        for kind in Kind::ALL {
+        for kind in ItemKind::ALL {
             lists.insert(kind.plural().to_owned(), Value::Array(Vec::new()));
         }
         for item in self.items() {
             let Some(mut document) = self.document_of(item) else { continue };
             match item.kind {
-                Kind::Hypothesis => {
+                ItemKind::Hypothesis => {
                     document["confidence"] = json!(confidences.get(&item.number).copied().unwrap_or(0.5));
                 }
-                Kind::Belief => {
+                ItemKind::Belief => {
                     document["effective_confidence"] =
                         json!(effective.get(&item.number).copied().unwrap_or(0.0));
                 }

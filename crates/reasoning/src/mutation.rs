@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use stepback_model::ids::StepId;
 
 use crate::ids::{
-    BeliefId, ContradictionId, EvidenceId, ExperimentId, GapId, HypothesisId, Item, VerificationId,
+    BeliefId, ContradictionId, EvidenceId, ExperimentId, GapId, HypothesisId, ItemId, VerificationId,
 };
 use crate::item::{
-    BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, ExperimentStatus,
-    GapKind, HypothesisStatus, Measure, OnOutcome, Outcome, Severity, Source,
+    BeliefKind, Check, CheckOutcome, ContradictionStatus, Criticality, DependencyKind, EvidenceKind,
+    EvidenceOrigin, ExperimentStatus, GapKind, HypothesisStatus, Measure, OnOutcome, Severity,
 };
 
 /// One change of a mind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Mutation {
+pub enum BoardMutation {
     /// Proposes a hypothesis.
     ProposeHypothesis {
         /// What may be true.
@@ -58,7 +58,7 @@ pub enum Mutation {
         kind: EvidenceKind,
         /// Where it comes from.
         #[serde(default = "reasoning")]
-        source: Source,
+        source: EvidenceOrigin,
     },
     /// Withdraws evidence, which then no longer counts.
     WithdrawEvidence {
@@ -130,9 +130,9 @@ pub enum Mutation {
     /// Declares that two items cannot both be true.
     Contradict {
         /// One of the two items.
-        left: Item,
+        left: ItemId,
         /// The other item.
-        right: Item,
+        right: ItemId,
         /// Why they exclude each other.
         reason: String,
         /// How severe it is.
@@ -157,7 +157,7 @@ pub enum Mutation {
         criticality: Criticality,
         /// Items that cannot be decided before it is filled.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        blocks: Vec<Item>,
+        blocks: Vec<ItemId>,
         /// Gaps that must be filled first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         after: Vec<GapId>,
@@ -217,7 +217,7 @@ pub enum Mutation {
         /// The check that was run.
         verification: VerificationId,
         /// How it ended.
-        outcome: Outcome,
+        outcome: CheckOutcome,
         /// The reason in one sentence.
         reason: String,
         /// The exit code of a command that ran to its end.
@@ -238,7 +238,7 @@ pub enum Mutation {
         text: String,
         /// The items it is about.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        about: Vec<Item>,
+        about: Vec<ItemId>,
         /// Keywords.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tags: Vec<String>,
@@ -272,14 +272,14 @@ fn observation() -> EvidenceKind {
     EvidenceKind::Observation
 }
 
-fn reasoning() -> Source {
-    Source::Reasoning
+fn reasoning() -> EvidenceOrigin {
+    EvidenceOrigin::Reasoning
 }
 
 /// Why a change deserves a checkpoint of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum CheckpointCause {
     /// A hypothesis was concluded or reopened.
     HypothesisStatus,
     /// A contradiction was detected or declared.
@@ -292,7 +292,7 @@ pub enum Cause {
     Experiment,
 }
 
-impl Cause {
+impl CheckpointCause {
     /// The stable name, which is the tag of the checkpoint made for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -307,29 +307,29 @@ impl Cause {
 
 /// The effect of a change.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Effect {
+pub struct MutationEffect {
     /// The item it created or changed.
-    pub item: Item,
+    pub item: ItemId,
     /// What happened, each in a sentence; the first is about the item.
     pub said: Vec<String>,
     /// Why this deserves a checkpoint; empty if it does not.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<CheckpointCause>,
     /// Whether the caller should stop running checks.
     pub halt: bool,
 }
 
-impl Effect {
-    pub(crate) fn of(item: impl Into<Item>, said: impl Into<String>) -> Self {
+impl MutationEffect {
+    pub(crate) fn of(item: impl Into<ItemId>, said: impl Into<String>) -> Self {
         Self { item: item.into(), said: vec![said.into()], causes: Vec::new(), halt: false }
     }
 
-    pub(crate) fn because(mut self, cause: Cause) -> Self {
+    pub(crate) fn because(mut self, cause: CheckpointCause) -> Self {
         self.causes.push(cause);
         self
     }
 }
 
-impl Mutation {
+impl BoardMutation {
     /// The noun of the command line it belongs to.
     pub fn noun(&self) -> &'static str {
         match self {
@@ -355,7 +355,7 @@ impl Mutation {
     /// The step that is named as the source, if any.
     pub fn source_step(&self) -> Option<StepId> {
         match self {
-            Self::AddEvidence { source: Source::Tool { step, .. }, .. } => *step,
+            Self::AddEvidence { source: EvidenceOrigin::Tool { step, .. }, .. } => *step,
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use stepback_model::json::Piece;
 
 use crate::error::MindError;
-use crate::ids::{Item, Kind};
+use crate::ids::{ItemId, ItemKind};
 
 /// Items per page. Small enough that rewriting a page is cheap, large enough that ten thousand items are few objects.
 pub const PAGE: usize = 64;
@@ -46,12 +46,12 @@ impl<T: Clone> Page<T> {
 /// All items of one kind.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     pub(crate) pages: Vec<Arc<Page<T>>>,
 }
 
 impl<T: Clone + PartialEq> Table<T> {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ItemKind) -> Self {
         Self { kind, pages: Vec::new() }
     }
 
@@ -80,7 +80,7 @@ impl<T: Clone + PartialEq> Table<T> {
 
     /// The item with this number, or an error that says why there is none.
     pub fn known(&self, number: u32) -> Result<&T, MindError> {
-        let item = Item { kind: self.kind, number };
+        let item = ItemId { kind: self.kind, number };
         let newest = self.newest();
         self.get(number).ok_or(match number {
             n if n >= 1 && n <= newest => MindError::TakenBack(item),
@@ -103,7 +103,7 @@ impl<T: Clone + PartialEq> Table<T> {
         self.known(number)?;
         let slot = self.slot(number);
         // Cannot fail: `known` has found it.
-        let item = slot.as_mut().ok_or(MindError::TakenBack(Item { kind: Kind::Note, number }))?;
+        let item = slot.as_mut().ok_or(MindError::TakenBack(ItemId { kind: ItemKind::Note, number }))?;
         Ok(with(item))
     }
 

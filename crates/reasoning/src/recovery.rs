@@ -4,9 +4,9 @@
 //! ends with the number of omitted items and how to see them. The summary never exceeds the budget.
 
 use crate::apply::{short, shown};
-use crate::ids::{HypothesisId, Kind};
+use crate::ids::{HypothesisId, ItemKind};
 use crate::item::{GapStatus, HypothesisStatus};
-use crate::mind::Mind;
+use crate::mind::ReasoningBoard;
 
 /// Bytes of English text per token, on average; a little less, to be on the safe side.
 const BYTES_PER_TOKEN: usize = 3;
@@ -63,7 +63,7 @@ impl Page {
     }
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// A summary of where the agent left off, in at most `budget` tokens.
     pub fn recovery(&self, around: &RecoveryContext, budget: usize) -> String {
         let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
@@ -152,7 +152,7 @@ impl Mind {
         lines.extend(filled.map(|(number, gap)| {
             format!(
                 "{}{number} {} → {}",
-                Kind::Gap.letter(),
+                ItemKind::Gap.letter(),
                 short(&gap.question),
                 short(gap.answer.as_deref().unwrap_or_default())
             )

@@ -15,8 +15,8 @@ use stepback_model::json::{Piece, assemble, fields};
 use stepback_model::object::{ObjectSink, ObjectSource};
 
 use crate::error::MindError;
-use crate::ids::Kind;
-use crate::mind::{Mind, each_table};
+use crate::ids::ItemKind;
+use crate::mind::{ReasoningBoard, each_table};
 use crate::paged_table::{PAGE, Page, Table};
 
 /// The only format version so far.
@@ -27,27 +27,27 @@ const WORTH_A_THREAD: usize = 8;
 
 /// The location of a mind in the store, used as the base for the next version.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct BoardLocation {
     /// The hash of its root object; `None` if it is not stored.
     pub root: Option<Hash>,
-    lists: Vec<(Kind, Piece)>,
+    lists: Vec<(ItemKind, Piece)>,
 }
 
 /// A mind that was written; it is in the store once the batch is committed.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenBoard {
     /// Its location once it is committed.
-    pub place: Place,
-    pages: Vec<(Kind, Vec<Piece>)>,
+    pub place: BoardLocation,
+    pages: Vec<(ItemKind, Vec<Piece>)>,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// Writes what is not stored yet. `before` is the location of the previous version.
     pub fn store(
         &self,
         sink: &(impl ObjectSink + ?Sized),
-        before: Option<&Place>,
-    ) -> Result<Written, MindError> {
+        before: Option<&BoardLocation>,
+    ) -> Result<WrittenBoard, MindError> {
         let mut lists = Vec::new();
         let mut all = Vec::new();
         each_table!(self, table => {
@@ -62,11 +62,11 @@ impl Mind {
         let named = lists.iter().map(|(kind, piece)| (kind.plural().to_owned(), piece.clone()));
         let format = ("format".to_owned(), Piece::value(sink, &json!(FORMAT))?);
         let root = assemble(sink, named.chain([format]), before.and_then(|place| place.root))?;
-        Ok(Written { place: Place { root: Some(root), lists }, pages: all })
+        Ok(WrittenBoard { place: BoardLocation { root: Some(root), lists }, pages: all })
     }
 
     /// Records that what was written of this mind has been committed, so that it is not written again.
-    pub fn committed(&self, written: &Written) {
+    pub fn committed(&self, written: &WrittenBoard) {
         each_table!(self, table => {
             let known = written.pages.iter().find(|(kind, _)| *kind == table.kind);
             for (page, piece) in table.pages.iter().zip(known.map_or([].as_slice(), |(_, pieces)| pieces)) {
@@ -77,7 +77,10 @@ impl Mind {
     }
 
     /// Reads the mind stored under `root`.
-    pub fn load(source: &(impl ObjectSource + ?Sized), root: Hash) -> Result<(Self, Place), MindError> {
+    pub fn load(
+        source: &(impl ObjectSource + ?Sized),
+        root: Hash,
+    ) -> Result<(Self, BoardLocation), MindError> {
         Self::default().load_other(source, root)
     }
 
@@ -87,7 +90,7 @@ impl Mind {
         &self,
         source: &(impl ObjectSource + ?Sized),
         root: Hash,
-    ) -> Result<(Self, Place), MindError> {
+    ) -> Result<(Self, BoardLocation), MindError> {
         let mut mind = Self::default();
         let mut lists = Vec::new();
         let mut format = None;
@@ -96,27 +99,27 @@ impl Mind {
                 format = piece.scalar().and_then(serde_json::Value::as_u64);
                 continue;
             }
-            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.plural() == name) else {
+            let Some(kind) = ItemKind::ALL.into_iter().find(|kind| kind.plural() == name) else {
                 return Err(MindError::Unreadable(format!(
                     "it has {name}, which this version does not know"
                 )));
             };
             let pages = piece.elements(source)?;
             match kind {
-                Kind::Hypothesis => mind.hypotheses = table(source, &self.hypotheses, pages)?,
-                Kind::Evidence => mind.evidence = table(source, &self.evidence, pages)?,
-                Kind::Belief => mind.beliefs = table(source, &self.beliefs, pages)?,
-                Kind::Contradiction => mind.contradictions = table(source, &self.contradictions, pages)?,
-                Kind::Gap => mind.gaps = table(source, &self.gaps, pages)?,
-                Kind::Verification => mind.verifications = table(source, &self.verifications, pages)?,
-                Kind::Run => mind.runs = table(source, &self.runs, pages)?,
-                Kind::Note => mind.notes = table(source, &self.notes, pages)?,
-                Kind::Experiment => mind.experiments = table(source, &self.experiments, pages)?,
+                ItemKind::Hypothesis => mind.hypotheses = table(source, &self.hypotheses, pages)?,
+                ItemKind::Evidence => mind.evidence = table(source, &self.evidence, pages)?,
+                ItemKind::Belief => mind.beliefs = table(source, &self.beliefs, pages)?,
+                ItemKind::Contradiction => mind.contradictions = table(source, &self.contradictions, pages)?,
+                ItemKind::Gap => mind.gaps = table(source, &self.gaps, pages)?,
+                ItemKind::Verification => mind.verifications = table(source, &self.verifications, pages)?,
+                ItemKind::Run => mind.runs = table(source, &self.runs, pages)?,
+                ItemKind::Note => mind.notes = table(source, &self.notes, pages)?,
+                ItemKind::Experiment => mind.experiments = table(source, &self.experiments, pages)?,
             }
             lists.push((kind, piece));
         }
         match format {
-            Some(FORMAT) => Ok((mind, Place { root: Some(root), lists })),
+            Some(FORMAT) => Ok((mind, BoardLocation { root: Some(root), lists })),
             Some(newer) => Err(MindError::Unreadable(format!("its form is {newer}, and {FORMAT} is known"))),
             None => Err(MindError::Unreadable("it does not say which form it has".to_owned())),
         }

@@ -13,15 +13,15 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::apply::{short, shown};
-use crate::ids::{ContradictionId, GapId, HypothesisId, Item, VerificationId};
+use crate::ids::{ContradictionId, GapId, HypothesisId, ItemId, VerificationId};
 use crate::item::{ContradictionStatus, Gap, GapStatus, OnOutcome};
-use crate::mind::Mind;
+use crate::mind::ReasoningBoard;
 
 /// A suggested next action.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Action {
+pub struct SuggestedAction {
     /// The item it is about.
-    pub item: Item,
+    pub item: ItemId,
     /// What to do.
     pub what: String,
     /// Why it is suggested.
@@ -32,9 +32,9 @@ pub struct Action {
     pub score: f64,
 }
 
-impl Mind {
+impl ReasoningBoard {
     /// Suggested next actions, the best first.
-    pub fn next_actions(&self) -> Vec<Action> {
+    pub fn next_actions(&self) -> Vec<SuggestedAction> {
         let mut actions = self.gap_actions();
         actions.extend(self.hypothesis_actions());
         actions.extend(self.contradiction_actions());
@@ -43,9 +43,9 @@ impl Mind {
     }
 
     /// Gaps that can be filled now, the best first.
-    pub fn gap_actions(&self) -> Vec<Action> {
+    pub fn gap_actions(&self) -> Vec<SuggestedAction> {
         let is_open = |id: &GapId| self.gaps.get(id.0).is_some_and(|gap| gap.status == GapStatus::Open);
-        let mut actions: Vec<Action> = self
+        let mut actions: Vec<SuggestedAction> = self
             .gaps
             .iter()
             .filter(|(number, gap)| is_open(&GapId(*number)) && !gap.after.iter().any(is_open))
@@ -55,14 +55,14 @@ impl Mind {
         actions
     }
 
-    fn gap_action(&self, id: GapId, gap: &Gap) -> Action {
+    fn gap_action(&self, id: GapId, gap: &Gap) -> SuggestedAction {
         let (held_up, behind) = self.held_up(id);
         let effort = (gap.minutes.unwrap_or(10.0) / 10.0).max(1.0);
         let score = gap.criticality.weight() * (1.0 + held_up.len() as f64 + behind as f64) / effort;
         let plan = self.plan_for(|act| matches!(act, OnOutcome::Fill(gap) if *gap == id));
         let mut why = format!("it is {}", gap.criticality.as_str());
         if !held_up.is_empty() {
-            let names: Vec<Item> = held_up.into_iter().collect();
+            let names: Vec<ItemId> = held_up.into_iter().collect();
             why.push_str(&format!(" and holds up {}", crate::diff::listed(&names)));
         }
         if behind > 0 {
@@ -85,11 +85,11 @@ impl Mind {
                 (format!("find out: {}", short(&gap.question)), format!("stepback gap fill {id} \"…\""))
             }
         };
-        Action { item: id.into(), what, why, command, score }
+        SuggestedAction { item: id.into(), what, why, command, score }
     }
 
     /// The items that a gap and the gaps behind it hold up, and the number of these gaps.
-    fn held_up(&self, id: GapId) -> (BTreeSet<Item>, usize) {
+    fn held_up(&self, id: GapId) -> (BTreeSet<ItemId>, usize) {
         let mut seen = BTreeSet::from([id]);
         let mut wave = vec![id];
         let mut items = BTreeSet::new();
@@ -118,9 +118,9 @@ impl Mind {
     }
 
     /// Hypotheses to test, the best first.
-    pub fn hypothesis_actions(&self) -> Vec<Action> {
+    pub fn hypothesis_actions(&self) -> Vec<SuggestedAction> {
         let confidences = self.confidences();
-        let mut actions: Vec<Action> = self
+        let mut actions: Vec<SuggestedAction> = self
             .hypotheses
             .iter()
             .filter(|(_, hypothesis)| hypothesis.status.is_open())
@@ -151,7 +151,7 @@ impl Mind {
                         format!("stepback evidence add {id} \"…\" --strength …"),
                     ),
                 };
-                Action {
+                SuggestedAction {
                     item: id.into(),
                     what,
                     why,
@@ -164,13 +164,13 @@ impl Mind {
         actions
     }
 
-    fn contradiction_actions(&self) -> Vec<Action> {
+    fn contradiction_actions(&self) -> Vec<SuggestedAction> {
         self.contradictions
             .iter()
             .filter(|(_, known)| known.status == ContradictionStatus::Open)
             .map(|(number, known)| {
                 let id = ContradictionId(number);
-                Action {
+                SuggestedAction {
                     item: id.into(),
                     what: format!("settle {id}: {}", known.suggestion),
                     why: format!("{} ({})", short(&known.reason), known.severity.as_str()),

@@ -6,7 +6,7 @@
 
 use crate::byte_class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WORD};
 use crate::values::is_placeholder;
-use crate::window::{Found, View};
+use crate::window::{ByteWindow, FoundSecret};
 
 const SHORTEST: usize = 32;
 const LONGEST: usize = 100;
@@ -74,7 +74,7 @@ const ENCODED: &[&[u8]] =
 
 /// Returns the random token that begins with the run.
 #[inline]
-pub fn token(view: &View<'_>) -> Option<Found> {
+pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let length = view.end - view.start;
     let next = view.byte(view.end);
     if byte_class::is(next, PLUS_SLASH) {
@@ -95,7 +95,7 @@ pub fn token(view: &View<'_>) -> Option<Found> {
 
 /// Returns a token of base64 with `+` or `/`. Many paths fit that too, so only the lengths of common keys count.
 #[inline(never)]
-fn base64(view: &View<'_>) -> Option<Found> {
+fn base64(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let end = byte_class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
     let padded = byte_class::run_end(view.bytes, end, byte_class::PAD, 2);
     let common = match padded - end {
@@ -106,7 +106,7 @@ fn base64(view: &View<'_>) -> Option<Found> {
 }
 
 #[inline(never)]
-fn judge(view: &View<'_>, end: usize) -> Option<Found> {
+fn judge(view: &ByteWindow<'_>, end: usize) -> Option<FoundSecret> {
     let text = &view.bytes[view.start..end];
     let stands_alone = matches!(
         view.before(),
@@ -124,7 +124,7 @@ fn judge(view: &View<'_>, end: usize) -> Option<Found> {
     if view.bytes[..view.start].ends_with(b"base64,") || is_line_of_block(view, end) || is_explained(view) {
         return None;
     }
-    Some(Found::new(view.start, end, "high-entropy"))
+    Some(FoundSecret::new(view.start, end, "high-entropy"))
 }
 
 /// Whether the text has a short prefix such as `toolu_…`, `call_…`, `chatcmpl-…`, `sha512-…`, which says what it is;
@@ -162,14 +162,14 @@ fn is_random(text: &[u8]) -> bool {
 }
 
 /// Whether the token is a line between similar lines: a block of encoded data.
-fn is_line_of_block(view: &View<'_>, end: usize) -> bool {
+fn is_line_of_block(view: &ByteWindow<'_>, end: usize) -> bool {
     let after = view.byte(end) == b'\n' || view.byte(end) == b'\r' || view.byte(end) == b'\\';
     let before = matches!(view.before(), b'\n' | b'n');
     end - view.start >= 60 && (before || after)
 }
 
 /// Whether the name in front of the token says what it is.
-fn is_explained(view: &View<'_>) -> bool {
+fn is_explained(view: &ByteWindow<'_>) -> bool {
     let before = &view.bytes[..view.start];
     let signs = before
         .iter()

@@ -2,15 +2,15 @@
 //! `curl -u me:x`, `.netrc`, `.pgpass`, SQL.
 
 use crate::byte_class::{self, ALNUM, DIGIT};
-use crate::names::{self, Family, Named};
+use crate::names::{self, Family, SecretName};
 use crate::pairs;
 use crate::values;
-use crate::window::{Found, MARK, View};
+use crate::window::{ByteWindow, FoundSecret, MARK};
 
-const PASSWORD: Named = Named { family: Family::Password, kind: "password", shouted: false };
+const PASSWORD: SecretName = SecretName { family: Family::Password, kind: "password", shouted: false };
 
 /// Returns the secret after the run, which is followed by a space and preceded by `dashes` hyphens.
-pub fn after_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
+pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
     let run = view.run();
     let start = view.skip_blanks(view.end);
     if dashes == 2 || dashes == 1 && run.len() > 4 {
@@ -45,7 +45,7 @@ pub fn after_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
 }
 
 /// Returns the secret in `-pSECRET`, as MySQL's programs accept it.
-pub fn attached(view: &View<'_>) -> Option<Found> {
+pub fn attached(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let mysql: [&[u8]; 3] = [b"mysql", b"mariadb", b"sshpass"];
     if view.end - view.start < 2 || !command_before(view, &mysql) {
         return None;
@@ -57,13 +57,13 @@ pub fn attached(view: &View<'_>) -> Option<Found> {
         .take_while(|b| b.is_ascii_graphic() && !is_quote(**b) && **b != b'\\')
         .count();
     let value = &view.bytes[start..start + length];
-    let password = Named { shouted: true, ..PASSWORD };
+    let password = SecretName { shouted: true, ..PASSWORD };
     // `-port`, `-pass…`, `-protocol` are other options.
     if length < 4 || value.starts_with(b"ort") || value.starts_with(b"ass") || value.starts_with(b"rotocol") {
         return None;
     }
-    values::is_secret(&password, value, values::Written::Tight)
-        .then(|| Found::new(start, start + length, "password"))
+    values::is_secret(&password, value, values::ValueNotation::Tight)
+        .then(|| FoundSecret::new(start, start + length, "password"))
 }
 
 fn is_quote(byte: u8) -> bool {
@@ -71,7 +71,7 @@ fn is_quote(byte: u8) -> bool {
 }
 
 /// Returns the secret in `password 'x'` in SQL, `password is "x"` in a prompt, `login me password x` in `.netrc`.
-fn spoken(view: &View<'_>, start: usize) -> Option<Found> {
+fn spoken(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
     let quoted = if view.has(start, b"is ") { start + 3 } else { start };
     if is_quote(view.byte(quoted)) {
         return quoted_password(view, quoted);
@@ -80,21 +80,21 @@ fn spoken(view: &View<'_>, start: usize) -> Option<Found> {
     if !byte_class::contains(line, b"login ") && !byte_class::contains(line, b"machine ") {
         return None;
     }
-    let netrc = Named { kind: "netrc-password", ..PASSWORD };
+    let netrc = SecretName { kind: "netrc-password", ..PASSWORD };
     pairs::secret_after_blank(view, &netrc, start)
 }
 
-fn quoted_password(view: &View<'_>, start: usize) -> Option<Found> {
+fn quoted_password(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
     let quote = view.byte(start);
     let length = view.bytes.get(start + 1..)?.iter().take(128).position(|b| *b == quote || *b == b'\n')?;
     let value = &view.bytes[start + 1..start + 1 + length];
     (view.byte(start + 1 + length) == quote
-        && values::is_secret(&PASSWORD, value, values::Written::QuotedCode))
-    .then(|| Found::new(start + 1, start + 1 + length, "password"))
+        && values::is_secret(&PASSWORD, value, values::ValueNotation::QuotedCode))
+    .then(|| FoundSecret::new(start + 1, start + 1 + length, "password"))
 }
 
 /// Returns the password in `name:password`.
-fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
+fn user_and_password(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
     let start = start + usize::from(is_quote(view.byte(start)));
     let length = view
         .bytes
@@ -117,11 +117,11 @@ fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
     {
         return None;
     }
-    Some(Found::new(start + colon + 1, start + length, "password"))
+    Some(FoundSecret::new(start + colon + 1, start + length, "password"))
 }
 
 /// Returns the password in `host:5432:database:user:password`, from the port on.
-pub fn pgpass(view: &View<'_>) -> Option<Found> {
+pub fn pgpass(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !matches!(view.run(), b"5432" | b"5433" | b"6432") || view.before() != b':' {
         return None;
     }
@@ -148,15 +148,15 @@ pub fn pgpass(view: &View<'_>) -> Option<Found> {
         .count();
     let password = &view.bytes[start..start + length];
     ((3..256).contains(&length) && !byte_class::contains(password, MARK) && !values::is_placeholder(password))
-        .then(|| Found::new(start, start + length, "pgpass-password"))
+        .then(|| FoundSecret::new(start, start + length, "pgpass-password"))
 }
 
-fn line_before<'a>(view: &View<'a>) -> &'a [u8] {
+fn line_before<'a>(view: &ByteWindow<'a>) -> &'a [u8] {
     &view.bytes[..view.start]
 }
 
 /// Whether one of the programs is called earlier on the line.
-fn command_before(view: &View<'_>, programs: &[&[u8]]) -> bool {
+fn command_before(view: &ByteWindow<'_>, programs: &[&[u8]]) -> bool {
     let before = line_before(view);
     for at in (0..before.len()).rev() {
         let byte = before[at];

@@ -5,12 +5,12 @@ use crate::names::is_one_of;
 use crate::pairs::own_kind;
 use crate::prefixes::plausible;
 use crate::structural::is_encoded_pair;
-use crate::window::{Found, View};
+use crate::window::{ByteWindow, FoundSecret};
 
 const LONGEST: usize = 8 * 1024;
 
 /// Returns the credentials after `Bearer`, `Basic` or Okta's `SSWS`, if the run is one of them.
-pub fn credentials(view: &View<'_>) -> Option<Found> {
+pub fn credentials(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let run = view.run();
     let bearer = run.eq_ignore_ascii_case(b"bearer");
     let basic = run.eq_ignore_ascii_case(b"basic");
@@ -31,18 +31,18 @@ pub fn credentials(view: &View<'_>) -> Option<Found> {
     }
     let value = &view.bytes[start..end];
     if basic {
-        return is_encoded_pair(value).then(|| Found::new(start, end, "basic-auth"));
+        return is_encoded_pair(value).then(|| FoundSecret::new(start, end, "basic-auth"));
     }
     if value.len() < 16 || value.len() == LONGEST || !plausible(value) {
         return None;
     }
     let kind = own_kind(view, start, end).unwrap_or(if okta { "okta-token" } else { "bearer-token" });
-    Some(Found::new(start, end, kind))
+    Some(FoundSecret::new(start, end, kind))
 }
 
 /// Returns where the credentials begin in the value of an `Authorization` header; `None` after the schemes that
 /// [`credentials`] handles itself.
-pub fn after_scheme(view: &View<'_>, start: usize, end: usize) -> Option<usize> {
+pub fn after_scheme(view: &ByteWindow<'_>, start: usize, end: usize) -> Option<usize> {
     let value = &view.bytes[start..end];
     let word = value.iter().take(24).take_while(|b| byte_class::is(**b, WORD)).count();
     if word == 0 || value.get(word) != Some(&b' ') {

@@ -1,8 +1,8 @@
 //! Redacts JSON values, where the name of a value is known for certain.
 
-use crate::names::{self, Named};
+use crate::names::{self, SecretName};
 use crate::redact_counting;
-use crate::values::{self, Written};
+use crate::values::{self, ValueNotation};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub fn redact_value(value: &mut Value) -> usize {
     visit(value, None)
 }
 
-fn visit(value: &mut Value, named: Option<&Named>) -> usize {
+fn visit(value: &mut Value, named: Option<&SecretName>) -> usize {
     match value {
         Value::String(text) => string(text, named),
         Value::Array(items) => {
@@ -39,7 +39,7 @@ fn visit(value: &mut Value, named: Option<&Named>) -> usize {
     }
 }
 
-fn flag_name(text: &str) -> Option<Named> {
+fn flag_name(text: &str) -> Option<SecretName> {
     names::announces(text.strip_prefix("--")?.as_bytes())
 }
 
@@ -69,14 +69,14 @@ fn object(map: &mut Map<String, Value>) -> usize {
     replaced
 }
 
-fn string(text: &mut String, named: Option<&Named>) -> usize {
+fn string(text: &mut String, named: Option<&SecretName>) -> usize {
     if let Some(named) = named.filter(|named| !is_only_context(named))
-        && values::is_secret(named, text.as_bytes(), Written::QuotedData)
+        && values::is_secret(named, text.as_bytes(), ValueNotation::QuotedData)
     {
         *text = format!("[redacted:{}]", named.kind);
         return 1;
     }
-    if let Some(Named { family: names::Family::SetCookie | names::Family::Authorization, .. }) = named {
+    if let Some(SecretName { family: names::Family::SetCookie | names::Family::Authorization, .. }) = named {
         return in_header(text, named.map_or("", |named| named.kind));
     }
     let (clean, replaced) = redact_counting(text);
@@ -86,7 +86,7 @@ fn string(text: &mut String, named: Option<&Named>) -> usize {
     replaced
 }
 
-fn is_only_context(named: &Named) -> bool {
+fn is_only_context(named: &SecretName) -> bool {
     matches!(named.family, names::Family::SetCookie | names::Family::Authorization)
 }
 

@@ -31,7 +31,7 @@ pub enum Family {
 
 /// A name that announces a secret.
 #[derive(Clone, Copy, Debug)]
-pub struct Named {
+pub struct SecretName {
     pub family: Family,
     pub kind: &'static str,
     /// Whether the name is in capitals, as in an environment.
@@ -188,7 +188,7 @@ const SECRET_KEYS: &[&str] = &[
 ];
 
 /// Returns what `name` announces, if it announces a secret.
-pub fn announces(name: &[u8]) -> Option<Named> {
+pub fn announces(name: &[u8]) -> Option<SecretName> {
     if !may_announce(name) {
         return None;
     }
@@ -218,7 +218,7 @@ pub fn announces(name: &[u8]) -> Option<Named> {
     }
     let shouted =
         !name.iter().any(|b| byte_class::is(*b, LOWER)) && name.iter().any(|b| byte_class::is(*b, UPPER));
-    Some(Named { family, kind, shouted })
+    Some(SecretName { family, kind, shouted })
 }
 
 /// A cheap check of the letters before the name is split: it decides most names.

@@ -5,9 +5,9 @@
 //! [`values`].
 
 use crate::byte_class::{self, ALNUM, WORD};
-use crate::names::{self, Family, Named};
-use crate::values::{self, Written};
-use crate::window::{Found, LONGEST_VALUE, View};
+use crate::names::{self, Family, SecretName};
+use crate::values::{self, ValueNotation};
+use crate::window::{ByteWindow, FoundSecret, LONGEST_VALUE};
 use crate::{headers, prefixes, structural};
 
 /// The most `=` and `:` that a value without quotes may have. Where names are close together, each of them would
@@ -19,11 +19,11 @@ const FEW_SIGNS: usize = 6;
 struct Place {
     start: usize,
     end: usize,
-    written: Written,
+    written: ValueNotation,
 }
 
 /// Returns the secret that the run names, if it names one.
-pub fn secret(view: &View<'_>) -> Option<Found> {
+pub fn secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !names::may_announce(view.run()) {
         return None;
     }
@@ -38,13 +38,13 @@ pub fn secret(view: &View<'_>) -> Option<Found> {
 }
 
 /// Returns the secret that `named` announces at `start`, for names that are followed only by a space.
-pub fn secret_after_blank(view: &View<'_>, named: &Named, start: usize) -> Option<Found> {
-    let shouted = Named { shouted: true, ..*named };
+pub fn secret_after_blank(view: &ByteWindow<'_>, named: &SecretName, start: usize) -> Option<FoundSecret> {
+    let shouted = SecretName { shouted: true, ..*named };
     let place = value_at(view, &shouted, start, true, true)?;
     judge(view, &shouted, place)
 }
 
-fn judge(view: &View<'_>, named: &Named, mut place: Place) -> Option<Found> {
+fn judge(view: &ByteWindow<'_>, named: &SecretName, mut place: Place) -> Option<FoundSecret> {
     if named.family == Family::Authorization {
         place.start = headers::after_scheme(view, place.start, place.end)?;
     }
@@ -56,17 +56,21 @@ fn judge(view: &View<'_>, named: &Named, mut place: Place) -> Option<Found> {
         let equals = value.iter().position(|b| *b == b'=')?;
         place.end = place.start + value.iter().position(|b| *b == b';').unwrap_or(value.len());
         place.start += equals + 1;
-        return (place.start < place.end).then(|| Found::new(place.start, place.end, named.kind));
+        return (place.start < place.end).then(|| FoundSecret::new(place.start, place.end, named.kind));
     }
     let kind = own_kind(view, place.start, place.end).unwrap_or(named.kind);
-    Some(Found::new(place.start, place.end, kind))
+    Some(FoundSecret::new(place.start, place.end, kind))
 }
 
 /// Returns the kind of the value by its own shape, which is more exact than the name.
-pub fn own_kind(view: &View<'_>, start: usize, end: usize) -> Option<&'static str> {
+pub fn own_kind(view: &ByteWindow<'_>, start: usize, end: usize) -> Option<&'static str> {
     let run_end = byte_class::run_end(view.bytes, start, WORD, LONGEST_VALUE);
-    let own =
-        View { start, end: run_end, classes: byte_class::classes(&view.bytes[start..run_end]), ..*view };
+    let own = ByteWindow {
+        start,
+        end: run_end,
+        classes: byte_class::classes(&view.bytes[start..run_end]),
+        ..*view
+    };
     prefixes::token_at(&own, start)
         .or_else(|| structural::token(&own))
         .filter(|found| found.start == start && found.end == end)
@@ -74,7 +78,7 @@ pub fn own_kind(view: &View<'_>, start: usize, end: usize) -> Option<&'static st
 }
 
 /// Returns where the value begins, whether only `=` precedes it, and whether the name was in quotes.
-fn separator(view: &View<'_>) -> Option<(usize, bool, bool)> {
+fn separator(view: &ByteWindow<'_>) -> Option<(usize, bool, bool)> {
     let mut at = view.end;
     let (slashes, quote) = quote_at(view, at);
     let key_quoted = quote != 0;
@@ -99,7 +103,7 @@ fn separator(view: &View<'_>) -> Option<(usize, bool, bool)> {
 }
 
 /// Returns how many backslashes and which quote are at `at`; 0 for none.
-fn quote_at(view: &View<'_>, at: usize) -> (usize, u8) {
+fn quote_at(view: &ByteWindow<'_>, at: usize) -> (usize, u8) {
     let mut slashes = 0;
     while slashes < 15 && view.byte(at + slashes) == b'\\' {
         slashes += 1;
@@ -111,7 +115,13 @@ fn quote_at(view: &View<'_>, at: usize) -> (usize, u8) {
     }
 }
 
-fn value_at(view: &View<'_>, named: &Named, start: usize, tight: bool, key_quoted: bool) -> Option<Place> {
+fn value_at(
+    view: &ByteWindow<'_>,
+    named: &SecretName,
+    start: usize,
+    tight: bool,
+    key_quoted: bool,
+) -> Option<Place> {
     // b"…", r"…", f"…" and the like are strings too.
     let literal =
         matches!(view.byte(start), b'b' | b'r' | b'u' | b'f' | b'@') && quote_at(view, start + 1).1 != 0;
@@ -119,7 +129,7 @@ fn value_at(view: &View<'_>, named: &Named, start: usize, tight: bool, key_quote
     let (slashes, quote) = quote_at(view, start);
     if quote != 0 {
         let data = key_quoted || named.shouted;
-        let written = if data { Written::QuotedData } else { Written::QuotedCode };
+        let written = if data { ValueNotation::QuotedData } else { ValueNotation::QuotedCode };
         return quoted(view, start + slashes + 1, slashes, quote, written);
     }
     if !tight
@@ -129,11 +139,17 @@ fn value_at(view: &View<'_>, named: &Named, start: usize, tight: bool, key_quote
         return Some(place);
     }
     let end = bare_end(view, named, start, tight)?;
-    Some(Place { start, end, written: if tight { Written::Tight } else { Written::Loose } })
+    Some(Place { start, end, written: if tight { ValueNotation::Tight } else { ValueNotation::Loose } })
 }
 
 /// Returns the position of a value that ends with the quote it began with, on the same line.
-fn quoted(view: &View<'_>, start: usize, slashes: usize, quote: u8, written: Written) -> Option<Place> {
+fn quoted(
+    view: &ByteWindow<'_>,
+    start: usize,
+    slashes: usize,
+    quote: u8,
+    written: ValueNotation,
+) -> Option<Place> {
     let (mut before, mut blanks, mut signs) = (0, 0, 0);
     for at in start..view.bytes.len().min(start + LONGEST_VALUE) {
         let byte = view.bytes[at];
@@ -157,7 +173,7 @@ fn quoted(view: &View<'_>, start: usize, slashes: usize, quote: u8, written: Wri
 }
 
 /// Returns the value in `name: Type = "value"`.
-fn after_type(view: &View<'_>, start: usize) -> Option<Place> {
+fn after_type(view: &ByteWindow<'_>, start: usize) -> Option<Place> {
     let mut at = start;
     while at < start + 40 {
         match view.byte(at) {
@@ -173,11 +189,11 @@ fn after_type(view: &View<'_>, start: usize) -> Option<Place> {
     if at >= start + 40 || quote == 0 {
         return None;
     }
-    quoted(view, value + slashes + 1, slashes, quote, Written::QuotedCode)
+    quoted(view, value + slashes + 1, slashes, quote, ValueNotation::QuotedCode)
 }
 
 /// Returns where a value without quotes ends; `None` if it continues as an expression.
-fn bare_end(view: &View<'_>, named: &Named, start: usize, tight: bool) -> Option<usize> {
+fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool) -> Option<usize> {
     let environment = tight && named.shouted;
     let cookie = matches!(named.family, Family::Cookies | Family::SetCookie | Family::Authorization);
     let stop = view.bytes.len().min(start + LONGEST_VALUE);
@@ -212,12 +228,12 @@ fn bare_end(view: &View<'_>, named: &Named, start: usize, tight: bool) -> Option
 }
 
 /// Returns the value in `<name>value</name>`.
-fn element(view: &View<'_>) -> Option<Place> {
+fn element(view: &ByteWindow<'_>) -> Option<Place> {
     let start = view.end + 1;
     let length = view.bytes.get(start..)?.iter().take(512).position(|b| matches!(b, b'<' | b'\n'))?;
     view.has(start + length, b"</").then_some(Place {
         start,
         end: start + length,
-        written: Written::QuotedData,
+        written: ValueNotation::QuotedData,
     })
 }

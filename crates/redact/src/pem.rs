@@ -6,7 +6,7 @@
 //! what was there.
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
-use crate::window::{Found, Then, View};
+use crate::window::{ByteWindow, FoundSecret, Then};
 
 /// The fewest characters of base64 that count as a line of a key.
 const LINE: usize = 20;
@@ -16,7 +16,7 @@ const SEPARATION: usize = 64;
 const HEADERS: usize = 600;
 
 /// Returns the private key whose frame's first line begins in the run, which ends with `BEGIN`.
-pub fn key(view: &View<'_>) -> Option<Found> {
+pub fn key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let label = view.bytes.get(view.end..)?;
     let length = label.windows(5).take(60).position(|w| w == b"-----")?;
     let label = &label[..length];
@@ -36,13 +36,13 @@ pub fn key(view: &View<'_>) -> Option<Found> {
 }
 
 /// Returns the key after PuTTY's `Private-Lines: 14`.
-pub fn putty_key(view: &View<'_>) -> Option<Found> {
+pub fn putty_key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let count = view.skip_blanks(view.end + 1);
     let end = byte_class::run_end(view.bytes, count, DIGIT, 4);
     if end == count { None } else { body(view, end, "putty-private-key") }
 }
 
-fn body(view: &View<'_>, from: usize, kind: &'static str) -> Option<Found> {
+fn body(view: &ByteWindow<'_>, from: usize, kind: &'static str) -> Option<FoundSecret> {
     let mut at = from;
     while at < from + HEADERS {
         at = separation(view.bytes, at);
@@ -52,7 +52,7 @@ fn body(view: &View<'_>, from: usize, kind: &'static str) -> Option<Found> {
         }
     }
     let end = line(view.bytes, at)?;
-    Some(Found { start: at, end, kind, then: Then::DropKey })
+    Some(FoundSecret { start: at, end, kind, then: Then::DropKey })
 }
 
 /// Returns the end of a header such as `Proc-Type: 4,ENCRYPTED`.

@@ -6,7 +6,7 @@
 use crate::byte_class::{self, ALNUM, DIGIT, DOT, LOWER, PAD, UPPER, WORD};
 use crate::table::{COUNT, RULES, Rule};
 use crate::values;
-use crate::window::{Found, View};
+use crate::window::{ByteWindow, FoundSecret};
 
 struct Index {
     /// Rows sorted by first byte; rows with the same one stay in the order of the table.
@@ -57,24 +57,24 @@ const fn build() -> Index {
 
 /// Whether some prefix may begin with the three bytes at `at`.
 #[inline]
-pub fn may_begin(view: &View<'_>, at: usize) -> bool {
+pub fn may_begin(view: &ByteWindow<'_>, at: usize) -> bool {
     let bit = hash(view.byte(at), view.byte(at + 1), view.byte(at + 2));
     INDEX.beginnings[bit >> 6] >> (bit & 63) & 1 == 1
 }
 
 /// Returns the token that begins at `at`, if there is one.
 #[inline]
-pub fn token_at(view: &View<'_>, at: usize) -> Option<Found> {
+pub fn token_at(view: &ByteWindow<'_>, at: usize) -> Option<FoundSecret> {
     if may_begin(view, at) { search(view, at, view.byte(at)) } else { None }
 }
 
 #[inline(never)]
-fn search(view: &View<'_>, at: usize, first: u8) -> Option<Found> {
+fn search(view: &ByteWindow<'_>, at: usize, first: u8) -> Option<FoundSecret> {
     let rows = INDEX.starts[first as usize] as usize..INDEX.starts[first as usize + 1] as usize;
     INDEX.order[rows].iter().find_map(|row| matches(view, at, &RULES[*row as usize]))
 }
 
-fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
+fn matches(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret> {
     if !view.has(at, rule.prefix) {
         return None;
     }
@@ -95,7 +95,7 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
         return None;
     }
     let start = if rule.keep_prefix { body } else { at };
-    Some(Found::new(start, end, rule.kind))
+    Some(FoundSecret::new(start, end, rule.kind))
 }
 
 /// Whether the text after a prefix could be random: identifiers that happen to begin like a token are words, and tokens

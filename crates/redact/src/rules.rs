@@ -1,12 +1,12 @@
 //! The checks that are applied to every run, the cheap ones first.
 
 use crate::byte_class::{self, DIGIT, DOT, HEX, PLUS_SLASH};
-use crate::window::{Found, View};
+use crate::window::{ByteWindow, FoundSecret};
 use crate::{entropy, flags, headers, pairs, pem, prefixes, structural, url};
 
 /// Returns the secret that the run is, contains or announces.
 #[inline]
-pub fn run(mut view: View<'_>) -> Option<Found> {
+pub fn run(mut view: ByteWindow<'_>) -> Option<FoundSecret> {
     let whole = view.start;
     let before = view.before();
     if matches!(before, b'\\' | b'%' | b'[' | b';') {
@@ -26,7 +26,7 @@ pub fn run(mut view: View<'_>) -> Option<Found> {
 /// Whether a few bytes are enough to know that the run is an ordinary word. Nearly all are, so this determines the speed
 /// of the scanner; it must return false wherever one of the checks below could match.
 #[inline]
-fn is_ordinary(view: &View<'_>, before: u8, dashes: usize) -> bool {
+fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
     let length = view.end - view.start;
     if dashes > 0 || length >= 23 || prefixes::may_begin(view, view.start) {
         return false;
@@ -49,7 +49,7 @@ fn is_ordinary(view: &View<'_>, before: u8, dashes: usize) -> bool {
 }
 
 #[inline(never)]
-fn closely(view: &View<'_>, dashes: usize, at_start: bool) -> Option<Found> {
+fn closely(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<FoundSecret> {
     let next = view.byte(view.end);
     if let Some(found) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
         return Some(found);
@@ -79,7 +79,7 @@ fn closely(view: &View<'_>, dashes: usize, at_start: bool) -> Option<Found> {
     None
 }
 
-fn before_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
+fn before_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
     let run = view.run();
     let last = run[run.len() - 1];
     if last == b'N' && view.bytes[..view.end].ends_with(b"-----BEGIN") {
@@ -102,7 +102,7 @@ fn before_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
 /// Returns how many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of `%3D`,
 /// the `31m` of a colour.
 #[inline]
-fn residue(view: &View<'_>) -> usize {
+fn residue(view: &ByteWindow<'_>) -> usize {
     match view.before() {
         b'\\' => escape_residue(view.run()),
         b'%' if view.run().iter().take(2).filter(|b| byte_class::is(**b, HEX)).count() == 2 => 2,

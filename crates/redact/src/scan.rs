@@ -8,7 +8,7 @@
 //! second pass over the result makes the same decisions as the first.
 
 use crate::byte_class::{self, CLASS, WORD};
-use crate::window::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
+use crate::window::{AHEAD, BEHIND, ByteWindow, LONGEST_RUN, MARK, Then, mark_end};
 use crate::{pem, rules};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,7 +144,7 @@ impl Scanner {
                 continue;
             }
             let from = start.saturating_sub(BEHIND).max(self.floor);
-            let view = View {
+            let view = ByteWindow {
                 bytes: &buffer[from..buffer.len().min(start + AHEAD)],
                 start: start - from,
                 end: pos - from,

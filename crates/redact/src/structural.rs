@@ -2,10 +2,10 @@
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, DOT, HEX, LOWER, UPPER, WORD};
 use crate::prefixes::plausible;
-use crate::window::{Found, Then, View};
+use crate::window::{ByteWindow, FoundSecret, Then};
 
 /// Returns the token of a known structure that begins with the run.
-pub fn token(view: &View<'_>) -> Option<Found> {
+pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let length = view.end - view.start;
     let next = view.byte(view.end);
     match length {
@@ -22,13 +22,13 @@ pub fn token(view: &View<'_>) -> Option<Found> {
     .or_else(|| if length == 11 && next == b':' { firebase(view) } else { None })
 }
 
-fn exactly(view: &View<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
+fn exactly(view: &ByteWindow<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
     let end = byte_class::run_end(view.bytes, from, mask, most + 1);
     (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
 }
 
 /// A JWT: three parts of base64url, the first of which is an object.
-fn jwt(view: &View<'_>) -> Option<Found> {
+fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let all = WORD | DOT;
     let end = byte_class::run_end(view.bytes, view.start, all, 12 * 1024);
     let mut parts = view.bytes[view.start..end].splitn(3, |b| *b == b'.');
@@ -38,7 +38,7 @@ fn jwt(view: &View<'_>) -> Option<Found> {
     if head.len() < 16 || payload.len() < 8 || !signed || !plausible(head) {
         return None;
     }
-    let mut found = Found::new(view.start, end, "jwt");
+    let mut found = FoundSecret::new(view.start, end, "jwt");
     if end - view.start == 12 * 1024 {
         found.then = Then::DropRun(all);
     } else {
@@ -50,7 +50,7 @@ fn jwt(view: &View<'_>) -> Option<Found> {
 }
 
 /// `123456789:AA…`, the id of a bot and its token, in URLs with `bot` before it.
-fn telegram(view: &View<'_>) -> Option<Found> {
+fn telegram(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let body = view.end + 1;
     let number = view.run().strip_prefix(b"bot").unwrap_or(view.run());
     let is_number = (8..=10).contains(&number.len()) && number.iter().all(|b| byte_class::is(*b, DIGIT));
@@ -58,56 +58,57 @@ fn telegram(view: &View<'_>) -> Option<Found> {
         return None;
     }
     let end = exactly(view, body, WORD, 35, 35)?;
-    plausible(&view.bytes[body..end]).then(|| Found::new(view.end - number.len(), end, "telegram-bot-token"))
+    plausible(&view.bytes[body..end])
+        .then(|| FoundSecret::new(view.end - number.len(), end, "telegram-bot-token"))
 }
 
 /// The id of a bot in base64, the time, and a signature.
-fn discord(view: &View<'_>) -> Option<Found> {
+fn discord(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !matches!(view.byte(view.start), b'M' | b'N' | b'O') {
         return None;
     }
     let time = exactly_until_dot(view, view.end + 1, 6)?;
     let end = exactly(view, time + 1, WORD, 27, 38)?;
     let rest = &view.bytes[view.start..end];
-    plausible(rest).then(|| Found::new(view.start, end, "discord-bot-token"))
+    plausible(rest).then(|| FoundSecret::new(view.start, end, "discord-bot-token"))
 }
 
-fn exactly_until_dot(view: &View<'_>, from: usize, length: usize) -> Option<usize> {
+fn exactly_until_dot(view: &ByteWindow<'_>, from: usize, length: usize) -> Option<usize> {
     let end = byte_class::run_end(view.bytes, from, WORD, length + 1);
     (end - from == length && view.byte(end) == b'.').then_some(end)
 }
 
 /// `….atlasv1.…`
-fn terraform(view: &View<'_>) -> Option<Found> {
+fn terraform(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.has(view.end, b".atlasv1.") {
         return None;
     }
     let end = exactly(view, view.end + 9, WORD, 60, 72)?;
-    Some(Found::new(view.start, end, "terraform-token"))
+    Some(FoundSecret::new(view.start, end, "terraform-token"))
 }
 
 /// `pat` and fourteen characters, a dot, and a digest.
-fn airtable(view: &View<'_>) -> Option<Found> {
+fn airtable(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"pat") {
         return None;
     }
     let end = exactly(view, view.end + 1, HEX, 64, 64)?;
-    Some(Found::new(view.start, end, "airtable-token"))
+    Some(FoundSecret::new(view.start, end, "airtable-token"))
 }
 
 /// `1/`, the id of a user, and a digest.
-fn asana(view: &View<'_>) -> Option<Found> {
+fn asana(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let number = view.end + 1;
     let colon = byte_class::run_end(view.bytes, number, DIGIT, 20);
     if !(12..20).contains(&(colon - number)) || view.byte(colon) != b':' {
         return None;
     }
     let end = exactly(view, colon + 1, ALNUM, 32, 32)?;
-    Some(Found::new(view.start, end, "asana-token"))
+    Some(FoundSecret::new(view.start, end, "asana-token"))
 }
 
 /// The secret of an Azure application has `8Q~` after its first three characters.
-fn azure_client_secret(view: &View<'_>) -> Option<Found> {
+fn azure_client_secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let run = view.run();
     if run.len() > 6 || !matches!(run, [.., b'7' | b'8', b'Q']) {
         return None;
@@ -118,31 +119,31 @@ fn azure_client_secret(view: &View<'_>) -> Option<Found> {
     }
     let body = &view.bytes[view.end + 1..end];
     ((31..=37).contains(&body.len()) && plausible(body))
-        .then(|| Found::new(view.start, end, "azure-client-secret"))
+        .then(|| FoundSecret::new(view.start, end, "azure-client-secret"))
 }
 
 /// Mailchimp's `…-us12` and New Relic's `…NRAL`.
-fn hexadecimal_with_tail(view: &View<'_>) -> Option<Found> {
+fn hexadecimal_with_tail(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let run = view.run();
     let all_hex = |bytes: &[u8]| bytes.iter().all(|b| byte_class::is(*b, HEX));
     if let Some((key, tail)) = run.split_at_checked(32) {
         let data_center = tail.strip_prefix(b"-us").unwrap_or(b"");
         if !data_center.is_empty() && data_center.iter().all(|b| byte_class::is(*b, DIGIT)) && all_hex(key) {
-            return Some(Found::new(view.start, view.end, "mailchimp-key"));
+            return Some(FoundSecret::new(view.start, view.end, "mailchimp-key"));
         }
     }
     let key = run.strip_suffix(b"NRAL")?;
     (key.len() == 36 && key.iter().all(|b| byte_class::is(*b, HEX | LOWER)) && plausible(key))
-        .then(|| Found::new(view.start, view.end, "newrelic-key"))
+        .then(|| FoundSecret::new(view.start, view.end, "newrelic-key"))
 }
 
 /// `AAAA…:APA91b…`, the key of a Firebase server.
-fn firebase(view: &View<'_>) -> Option<Found> {
+fn firebase(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"AAAA") {
         return None;
     }
     let end = exactly(view, view.end + 1, WORD, 130, 180)?;
-    Some(Found::new(view.start, end, "firebase-key"))
+    Some(FoundSecret::new(view.start, end, "firebase-key"))
 }
 
 /// Whether `text` is base64 of `name:password`, as in `Basic` headers and Docker's `auth`.

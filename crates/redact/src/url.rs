@@ -4,13 +4,13 @@ use crate::byte_class::{self, HEX};
 use crate::code;
 use crate::prefixes::plausible;
 use crate::values::is_placeholder;
-use crate::window::{Found, MARK, View};
+use crate::window::{ByteWindow, FoundSecret, MARK};
 
 /// The longest authority that is checked, in bytes.
 const LONGEST: usize = 1024;
 
 /// Returns the password in the URL whose scheme is the run, which is followed by `://`.
-pub fn password(view: &View<'_>) -> Option<Found> {
+pub fn password(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let start = view.end + 3;
     let rest = view.bytes.get(start..)?;
     let mut at_sign = None;
@@ -33,7 +33,7 @@ pub fn password(view: &View<'_>) -> Option<Found> {
     if password.is_empty() || byte_class::contains(user_info, MARK) || hidden || is_a_stand_in(password) {
         return None;
     }
-    Some(Found::new(start + colon + 1, start + user_info.len(), "url-password"))
+    Some(FoundSecret::new(start + colon + 1, start + user_info.len(), "url-password"))
 }
 
 fn is_a_stand_in(password: &[u8]) -> bool {
@@ -44,19 +44,19 @@ fn is_a_stand_in(password: &[u8]) -> bool {
 }
 
 /// Returns the token in `https://token@host`, and the key of a Sentry project.
-fn token_as_user(view: &View<'_>, start: usize, user: &[u8], host: &[u8]) -> Option<Found> {
+fn token_as_user(view: &ByteWindow<'_>, start: usize, user: &[u8], host: &[u8]) -> Option<FoundSecret> {
     let end = start + user.len();
     if byte_class::contains(host, b"sentry")
         && user.len() == 32
         && user.iter().all(|b| byte_class::is(*b, HEX))
     {
-        return Some(Found::new(start, end, "sentry-dsn"));
+        return Some(FoundSecret::new(start, end, "sentry-dsn"));
     }
     let own = crate::pairs::own_kind(view, start, end);
     if own.is_some()
         || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && plausible(user)
     {
-        return Some(Found::new(start, end, own.unwrap_or("url-token")));
+        return Some(FoundSecret::new(start, end, own.unwrap_or("url-token")));
     }
     None
 }

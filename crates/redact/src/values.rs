@@ -2,13 +2,13 @@
 
 use crate::byte_class::{self, ALNUM, DIGIT, LOWER, UPPER};
 use crate::code;
-use crate::names::{Family, Named};
+use crate::names::{Family, SecretName};
 use crate::structural::is_encoded_pair;
 use crate::window::{LONGEST_VALUE, MARK};
 
 /// The notation of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Written {
+pub enum ValueNotation {
     /// `"password": "…"`: data.
     QuotedData,
     /// `password = "…"`: code, or a configuration file.
@@ -85,7 +85,7 @@ fn has_filler(value: &[u8]) -> bool {
 }
 
 /// Whether `value` is a secret, if `named` precedes it.
-pub fn is_secret(named: &Named, value: &[u8], written: Written) -> bool {
+pub fn is_secret(named: &SecretName, value: &[u8], written: ValueNotation) -> bool {
     if value.len() < 4 || value.len() > LONGEST_VALUE || byte_class::contains(value, MARK) {
         return false;
     }
@@ -98,8 +98,8 @@ pub fn is_secret(named: &Named, value: &[u8], written: Written) -> bool {
     if code::is_dull(value) || code::is_location(value) {
         return false;
     }
-    let quoted = matches!(written, Written::QuotedData | Written::QuotedCode);
-    let data = written == Written::QuotedData || named.shouted && written == Written::Tight;
+    let quoted = matches!(written, ValueNotation::QuotedData | ValueNotation::QuotedCode);
+    let data = written == ValueNotation::QuotedData || named.shouted && written == ValueNotation::Tight;
     if !(quoted || data && is_plain_word(value)) && code::is_expression(value) {
         return false;
     }

@@ -17,7 +17,7 @@ pub const MARK: &[u8] = b"[redacted:";
 
 /// A run of word bytes and its surroundings.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct ByteWindow<'a> {
     /// The bytes that may be looked at.
     pub bytes: &'a [u8],
     /// Where the run begins in `bytes`.
@@ -28,7 +28,7 @@ pub struct View<'a> {
     pub classes: u8,
 }
 
-impl<'a> View<'a> {
+impl<'a> ByteWindow<'a> {
     /// Returns the run itself.
     pub fn run(&self) -> &'a [u8] {
         &self.bytes[self.start..self.end]
@@ -75,7 +75,7 @@ pub enum Then {
 
 /// A secret in a view.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundSecret {
     /// The start of the secret in the view.
     pub start: usize,
     /// The end of the secret in the view.
@@ -86,7 +86,7 @@ pub struct Found {
     pub then: Then,
 }
 
-impl Found {
+impl FoundSecret {
     /// Creates a secret that is completely visible.
     pub fn new(start: usize, end: usize, kind: &'static str) -> Self {
         Self { start, end, kind, then: Then::Scan }

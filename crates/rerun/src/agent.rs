@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stepback_agents::install::{self, Route, Run, SettingsPaths};
+use stepback_agents::install::{self, HookedCommand, Route, SettingsPaths};
 use stepback_agents::rerun_command::RerunCommand;
 use stepback_agents::{Agent, model_call_inbox, policy, sandbox_home};
 use stepback_engine::Workspace;
@@ -12,7 +12,7 @@ use stepback_model::record::LaunchCommand;
 use stepback_model::record::StepRow;
 
 use crate::RerunError;
-use crate::change::Change;
+use crate::change::RerunChange;
 use crate::history;
 use crate::replay_responder::{Directories, OnDifference};
 use crate::run::{self, Ready, RerunRequest, RunEnv, io};
@@ -108,8 +108,8 @@ fn asked<'r>(
     place: &'r SettingsPaths,
     stage: &'r RunEnv<'_>,
     temp_dir: &'r Path,
-) -> Run<'r> {
-    Run { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
+) -> HookedCommand<'r> {
+    HookedCommand { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
 }
 
 /// Returns the directories of the recording and those that replace them in the rerun.
@@ -138,7 +138,7 @@ fn command(
 ) -> Vec<String> {
     let said = wish.tape.prompts.get(wish.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
     let changed = wish.changes.iter().find_map(|change| match change {
-        Change::Prompt { nth, new, .. } if *nth == wish.prompt => Some(new.as_str()),
+        RerunChange::Prompt { nth, new, .. } if *nth == wish.prompt => Some(new.as_str()),
         _ => None,
     });
     let mut tools: Vec<String> = wish.tape.calls.iter().map(|call| call.tool.clone()).collect();

@@ -14,17 +14,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use stepback_agents::decisions::DecidedCalls;
 use stepback_agents::install::Route;
-use stepback_agents::policy::Tools;
-use stepback_builtin_agent::{NAME, Options, Outcome, Price, Provider, RunEvent, ToolPolicy, ToolResult};
+use stepback_agents::policy::ToolHandling;
+use stepback_builtin_agent::{
+    NAME, Price, Provider, RunEvent, RunOptions, RunOutcome, ToolPolicy, ToolResult,
+};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::semantics;
 use stepback_model::conversation;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 
 use crate::RerunError;
-use crate::change::Change;
+use crate::change::RerunChange;
 use crate::recorded_session::{RecordedSession, ToolCall};
 use crate::replay_responder::Directories;
 use crate::run::{self, Ready, RerunRequest, RunEnv, io};
@@ -47,7 +49,7 @@ pub struct Beginning {
     pub model: String,
     /// Base URL of the model server.
     pub base_url: String,
-    tools: Tools,
+    tools: ToolHandling,
     /// The root of the workspace whose calls were recorded.
     original: PathBuf,
     recorded: Vec<Recorded>,
@@ -91,9 +93,9 @@ pub(crate) fn ready<'a>(
     let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
     let inside = move |told: &[(Route, String)], strength: &Strength| -> Result<Inside, RerunError> {
-        if *strength != Strength::Namespaces && beginning.tools == Tools::Real {
+        if *strength != Strength::Namespaces && beginning.tools == ToolHandling::Real {
             // It is not known what a command would do outside of the rerun.
-            beginning.tools = Tools::Deny;
+            beginning.tools = ToolHandling::Deny;
         }
         beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
         let file = aside.join("beginning.json");
@@ -125,7 +127,7 @@ fn beginning(
 ) -> Result<Beginning, RerunError> {
     let tape = wish.tape;
     let damaged = || RerunError::NotHere("the recorded conversation is damaged".into());
-    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
+    let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     // Both workspaces are in one store.
     let (said_so_far, remembered) = match goes_on {
         Some(session) => (session.info.tip, session.info.slots.memory),
@@ -160,13 +162,16 @@ fn beginning(
     let mut system = None;
     for change in wish.changes {
         match change {
-            Change::Model(name) => model = Some(name.clone()),
-            Change::System(text) => system = Some(text.clone()),
-            Change::Memory { path, value } if goes_on.is_none() => set(&mut memory, path, value.clone()),
-            Change::Prompt { nth, new, .. } if *nth == wish.prompt => {
+            RerunChange::Model(name) => model = Some(name.clone()),
+            RerunChange::System(text) => system = Some(text.clone()),
+            RerunChange::Memory { path, value } if goes_on.is_none() => set(&mut memory, path, value.clone()),
+            RerunChange::Prompt { nth, new, .. } if *nth == wish.prompt => {
                 prompt = prompt.map(|_| new.clone());
             }
-            Change::Memory { .. } | Change::Prompt { .. } | Change::Input { .. } | Change::Output { .. } => {}
+            RerunChange::Memory { .. }
+            | RerunChange::Prompt { .. }
+            | RerunChange::Input { .. }
+            | RerunChange::Output { .. } => {}
         }
     }
     Ok(Beginning {
@@ -180,7 +185,7 @@ fn beginning(
         base_url: String::new(),
         tools: wish.tools,
         original: original.root.clone(),
-        recorded: if wish.tools == Tools::Recorded { recorded(tape) } else { Vec::new() },
+        recorded: if wish.tools == ToolHandling::Recorded { recorded(tape) } else { Vec::new() },
         decided: DecidedCalls::default(),
         // Messages from before that point are part of the conversation already.
         told: (tape.injections.iter().filter(|said| said.number > number))
@@ -233,7 +238,7 @@ impl Beginning {
         stop: Arc<AtomicBool>,
         price: &Price<'_>,
         watch: &mut dyn FnMut(RunEvent<'_>),
-    ) -> Result<Outcome, EngineError> {
+    ) -> Result<RunOutcome, EngineError> {
         let original = workspace.engine.known_workspace(&self.original).ok();
         let mut recorded = self.recorded;
         let recall = |tool: &str, input: &Value| {
@@ -243,11 +248,11 @@ impl Beginning {
             Some(call.result)
         };
         let tools = match self.tools {
-            Tools::Real => ToolPolicy::Real,
-            Tools::Deny => ToolPolicy::Deny,
-            Tools::Recorded => ToolPolicy::Recorded(Box::new(recall)),
+            ToolHandling::Real => ToolPolicy::Real,
+            ToolHandling::Deny => ToolPolicy::Deny,
+            ToolHandling::Recorded => ToolPolicy::Recorded(Box::new(recall)),
         };
-        let options = Options {
+        let options = RunOptions {
             session: self.session,
             prompt: self.prompt,
             history: self.history,
@@ -262,7 +267,7 @@ impl Beginning {
             timeout: self.timeout,
             stop,
             price,
-            ..Options::new(self.model, watch)
+            ..RunOptions::new(self.model, watch)
         };
         stepback_builtin_agent::run(workspace, provider, options)
     }

@@ -18,7 +18,7 @@ use crate::recorded_session::RecordedSession;
 
 /// One change of the recorded session.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Change {
+pub enum RerunChange {
     /// Use another model.
     Model(String),
     /// Use other instructions.
@@ -103,7 +103,7 @@ pub enum ChangeError {
     },
 }
 
-impl Change {
+impl RerunChange {
     /// Parses `PATH=VALUE`. The value is JSON if it parses as such, otherwise a text.
     pub fn parse(text: &str, tape: &RecordedSession) -> Result<Self, ChangeError> {
         let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::Form(text.to_owned()))?;
@@ -203,7 +203,7 @@ mod tests {
     use stepback_model::time::Timestamp;
 
     use super::*;
-    use crate::recorded_session::{Prompt, ToolCall};
+    use crate::recorded_session::{RecordedPrompt, ToolCall};
 
     fn tape() -> RecordedSession {
         let session = Session {
@@ -222,30 +222,30 @@ mod tests {
             output: Some(json!({ "stdout": "a.txt", "code": 0 })),
             ..ToolCall::default()
         };
-        let prompts = vec![Prompt { number: 3, text: "do it".into(), told: Vec::new() }];
+        let prompts = vec![RecordedPrompt { number: 3, text: "do it".into(), told: Vec::new() }];
         let (steps, exchanges, injections) = (Vec::new(), Vec::new(), Vec::new());
         RecordedSession { session, steps, exchanges, calls: vec![call], prompts, injections }
     }
 
-    fn parse(text: &str) -> Result<Change, String> {
-        Change::parse(text, &tape()).map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<RerunChange, String> {
+        RerunChange::parse(text, &tape()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn paths_lead_to_what_they_name() {
-        assert_eq!(parse("model=x-1"), Ok(Change::Model("x-1".into())));
-        let prompt = Change::Prompt { nth: 0, old: "do it".into(), new: "do = that".into() };
+        assert_eq!(parse("model=x-1"), Ok(RerunChange::Model("x-1".into())));
+        let prompt = RerunChange::Prompt { nth: 0, old: "do it".into(), new: "do = that".into() };
         assert_eq!(parse("prompt=do = that"), Ok(prompt.clone()));
         assert_eq!(parse("prompt[0]=\"do = that\""), Ok(prompt));
         let input = json!({ "command": "ls -a", "options": [{ "deep": true }] });
-        assert_eq!(parse("#14.input.command=ls -a"), Ok(Change::Input { call: 0, input }));
+        assert_eq!(parse("#14.input.command=ls -a"), Ok(RerunChange::Input { call: 0, input }));
         let input = json!({ "command": "ls", "options": [{ "deep": 3 }] });
-        assert_eq!(parse("#15.input.options[0].deep=3"), Ok(Change::Input { call: 0, input }));
-        let whole = Change::Output { call: 0, part: None, text: "b.txt".into() };
+        assert_eq!(parse("#15.input.options[0].deep=3"), Ok(RerunChange::Input { call: 0, input }));
+        let whole = RerunChange::Output { call: 0, part: None, text: "b.txt".into() };
         assert_eq!(parse("#14.output=b.txt"), Ok(whole));
-        let part = Change::Output { call: 0, part: Some("a.txt".into()), text: "b.txt".into() };
+        let part = RerunChange::Output { call: 0, part: Some("a.txt".into()), text: "b.txt".into() };
         assert_eq!(parse("#14.output.stdout=b.txt"), Ok(part));
-        let memory = Change::Memory { path: vec!["plan".into()], value: json!({ "a": 1 }) };
+        let memory = RerunChange::Memory { path: vec!["plan".into()], value: json!({ "a": 1 }) };
         assert_eq!(parse("memory.plan={\"a\": 1}"), Ok(memory));
     }
 

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use stepback_agents::Agent;
-use stepback_agents::fork::{self, Mode, Source};
-use stepback_agents::transcript::{Home, Role, TranscriptLocation, messages};
+use stepback_agents::fork::{self, ForkSource, Mode};
+use stepback_agents::transcript::{Home, MessageRole, TranscriptLocation, messages};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::StepRow;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 
 use crate::RerunError;
 use crate::run::{RerunRequest, RunEnv, io};
@@ -30,9 +30,11 @@ pub(crate) fn is_there(
     if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
         return Ok(false);
     }
-    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
+    let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
-    Ok(messages(agent, &lines).iter().any(|said| said.role == Role::Assistant && said.worker.is_none()))
+    Ok(messages(agent, &lines)
+        .iter()
+        .any(|said| said.role == MessageRole::Assistant && said.worker.is_none()))
 }
 
 /// Writes the conversation as it was at `from` into `home`; returns the session, or the file, to continue.
@@ -51,7 +53,7 @@ pub(crate) fn put(
             "the conversation cannot go on from that prompt: {why}; begin with an earlier one"
         ))
     };
-    let state = State::load(original.store(), from.step.state).map_err(EngineError::from)?;
+    let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     let home = Home::below(home);
     let transcript =
@@ -73,7 +75,7 @@ pub(crate) fn put(
     };
     let place = TranscriptLocation { agent, path, session: info.external.clone().unwrap_or_default() };
     let then = info.directory.as_ref().map_or(stage.original_root, Path::new);
-    let source = Source { place: &place, cwd: then, home: &home, lines: &lines };
+    let source = ForkSource { place: &place, cwd: then, home: &home, lines: &lines };
     let fork = fork::plan(
         &source,
         &fork::ForkOptions {

@@ -20,23 +20,23 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use stepback_agents::policy::Tools;
+use stepback_agents::policy::ToolHandling;
 use stepback_agents::{Agent, install::InstallError};
-use stepback_engine::diagnostics::{self, Kind};
+use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::prices::Prices;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_proxy::Timing;
 use stepback_store::Mutation;
 
-use crate::change::{Change, ChangeError};
+use crate::change::{ChangeError, RerunChange};
 use crate::recorded_session::RecordedSession;
 use crate::replay_responder::OnDifference;
-use crate::run::{Ended, RerunRequest, RunEnv, RunResult};
+use crate::run::{RerunRequest, RunEnd, RunEnv, RunResult};
 
 /// Why a session cannot be rerun.
 #[derive(Debug, thiserror::Error)]
@@ -85,24 +85,26 @@ pub enum RerunError {
 
 impl RerunError {
     /// Returns the kind of the error, and a hint on what to do about it.
-    pub fn advice(&self) -> (Kind, Option<&'static str>) {
+    pub fn advice(&self) -> (FailureKind, Option<&'static str>) {
         let (kind, hint) = match self {
             Self::Engine(error) => return diagnostics::of(error),
             Self::NoCalls => (
-                Kind::Nothing,
+                FailureKind::Nothing,
                 "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
             ),
-            Self::NoPrompt | Self::Unknown(_) => (Kind::Nothing, "\"stepback sessions\" lists what there is"),
-            Self::Change(_) => (Kind::Usage, "\"stepback replay\" shows the steps with their numbers"),
+            Self::NoPrompt | Self::Unknown(_) => {
+                (FailureKind::Nothing, "\"stepback sessions\" lists what there is")
+            }
+            Self::Change(_) => (FailureKind::Usage, "\"stepback replay\" shows the steps with their numbers"),
             Self::NotHere(_) => (
-                Kind::Usage,
+                FailureKind::Usage,
                 "\"stepback replay\" shows the session, \"stepback rerun --help\" says what can be done",
             ),
             Self::NoAgent { .. } => {
-                (Kind::System, "install it, or put it on the PATH; the recording stays as it is")
+                (FailureKind::System, "install it, or put it on the PATH; the recording stays as it is")
             }
-            Self::Install(_) | Self::NoRoute(_) => (Kind::Refused, "nothing was changed"),
-            Self::Io { .. } => (Kind::System, "nothing of yours was changed"),
+            Self::Install(_) | Self::NoRoute(_) => (FailureKind::Refused, "nothing was changed"),
+            Self::Io { .. } => (FailureKind::System, "nothing of yours was changed"),
         };
         (kind, Some(hint))
     }
@@ -110,7 +112,7 @@ impl RerunError {
 
 /// Options of a rerun.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RerunOptions {
     /// The step to begin at; the agent is started with the prompt that it belongs to.
     pub from: Option<StepRow>,
     /// `PATH=VALUE` for each thing that is changed.
@@ -122,7 +124,7 @@ pub struct Options {
     /// Stop after this time.
     pub timeout: Option<Duration>,
     /// What happens to tool calls.
-    pub tools: Tools,
+    pub tools: ToolHandling,
     /// What to do where the rerun diverges from the recording.
     pub on_difference: OnDifference,
     /// When recorded answers are sent.
@@ -133,7 +135,7 @@ pub struct Options {
 
 /// The result of a rerun.
 #[derive(Debug)]
-pub struct Done {
+pub struct RerunResult {
     /// Its record in the workspace.
     pub rerun: Rerun,
     /// How the run ended.
@@ -168,13 +170,13 @@ pub struct RerunHost<'a> {
 pub fn rerun(
     workspace: &Workspace<'_>,
     session: Session,
-    options: &Options,
+    options: &RerunOptions,
     around: &RerunHost<'_>,
     begun: &mut dyn FnMut(&Rerun),
-) -> Result<Done, RerunError> {
+) -> Result<RerunResult, RerunError> {
     let tape = RecordedSession::of(workspace, session)?;
-    let changes: Vec<Change> =
-        options.set.iter().map(|text| Change::parse(text, &tape)).collect::<Result<_, _>>()?;
+    let changes: Vec<RerunChange> =
+        options.set.iter().map(|text| RerunChange::parse(text, &tape)).collect::<Result<_, _>>()?;
     if tape.exchanges.is_empty() {
         return Err(RerunError::NoCalls);
     }
@@ -245,7 +247,7 @@ pub fn rerun(
     (rerun.status, rerun.reason) = fate(&ran, options);
     let tip = workspace.adopt_rerun(&rerun, &state)?;
     workspace.note_rerun(&rerun)?;
-    Ok(Done { rerun, ran, tip, from })
+    Ok(RerunResult { rerun, ran, tip, from })
 }
 
 /// The agent whose session is rerun.
@@ -258,8 +260,8 @@ enum Who {
 }
 
 /// Refuses changes that would have no effect.
-fn check(who: Who, changes: &[Change]) -> Result<(), RerunError> {
-    let memory = changes.iter().any(|change| matches!(change, Change::Memory { .. }));
+fn check(who: Who, changes: &[RerunChange]) -> Result<(), RerunError> {
+    let memory = changes.iter().any(|change| matches!(change, RerunChange::Memory { .. }));
     match who {
         Who::Agent(agent) if memory => Err(RerunError::NotHere(format!(
             "{} keeps no memory that stepback could change; only the built-in agent does",
@@ -277,7 +279,7 @@ fn play(
     around: &RerunHost<'_>,
     rerun: &mut Rerun,
     begun: &mut dyn FnMut(&Rerun),
-) -> Result<(RunResult, State), RerunError> {
+) -> Result<(RunResult, WorkspaceState), RerunError> {
     let work = make_apart(around.dir)
         .map_err(|source| RerunError::Io { what: "make the scratch directory", source })?;
     let lock = workspace.lock_shared()?;
@@ -328,7 +330,7 @@ fn prompts(
     let mut ran = one(wish, None)?;
     for prompt in wish.prompt + 1..wish.tape.prompts.len() {
         let session = ran.session.as_ref().filter(|session| session.info.external.is_some());
-        let (Ended::Exited(0), Some(session)) = (&ran.ended, session) else { break };
+        let (RunEnd::Exited(0), Some(session)) = (&ran.ended, session) else { break };
         let timeout = wish.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
         let then = one(&RerunRequest { prompt, timeout, ..*wish }, Some(session))?;
         ran = RunResult { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
@@ -337,21 +339,21 @@ fn prompts(
 }
 
 /// Returns the status of a rerun, and a sentence about it.
-fn fate(ran: &RunResult, options: &Options) -> (RerunStatus, Option<String>) {
+fn fate(ran: &RunResult, options: &RerunOptions) -> (RerunStatus, Option<String>) {
     let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
         Some(first) => format!("parted from the recording at model call {}: {}", parted.call, first.path),
         None => format!("parted from the recording at model call {}", parted.call),
     });
     match &ran.ended {
-        Ended::Exited(0) | Ended::Reached => (RerunStatus::Completed, parted),
+        RunEnd::Exited(0) | RunEnd::Reached => (RerunStatus::Completed, parted),
         // If something was changed, a divergence is expected.
-        Ended::Parted if !options.set.is_empty() => (RerunStatus::Diverged, parted),
-        Ended::Parted => (RerunStatus::Failed, parted),
-        Ended::Exited(code) => (
+        RunEnd::Parted if !options.set.is_empty() => (RerunStatus::Diverged, parted),
+        RunEnd::Parted => (RerunStatus::Failed, parted),
+        RunEnd::Exited(code) => (
             RerunStatus::Failed,
             Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))),
         ),
-        Ended::TimedOut => (RerunStatus::Failed, Some("it took too long".to_owned())),
-        Ended::Interrupted => (RerunStatus::Failed, Some("interrupted".to_owned())),
+        RunEnd::TimedOut => (RerunStatus::Failed, Some("it took too long".to_owned())),
+        RunEnd::Interrupted => (RerunStatus::Failed, Some("interrupted".to_owned())),
     }
 }

@@ -11,7 +11,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Exchange;
 use stepback_model::json;
 use stepback_model::record::{Session, Step, StepKind};
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::replay_responder::recorded_results;
 
@@ -27,7 +27,7 @@ pub struct RecordedSession {
     /// Tool calls, in the order they began.
     pub calls: Vec<ToolCall>,
     /// The user's prompts, oldest first.
-    pub prompts: Vec<Prompt>,
+    pub prompts: Vec<RecordedPrompt>,
     /// The user's messages to the running agent, between prompts.
     pub injections: Vec<Injection>,
 }
@@ -66,7 +66,7 @@ pub struct ToolCall {
 
 /// A prompt of the user.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Prompt {
+pub struct RecordedPrompt {
     /// The number of its step.
     pub number: u64,
     /// Text of the prompt.
@@ -78,7 +78,7 @@ pub struct Prompt {
 impl RecordedSession {
     /// Reads a session of `workspace`.
     pub fn of(workspace: &Workspace<'_>, session: Session) -> Result<Self, EngineError> {
-        let query = Query { session: Some(session.id), ..Query::default() };
+        let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         steps.sort_by_key(|stored| stored.step.number);
         let mut tape = Self {
@@ -96,7 +96,7 @@ impl RecordedSession {
         let mut stopped = String::new();
         for stored in &steps {
             let step = &stored.step;
-            let call = step.facts.call.clone();
+            let call = step.meta.call.clone();
             match step.kind {
                 StepKind::ModelStart => {
                     if let Some(id) = &call {
@@ -121,8 +121,8 @@ impl RecordedSession {
                 StepKind::ToolStart => tape.calls.push(ToolCall {
                     steps: (step.number, None),
                     id: call,
-                    tool: step.facts.tool.clone().unwrap_or_default(),
-                    worker: step.facts.worker.clone(),
+                    tool: step.meta.tool.clone().unwrap_or_default(),
+                    worker: step.meta.worker.clone(),
                     input: detail(workspace, stored)?.remove("input").unwrap_or_default(),
                     ..ToolCall::default()
                 }),
@@ -137,7 +137,7 @@ impl RecordedSession {
                 StepKind::UserInput => {
                     let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
                     let text = input["prompt"].as_str().unwrap_or(&step.summary).to_owned();
-                    tape.prompts.push(Prompt { number: step.number, text, told: Vec::new() });
+                    tape.prompts.push(RecordedPrompt { number: step.number, text, told: Vec::new() });
                 }
                 StepKind::BreakpointHit => stopped.clone_from(&step.summary),
                 StepKind::Decision => {
@@ -165,7 +165,7 @@ impl RecordedSession {
         if input.get("answer").is_none() {
             return;
         }
-        let tool = step.facts.tool.as_deref().unwrap_or_default();
+        let tool = step.meta.tool.as_deref().unwrap_or_default();
         let id = input["call"].as_str();
         let is_it = |call: &&mut ToolCall| match id {
             Some(id) => call.id.as_deref() == Some(id),
@@ -271,7 +271,7 @@ pub(crate) fn detail(
     workspace: &Workspace<'_>,
     stored: &StepRow,
 ) -> Result<serde_json::Map<String, Value>, EngineError> {
-    let Some(hash) = stored.step.facts.detail else { return Ok(serde_json::Map::new()) };
+    let Some(hash) = stored.step.meta.detail else { return Ok(serde_json::Map::new()) };
     let value = json::load(workspace.store(), hash)
         .map_err(|error| EngineError::Input(format!("a step cannot be read: {error}")))?;
     match value {

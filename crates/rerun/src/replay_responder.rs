@@ -11,13 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 use stepback_agents::decisions::DecidedCalls;
-use stepback_llm_wire::edit::{self, Part};
-use stepback_llm_wire::matching::{Difference, Found, Places, Recording};
+use stepback_llm_wire::edit::{self, AnswerText};
+use stepback_llm_wire::matching::{MatchResult, Places, Recording, RequestDifference};
 use stepback_llm_wire::semantics::{self, ContentPart};
-use stepback_llm_wire::{Exchange, Request, Response, Wire};
-use stepback_proxy::{Answers, Decision, Timing};
+use stepback_llm_wire::{Exchange, ModelRequest, Response, Wire};
+use stepback_proxy::{Decision, Responder, Timing};
 
-use crate::change::Change;
+use crate::change::RerunChange;
 use crate::recorded_session::{RecordedSession, ToolCall};
 
 /// What to do with a request that was not recorded.
@@ -38,12 +38,12 @@ pub struct Parted {
     /// The number of the model call in the rerun, counted from 1.
     pub call: u64,
     /// What differs.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<RequestDifference>,
 }
 
 /// How the model calls so far were answered.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Tally {
+pub struct ReplayCounts {
     /// How many were answered from the recording.
     pub recorded: u64,
     /// How many were sent to the model.
@@ -54,7 +54,7 @@ pub struct Tally {
     pub parted: Option<Parted>,
 }
 
-impl Tally {
+impl ReplayCounts {
     /// Returns the sum of this tally and that of a later run.
     #[must_use]
     pub fn and(self, then: Self) -> Self {
@@ -88,7 +88,7 @@ pub struct Replayer {
 struct State {
     recording: Recording,
     asked: u64,
-    tally: Tally,
+    tally: ReplayCounts,
 }
 
 /// A change in terms of the wire format.
@@ -156,17 +156,18 @@ impl Replayer {
     /// Creates a replayer for `tape`, with `changes`.
     pub fn new(
         tape: &RecordedSession,
-        changes: &[Change],
+        changes: &[RerunChange],
         directories: &Directories,
         on_difference: OnDifference,
         timing: Timing,
     ) -> Self {
-        let instructs =
-            changes.iter().any(|change| matches!(change, Change::System(_) | Change::Memory { .. }));
+        let instructs = changes
+            .iter()
+            .any(|change| matches!(change, RerunChange::System(_) | RerunChange::Memory { .. }));
         let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
         let moved = directories.moved();
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
-        let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
+        let state = Mutex::new(State { recording, asked: 0, tally: ReplayCounts::default() });
         // For a call that the user refused in the agent, the model gets the recorded text: a refusal by a hook has other words.
         let refused = tape.calls.iter().filter(|call| call.before.refused.is_some());
         let refused: Vec<&String> = refused.filter_map(|call| call.id.as_ref()).collect();
@@ -189,7 +190,7 @@ impl Replayer {
     }
 
     /// Returns how the model calls so far were answered.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> ReplayCounts {
         self.state().tally.clone()
     }
 
@@ -198,7 +199,7 @@ impl Replayer {
     }
 
     /// Applies the changes that a request contains. Returns whether it made any.
-    fn change_request(&self, wire: Wire, request: &mut Request) -> bool {
+    fn change_request(&self, wire: Wire, request: &mut ModelRequest) -> bool {
         let before = (request.path.clone(), request.body.clone());
         for change in &self.changes {
             match change {
@@ -223,7 +224,7 @@ impl Replayer {
         let mut nth = before;
         let changed = edit::answer(wire, &exchange.response, &mut |part, text| {
             let mut told = text.to_owned();
-            if let Part::Input { id, name } = &part {
+            if let AnswerText::Input { id, name } = &part {
                 let own = calls_in(&said.said).nth(nth - before);
                 for change in &self.changes {
                     if let (Applied::Input { call, input }, Some(own)) = (change, own)
@@ -234,7 +235,7 @@ impl Replayer {
                 }
                 nth += 1;
             }
-            let in_document = matches!(part, Part::Input { .. });
+            let in_document = matches!(part, AnswerText::Input { .. });
             let told = self.in_the_directories_of_now(&told, in_document);
             (told != text).then_some(told)
         });
@@ -259,15 +260,21 @@ impl Replayer {
     }
 
     /// A request that matches a recorded one except for changed instructions is a different request.
-    fn otherwise_instructed(&self, state: &State, wire: Wire, at: usize, request: &Request) -> Found {
+    fn otherwise_instructed(
+        &self,
+        state: &State,
+        wire: Wire,
+        at: usize,
+        request: &ModelRequest,
+    ) -> MatchResult {
         let recorded = semantics::asked(wire, &state.recording.exchanges()[at].request).system;
         let present = semantics::asked(wire, request).system;
         if !self.instructs || recorded == present {
-            return Found::Same(at);
+            return MatchResult::Same(at);
         }
         let path = "system".to_owned();
-        let difference = Difference { path, recorded: Some(recorded), present: Some(present) };
-        Found::Different { nearest: Some(at), differences: vec![difference] }
+        let difference = RequestDifference { path, recorded: Some(recorded), present: Some(present) };
+        MatchResult::Different { nearest: Some(at), differences: vec![difference] }
     }
 
     fn refused(state: &mut State, status: u16, message: String) -> Decision {
@@ -276,8 +283,8 @@ impl Replayer {
     }
 }
 
-impl Answers for Replayer {
-    fn answer(&self, _id: &str, request: &mut Request) -> Decision {
+impl Responder for Replayer {
+    fn answer(&self, _id: &str, request: &mut ModelRequest) -> Decision {
         let Some(wire) = request.wire else {
             // Not a model call but a list of models or a quota: it was not recorded, and does not matter.
             return match self.on_difference {
@@ -314,15 +321,15 @@ impl Answers for Replayer {
             }
         }
         let found = match state.recording.find(&known) {
-            Found::Same(at) => self.otherwise_instructed(state, wire, at, &known),
+            MatchResult::Same(at) => self.otherwise_instructed(state, wire, at, &known),
             other => other,
         };
         match found {
-            Found::Same(at) | Found::Background(Some(at)) => self.recorded(state, wire, at),
-            Found::Background(None) => {
+            MatchResult::Same(at) | MatchResult::Background(Some(at)) => self.recorded(state, wire, at),
+            MatchResult::Background(None) => {
                 Self::refused(state, 404, "this call was not recorded, and nothing depends on it".into())
             }
-            Found::Different { nearest, differences } => {
+            MatchResult::Different { nearest, differences } => {
                 let call = state.asked;
                 state.tally.parted.get_or_insert(Parted { call, differences });
                 match (self.on_difference, nearest) {
@@ -343,7 +350,7 @@ impl Answers for Replayer {
     }
 }
 
-fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::Call> {
+fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::WireCall> {
     said.iter().filter_map(|said| match said {
         ContentPart::Call(call) => Some(call),
         _ => None,
@@ -360,17 +367,17 @@ impl Place {
 }
 
 /// Returns a change in terms of the wire format; `None` if no model call shows it.
-fn applied(tape: &RecordedSession, change: &Change) -> Option<Applied> {
+fn applied(tape: &RecordedSession, change: &RerunChange) -> Option<Applied> {
     match change {
-        Change::Model(model) => Some(Applied::Model(model.clone())),
-        Change::System(text) => Some(Applied::System(text.clone())),
-        Change::Prompt { old, new, .. } => Some(Applied::Prompt { old: old.clone(), new: new.clone() }),
-        Change::Memory { .. } => None,
-        Change::Input { call, input } => {
+        RerunChange::Model(model) => Some(Applied::Model(model.clone())),
+        RerunChange::System(text) => Some(Applied::System(text.clone())),
+        RerunChange::Prompt { old, new, .. } => Some(Applied::Prompt { old: old.clone(), new: new.clone() }),
+        RerunChange::Memory { .. } => None,
+        RerunChange::Input { call, input } => {
             let call = place(tape, tape.calls.get(*call)?)?;
             Some(Applied::Input { call, input: input.clone() })
         }
-        Change::Output { call, part, text } => {
+        RerunChange::Output { call, part, text } => {
             let call = place(tape, tape.calls.get(*call)?)?;
             Some(Applied::Result { call, part: part.clone(), text: text.clone() })
         }
@@ -403,7 +410,7 @@ fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
 }
 
 /// Replaces the result of a call in a request, if the request has one.
-fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str>, text: &str) {
+fn set_result(wire: Wire, request: &mut ModelRequest, call: &Place, part: Option<&str>, text: &str) {
     let said = semantics::asked(wire, request).messages;
     let mut results = said.iter().filter_map(|said| match said {
         ContentPart::Result { id, text, .. } => Some((id.clone(), text.clone())),

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use stepback_agents::install::Route;
 use stepback_agents::model_call_inbox::ModelCallWriter;
-use stepback_agents::policy::{Policy, Tools};
+use stepback_agents::policy::{Policy, ToolHandling};
 use stepback_agents::record;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::{Session, StepKind};
-use stepback_proxy::{Config, Limits, Listen, Proxy, Sink, Timing, Upstreams};
-use stepback_store::port::Query;
+use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Sink, Timing, Upstreams};
+use stepback_store::port::StepQuery;
 
-use crate::change::Change;
+use crate::change::RerunChange;
 use crate::recorded_session::RecordedSession;
-use crate::replay_responder::{Directories, OnDifference, Replayer, Tally};
+use crate::replay_responder::{Directories, OnDifference, ReplayCounts, Replayer};
 use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
 use crate::sink::ModelCallSink;
 use crate::{RerunError, RerunHost};
@@ -39,9 +39,9 @@ pub struct RerunRequest<'a> {
     /// Index of the prompt to begin with.
     pub prompt: usize,
     /// The changes to make.
-    pub changes: &'a [Change],
+    pub changes: &'a [RerunChange],
     /// What happens to tool calls.
-    pub tools: Tools,
+    pub tools: ToolHandling,
     /// What to do where the rerun diverges from the recording.
     pub on_difference: OnDifference,
     /// When recorded answers are sent.
@@ -67,7 +67,7 @@ pub struct RunEnv<'a> {
 /// Why a run ended.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum RunEnd {
     /// The agent exited with this code.
     Exited(i32),
     /// The agent made a request that was not recorded.
@@ -84,9 +84,9 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct RunResult {
     /// Why it ended.
-    pub ended: Ended,
+    pub ended: RunEnd,
     /// How its model calls were answered.
-    pub tally: Tally,
+    pub tally: ReplayCounts,
     /// What kept it from having effects elsewhere.
     pub strength: Strength,
     /// Its session in the scratch workspace, if it recorded one.
@@ -141,7 +141,7 @@ pub(crate) fn run(
         tools: wish.tools,
         root: stage.scratch.root.clone(),
         fenced: matches!(fence.strength, Strength::Namespaces),
-        original: (wish.tools == Tools::Recorded).then(|| stage.original_root.to_path_buf()),
+        original: (wish.tools == ToolHandling::Recorded).then(|| stage.original_root.to_path_buf()),
         session: wish.tape.session.id,
         decided: directories.decided(wish.tape),
         told_with_prompt: wish.tape.prompts.get(wish.prompt).map_or_else(Vec::new, |said| said.told.clone()),
@@ -151,7 +151,7 @@ pub(crate) fn run(
 
     let replayer = Arc::new(
         Replayer::new(wish.tape, wish.changes, &directories, wish.on_difference, wish.timing)
-            .with_recorded_results(wish.tools == Tools::Recorded),
+            .with_recorded_results(wish.tools == ToolHandling::Recorded),
     );
     let carrier = ModelCallWriter {
         dir: stage.scratch.cache_dir()?.unwrap_or_default(),
@@ -187,7 +187,7 @@ impl Sink for Nobody {
         &self,
         _: &str,
         _: std::time::SystemTime,
-        _: &stepback_llm_wire::Request,
+        _: &stepback_llm_wire::ModelRequest,
         _: &[(String, String)],
     ) {
     }
@@ -212,12 +212,12 @@ fn proxies(
             Strength::Policy { .. } => Listen::Socket(socket),
             _ => Listen::Elsewhere(socket),
         };
-        let proxy = stepback_proxy::start(Config {
+        let proxy = stepback_proxy::start(ProxyConfig {
             listen,
             upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
             sink: sink.clone(),
             answers: Some(replayer.clone()),
-            limits: Limits::default(),
+            limits: ProxyLimits::default(),
             certificates: stage.around.certificates.map(Path::to_path_buf),
         })
         .map_err(io("start the proxy"))?;
@@ -233,7 +233,7 @@ fn watch(
     stage: &RunEnv<'_>,
     replayer: &Replayer,
     taken: &Receiver<()>,
-) -> Result<Ended, RerunError> {
+) -> Result<RunEnd, RerunError> {
     let begun = Instant::now();
     let limited = wish.until.is_some() || wish.max_steps.is_some();
     let mut parted_at: Option<Instant> = None;
@@ -248,23 +248,23 @@ fn watch(
         if let Some(status) = exited {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
             return Ok(match parted {
-                true => Ended::Parted,
+                true => RunEnd::Parted,
                 // The built-in agent checks its limits itself.
-                false if limited && has_reached(wish, stage)? => Ended::Reached,
-                false => Ended::Exited(code),
+                false if limited && has_reached(wish, stage)? => RunEnd::Reached,
+                false => RunEnd::Exited(code),
             });
         }
         if stage.around.interrupted.load(Ordering::Relaxed) {
-            return Ok(Ended::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
         if wish.timeout.is_some_and(|limit| begun.elapsed() > limit) {
-            return Ok(Ended::TimedOut);
+            return Ok(RunEnd::TimedOut);
         }
         if parted && parted_at.get_or_insert_with(Instant::now).elapsed() > GRACE {
-            return Ok(Ended::Parted);
+            return Ok(RunEnd::Parted);
         }
         if limited && has_reached(wish, stage)? {
-            return Ok(Ended::Reached);
+            return Ok(RunEnd::Reached);
         }
     }
 }
@@ -272,7 +272,7 @@ fn watch(
 fn has_reached(wish: &RerunRequest<'_>, stage: &RunEnv<'_>) -> Result<bool, RerunError> {
     let sessions = stage.scratch.agent_sessions()?;
     let Some(session) = sessions.first() else { return Ok(false) };
-    let query = Query { session: Some(session.id), ..Query::default() };
+    let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
     let steps = stage.scratch.store().steps(stage.scratch.record.id, &query).map_err(EngineError::from)?;
     let kind = wish.until.is_some_and(|kind| steps.iter().any(|stored| stored.step.kind == kind));
     Ok(kind || wish.max_steps.is_some_and(|most| steps.len() as u64 >= most))

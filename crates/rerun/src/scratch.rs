@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use stepback_model::record::Workspace;
+use stepback_model::record::WorkspaceRecord;
 use tempfile::TempDir;
 
 /// The directory of the locked files, in the local part of a store.
@@ -36,7 +36,7 @@ struct Lease {
 impl ScratchDirectory {
     /// Creates a directory among the temporary files. `local` is the store's directory on this machine.
     pub fn create(local: Option<&Path>) -> io::Result<Self> {
-        let temp = tempfile::Builder::new().prefix(Workspace::RERUN_PREFIX).tempdir()?;
+        let temp = tempfile::Builder::new().prefix(WorkspaceRecord::RERUN_PREFIX).tempdir()?;
         let path = temp.path().canonicalize()?;
         let lease = local.map(|local| Lease::take(local, &path)).transpose()?;
         // From here on, this type removes it.
@@ -103,7 +103,7 @@ fn is_scratch(dir: &Path) -> bool {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_own =
         |metadata: fs::Metadata| metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
-    name.starts_with(Workspace::RERUN_PREFIX) && fs::symlink_metadata(dir).is_ok_and(is_own)
+    name.starts_with(WorkspaceRecord::RERUN_PREFIX) && fs::symlink_metadata(dir).is_ok_and(is_own)
 }
 
 /// Removes a directory and its content, even if it is read-only.

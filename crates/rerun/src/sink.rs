@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use stepback_agents::model_call_inbox::{Caller, ModelCallWriter, caller};
-use stepback_llm_wire::{Exchange, Request};
+use stepback_llm_wire::{Exchange, ModelRequest};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 
@@ -45,7 +45,7 @@ impl ModelCallSink {
 }
 
 impl Sink for ModelCallSink {
-    fn begun(&self, id: &str, at: SystemTime, request: &Request, headers: &[(String, String)]) {
+    fn begun(&self, id: &str, at: SystemTime, request: &ModelRequest, headers: &[(String, String)]) {
         let caller = caller(headers);
         let written = self.carrier.begun(id, timestamp(at), request, &caller);
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), caller);

@@ -24,15 +24,15 @@ pub(crate) const COOKIE: &str = "stepback";
 
 /// The secret that authenticates a client.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct AuthToken(String);
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AuthToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(…)")
     }
 }
 
-impl Token {
+impl AuthToken {
     /// Reads the token from a file that only its owner can read; creates the file with a new token if there is none.
     pub fn at(path: &Path) -> io::Result<Self> {
         match read(path) {
@@ -75,12 +75,12 @@ impl Token {
     }
 }
 
-fn read(path: &Path) -> io::Result<Token> {
+fn read(path: &Path) -> io::Result<AuthToken> {
     let mut text = String::new();
     fs::File::open(path)?.take(200).read_to_string(&mut text)?;
     let token = text.trim();
     match token.len() >= 32 && token.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        true => Ok(Token(token.to_owned())),
+        true => Ok(AuthToken(token.to_owned())),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("{} holds no token; remove it, and a new one is made", path.display()),
@@ -96,14 +96,14 @@ pub struct Guard {
 
 #[derive(Debug)]
 struct Inner {
-    token: Token,
+    token: AuthToken,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
 impl Guard {
     /// Lets in requests with `token` for one of `hosts`, from the server's own pages or from `origins`.
-    pub fn new(token: Token, hosts: Vec<String>, origins: Vec<String>) -> Self {
+    pub fn new(token: AuthToken, hosts: Vec<String>, origins: Vec<String>) -> Self {
         Self { inner: Arc::new(Inner { token, hosts, origins }) }
     }
 
@@ -217,7 +217,7 @@ mod tests {
 
     fn guard() -> Guard {
         let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-        let token = Token("0123456789abcdef0123456789abcdef".into());
+        let token = AuthToken("0123456789abcdef0123456789abcdef".into());
         Guard::new(token, hosts, vec!["https://studio.example".into()])
     }
 

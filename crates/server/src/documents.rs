@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use stepback_engine::Engine;
 use stepback_model::record::StepRow;
-use stepback_model::record::{OpStatus, Operation, Session, Workspace};
+use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
@@ -32,7 +32,7 @@ pub struct WorkspaceDocument {
 
 impl WorkspaceDocument {
     /// The document of a workspace.
-    pub fn of(workspace: &Workspace) -> Self {
+    pub fn of(workspace: &WorkspaceRecord) -> Self {
         Self {
             id: workspace.id.to_string(),
             root: stepback_model::path::display_bytes(&workspace.root).into_owned(),
@@ -170,12 +170,12 @@ impl StepDocument {
             parent: step.parent.map(|parent| parent.to_string()),
             session: step.session.to_string(),
             state: step.state.to_string(),
-            iteration: step.facts.iteration,
-            worker: step.facts.worker.clone(),
-            call: step.facts.call.clone(),
-            tool: step.facts.tool.clone(),
-            failed: step.facts.failed,
-            duration_us: step.facts.duration,
+            iteration: step.meta.iteration,
+            worker: step.meta.worker.clone(),
+            call: step.meta.call.clone(),
+            tool: step.meta.tool.clone(),
+            failed: step.meta.failed,
+            duration_us: step.meta.duration,
             checkpoint: stored.trigger.is_some(),
         }
     }

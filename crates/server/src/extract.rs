@@ -22,7 +22,7 @@ pub struct OptionalJson<T>(pub T);
 
 /// The query string.
 #[derive(Clone, Copy, Debug)]
-pub struct Query<T>(pub T);
+pub struct QueryString<T>(pub T);
 
 /// The named parameters of the path.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ impl<T: Serialize> axum::response::IntoResponse for Json<T> {
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryString<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stepback_engine::recorder::{Conversation, RecordLock, RecordedStep, ReportedEvent, WorkspaceEvents};
+use stepback_engine::recorder::{
+    ConversationSource, RecordLock, RecordedStep, ReportedEvent, WorkspaceEvents,
+};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use self::reported::{Ready, Said};
+use self::reported::{PreparedEvent, ReportedMessages};
 use crate::problem::Problem;
 use crate::state;
 
@@ -78,12 +80,12 @@ impl Target {
 /// The events of one request that wait for the commit.
 struct Waiting {
     target: Target,
-    ready: Vec<Ready>,
-    answer: oneshot::Sender<Answer>,
+    ready: Vec<PreparedEvent>,
+    answer: oneshot::Sender<IngestResult>,
 }
 
 /// The result that a request gets in the end.
-pub type Answer = Result<Stored, Problem>;
+pub type IngestResult = Result<Stored, Problem>;
 
 /// The events of one request, as they were stored.
 #[derive(Debug)]
@@ -95,7 +97,7 @@ pub struct Stored {
 }
 
 /// Remote workspaces by name, cached: the parts of the two records that are used here never change.
-type Remotes = HashMap<String, (record::Workspace, Session)>;
+type Remotes = HashMap<String, (record::WorkspaceRecord, Session)>;
 
 /// The queue of events on their way into the store.
 pub struct Ingest {
@@ -153,7 +155,7 @@ impl Ingest {
     }
 
     /// Adds the events of one request. Returns the channel of the answer, and whether the caller must start the commit.
-    pub fn add(&self, target: Target, ready: Vec<Ready>) -> (oneshot::Receiver<Answer>, bool) {
+    pub fn add(&self, target: Target, ready: Vec<PreparedEvent>) -> (oneshot::Receiver<IngestResult>, bool) {
         let (answer, answered) = oneshot::channel();
         let mut queue = self.queue();
         queue.waiting.push(Waiting { target, ready, answer });
@@ -216,7 +218,7 @@ impl Drop for Over<'_> {
 
 /// Where the events of a request went: the index of the workspace, and the range among all events recorded there.
 struct Asked {
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<IngestResult>,
     place: usize,
     range: Range<usize>,
 }
@@ -244,7 +246,7 @@ impl Ingest {
     /// Records the events of several requests, and answers each.
     fn record(&self, engine: &Engine<'_>, all: Vec<Waiting>) {
         let mut places: Vec<(Workspace<'_>, RecordLock)> = Vec::new();
-        let mut brought: Vec<Vec<Ready>> = Vec::new();
+        let mut brought: Vec<Vec<PreparedEvent>> = Vec::new();
         let mut asked: Vec<Asked> = Vec::new();
         let opened = self.open(engine, &all, &mut places);
         for Waiting { target, ready, answer } in all {
@@ -260,12 +262,14 @@ impl Ingest {
             brought[place].extend(ready);
             asked.push(Asked { answer, place, range: first..brought[place].len() });
         }
-        let (bare, said): (Vec<Vec<ReportedEvent<'_>>>, Vec<Vec<Option<Said>>>) = (brought.into_iter())
-            .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
-            .unzip();
+        let (bare, said): (Vec<Vec<ReportedEvent<'_>>>, Vec<Vec<Option<ReportedMessages>>>) = (brought
+            .into_iter())
+        .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
+        .unzip();
         let reports: Vec<Vec<ReportedEvent<'_>>> = (bare.into_iter().zip(&said))
             .map(|(own, said)| {
-                let spoken = said.iter().map(|said| said.as_ref().map(|said| said as &dyn Conversation));
+                let spoken =
+                    said.iter().map(|said| said.as_ref().map(|said| said as &dyn ConversationSource));
                 own.into_iter()
                     .zip(spoken)
                     .map(|(report, conversation)| ReportedEvent { conversation, ..report })
@@ -368,7 +372,7 @@ mod tests {
     use super::*;
     use crate::ingest::reported::{IngestContext, read};
 
-    fn ready(session: &str, id: usize, deep: usize) -> Ready {
+    fn ready(session: &str, id: usize, deep: usize) -> PreparedEvent {
         let (open, close) = ("[".repeat(deep), "]".repeat(deep));
         let json =
             format!(r#"{{"session":"{session}","kind":"agent-step","id":"{id}","input":{open}{close}}}"#);
@@ -408,7 +412,7 @@ mod tests {
             }
             ingest.commit(engine);
             assert_eq!(engine.store.commit_seq().unwrap().0, before + 1, "one commit for all");
-            let numbers = |answer: oneshot::Receiver<Answer>| -> Vec<u64> {
+            let numbers = |answer: oneshot::Receiver<IngestResult>| -> Vec<u64> {
                 answer.blocking_recv().unwrap().unwrap().steps.iter().map(|step| step.number).collect()
             };
             assert_eq!(numbers(first), [1, 2]);

@@ -26,10 +26,10 @@ mod tls;
 mod watching;
 mod write_timeout;
 
-pub use api::reruns::Stage;
-pub use auth::{Guard, Token};
+pub use api::reruns::ServerHost;
+pub use auth::{AuthToken, Guard};
 pub use problem::Problem;
-pub use service::{Config, Server, in_process_router, serve};
+pub use service::{HttpServer, ServerConfig, in_process_router, serve};
 pub use state::AppState;
 pub use tls::Tls;
 pub use watching::watch;

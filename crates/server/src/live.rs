@@ -45,7 +45,7 @@ struct Seen {
 }
 
 /// The shared state of all live connections of a server.
-pub struct Live {
+pub struct LiveUpdates {
     seen: watch::Sender<Seen>,
     closing: watch::Sender<bool>,
     room: Arc<Semaphore>,
@@ -53,7 +53,7 @@ pub struct Live {
     looking: Mutex<bool>,
 }
 
-impl Default for Live {
+impl Default for LiveUpdates {
     fn default() -> Self {
         Self {
             seen: watch::Sender::default(),
@@ -64,7 +64,7 @@ impl Default for Live {
     }
 }
 
-impl Live {
+impl LiveUpdates {
     /// Ends all followers: the server is about to stop.
     pub fn close(&self) {
         self.closing.send_replace(true);
@@ -306,7 +306,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use stepback_model::env::FrozenEnv;
-    use stepback_model::record::Workspace;
+    use stepback_model::record::WorkspaceRecord;
     use stepback_model::time::Timestamp;
     use stepback_store::Store;
     use stepback_store::memory::MemoryStore;
@@ -323,7 +323,7 @@ mod tests {
         *work.live().looking.lock().unwrap() = true;
         let mut follower = Follower::begin(&work, LiveFilter::default(), None).await.unwrap();
         let workspace =
-            Workspace { id: WorkspaceId::from_bytes([1; 16]), root: b"/w".to_vec(), created_at: now };
+            WorkspaceRecord { id: WorkspaceId::from_bytes([1; 16]), root: b"/w".to_vec(), created_at: now };
         store.commit(None, &[Mutation::AddWorkspace(workspace)]).unwrap();
         let mark = store.commit_seq().unwrap();
         work.live().seen.send_modify(|seen| seen.mark = Some(mark));

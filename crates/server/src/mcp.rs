@@ -16,8 +16,8 @@ use stepback_agents::Agent;
 use stepback_engine::{Engine, Workspace};
 use stepback_mcp::http::{self, ServiceLocator};
 use stepback_mcp::rpc::Refusal;
-use stepback_mcp::service::Service;
-use stepback_mcp::{Host, Options, Plans, SessionHint, ToolError, ToolServer};
+use stepback_mcp::service::McpService;
+use stepback_mcp::{AgentPlans, Host, SessionHint, ToolError, ToolServer, ToolServerOptions};
 use stepback_model::path::display_bytes;
 
 use crate::problem::Problem;
@@ -43,12 +43,12 @@ pub fn router(work: AppState, allow_commands: bool) -> Router {
 
 struct Addresses {
     work: AppState,
-    plans: Arc<Plans>,
+    plans: Arc<AgentPlans>,
     allow_commands: bool,
 }
 
 impl ServiceLocator for Addresses {
-    fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal> {
+    fn service(&self, address: &Uri) -> Result<Arc<dyn McpService>, Refusal> {
         let said = Query::<Said>::try_from_uri(address).map_err(|why| {
             Refusal::params(format!(
                 "the address takes ?workspace=, ?session= and ?allow_others=true: {}",
@@ -59,7 +59,7 @@ impl ServiceLocator for Addresses {
         let host = There { work: self.work.clone(), workspace };
         let agents = Agent::ALL.map(Agent::name).to_vec();
         let whose = SessionHint { session, agent_session: None, agents };
-        let options = Options { whose, allow_others, allow_commands: self.allow_commands };
+        let options = ToolServerOptions { whose, allow_others, allow_commands: self.allow_commands };
         Ok(Arc::new(ToolServer::with_plans(host, options, Arc::clone(&self.plans))))
     }
 

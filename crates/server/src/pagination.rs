@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
-use stepback_store::port::Cursor as Place;
+use stepback_store::port::QueryCursor as Place;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;

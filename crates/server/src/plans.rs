@@ -21,7 +21,7 @@ const MOST_PATHS: usize = 500_000;
 
 /// The request that a plan answers.
 #[derive(Clone, Debug)]
-pub enum Question {
+pub enum PlanRequest {
     /// Rewind to a point or by changes.
     Rewind(Box<RewindRequest>),
     /// Undo an operation; the newest in force if `None`.
@@ -32,21 +32,21 @@ pub enum Question {
     Switch(String),
 }
 
-impl Question {
+impl PlanRequest {
     /// The kind of the plan.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PlanKind {
         match self {
-            Self::Rewind(_) => Kind::Rewind,
-            Self::Undo(_) => Kind::Undo,
-            Self::Redo => Kind::Redo,
-            Self::Switch(_) => Kind::Switch,
+            Self::Rewind(_) => PlanKind::Rewind,
+            Self::Undo(_) => PlanKind::Undo,
+            Self::Redo => PlanKind::Redo,
+            Self::Switch(_) => PlanKind::Switch,
         }
     }
 }
 
 /// The kind of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum PlanKind {
     /// A rewind.
     Rewind,
     /// An undo of an operation.
@@ -57,7 +57,7 @@ pub enum Kind {
     Switch,
 }
 
-impl Kind {
+impl PlanKind {
     /// The stable name, used in URLs.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,11 +71,11 @@ impl Kind {
 
 /// A plan that was shown to a client.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct KeptPlan {
     /// The workspace it changes.
     pub workspace: WorkspaceId,
     /// The request.
-    pub question: Question,
+    pub question: PlanRequest,
     /// Whether databases are replaced although a process has them open.
     pub force: bool,
     /// The plan as it was shown.
@@ -84,12 +84,12 @@ pub struct Shown {
 
 /// The kept plans, oldest first.
 #[derive(Debug, Default)]
-pub struct Plans {
-    kept: Mutex<VecDeque<(Instant, Shown)>>,
+pub struct ServerPlans {
+    kept: Mutex<VecDeque<(Instant, KeptPlan)>>,
 }
 
-impl Plans {
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(Instant, Shown)>> {
+impl ServerPlans {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(Instant, KeptPlan)>> {
         // No operation leaves the list half changed, so a poisoned lock is safe to use.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(since, _)| since.elapsed() < LIFE);
@@ -97,11 +97,11 @@ impl Plans {
     }
 
     /// Keeps a plan, and drops the oldest if there are too many.
-    pub fn keep(&self, shown: Shown) {
+    pub fn keep(&self, shown: KeptPlan) {
         let mut kept = self.kept();
         kept.retain(|(_, other)| other.document.id != shown.document.id);
         kept.push_back((Instant::now(), shown));
-        let paths = |kept: &VecDeque<(Instant, Shown)>| -> usize {
+        let paths = |kept: &VecDeque<(Instant, KeptPlan)>| -> usize {
             kept.iter().map(|(_, shown)| shown.document.items.len()).sum()
         };
         while kept.len() > MOST || (kept.len() > 1 && paths(&kept) > MOST_PATHS) {
@@ -110,7 +110,7 @@ impl Plans {
     }
 
     /// Returns the plan of this kind with this id.
-    pub fn get(&self, kind: Kind, id: &str) -> Option<Shown> {
+    pub fn get(&self, kind: PlanKind, id: &str) -> Option<KeptPlan> {
         let kept = self.kept();
         let found = kept.iter().find(|(_, shown)| shown.question.kind() == kind && shown.document.id == id);
         found.map(|(_, shown)| shown.clone())
@@ -128,16 +128,16 @@ mod tests {
 
     #[test]
     fn the_oldest_plans_are_forgotten_first() {
-        let plans = Plans::default();
+        let plans = ServerPlans::default();
         for number in 0..=MOST {
             let document = PlanDocument { id: number.to_string(), ..PlanDocument::default() };
             let workspace = WorkspaceId::from_bytes([0; 16]);
-            plans.keep(Shown { workspace, question: Question::Redo, force: false, document });
+            plans.keep(KeptPlan { workspace, question: PlanRequest::Redo, force: false, document });
         }
-        assert!(plans.get(Kind::Redo, "0").is_none());
-        assert!(plans.get(Kind::Redo, "1").is_some());
-        assert!(plans.get(Kind::Undo, "1").is_none(), "it is no plan of that kind");
+        assert!(plans.get(PlanKind::Redo, "0").is_none());
+        assert!(plans.get(PlanKind::Redo, "1").is_some());
+        assert!(plans.get(PlanKind::Undo, "1").is_none(), "it is no plan of that kind");
         plans.forget("1");
-        assert!(plans.get(Kind::Redo, "1").is_none());
+        assert!(plans.get(PlanKind::Redo, "1").is_none());
     }
 }

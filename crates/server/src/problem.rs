@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use stepback_engine::EngineError;
 use stepback_engine::bundle::BundleError;
-use stepback_engine::diagnostics::{self, Kind};
+use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
@@ -102,13 +102,15 @@ impl IntoResponse for Problem {
 
 impl Problem {
     /// Creates a problem for an error of a kind, with a hint.
-    fn of(kind: Kind, detail: String, hint: Option<&str>) -> Self {
+    fn of(kind: FailureKind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
-            Kind::Usage => StatusCode::BAD_REQUEST,
-            Kind::Point | Kind::Nothing => StatusCode::NOT_FOUND,
-            Kind::Partial | Kind::Refused => StatusCode::CONFLICT,
-            Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Kind::Store | Kind::System | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            FailureKind::Usage => StatusCode::BAD_REQUEST,
+            FailureKind::Point | FailureKind::Nothing => StatusCode::NOT_FOUND,
+            FailureKind::Partial | FailureKind::Refused => StatusCode::CONFLICT,
+            FailureKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            FailureKind::Store | FailureKind::System | FailureKind::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
         let problem = Self::new(status, kind.name(), detail);
         match hint {

@@ -12,7 +12,7 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use tokio::sync::oneshot;
 
-use crate::auth::{Guard, Token};
+use crate::auth::{AuthToken, Guard};
 use crate::limits::{self, Limits};
 use crate::metrics::{self, Observer};
 use crate::signin::SignIn;
@@ -22,11 +22,11 @@ use crate::{accept, api, mcp, static_files};
 
 /// Largest body of a request that is not ingest, in bytes.
 const LARGEST: usize = 8 << 20;
-/// Default of [`Config::patience`].
+/// Default of [`ServerConfig::patience`].
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The configuration of a server.
-pub struct Config {
+pub struct ServerConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
     /// The file that holds the token.
@@ -47,7 +47,7 @@ pub struct Config {
     pub allow_commands: bool,
 }
 
-impl Config {
+impl ServerConfig {
     /// The default configuration for an address and a token file.
     pub fn new(listen: SocketAddr, token_file: PathBuf) -> Self {
         Self {
@@ -65,9 +65,9 @@ impl Config {
 }
 
 /// A running server. Dropping it stops it.
-pub struct Server {
+pub struct HttpServer {
     address: SocketAddr,
-    token: Token,
+    token: AuthToken,
     sign_in: SignIn,
     is_secure: bool,
     stop: Option<oneshot::Sender<()>>,
@@ -75,8 +75,8 @@ pub struct Server {
 }
 
 /// Starts a server over a shared state.
-pub fn serve(work: AppState, config: Config) -> io::Result<Server> {
-    let token = Token::at(&config.token_file)?;
+pub fn serve(work: AppState, config: ServerConfig) -> io::Result<HttpServer> {
+    let token = AuthToken::at(&config.token_file)?;
     let tls = config.tls.as_ref().map(Tls::acceptor).transpose()?;
     let listener = TcpListener::bind(config.listen)?;
     listener.set_nonblocking(true)?;
@@ -119,7 +119,7 @@ pub fn serve(work: AppState, config: Config) -> io::Result<Server> {
         // Waits for blocking work of requests whose clients are gone.
         runtime.shutdown_timeout(Duration::from_secs(5));
     })?;
-    Ok(Server { address, token, sign_in, is_secure, stop: Some(stop), thread: Some(thread) })
+    Ok(HttpServer { address, token, sign_in, is_secure, stop: Some(stop), thread: Some(thread) })
 }
 
 /// The API without a socket or authentication, for a program that has opened the store itself.
@@ -137,14 +137,14 @@ fn metrics(work: AppState, observer: Observer) -> Router {
     Router::new().route("/metrics", get(answer))
 }
 
-impl Server {
+impl HttpServer {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The token that clients must send.
-    pub fn token(&self) -> &Token {
+    pub fn token(&self) -> &AuthToken {
         &self.token
     }
 
@@ -173,7 +173,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         self.end();
     }

@@ -13,8 +13,8 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::auth::{COOKIE, Token};
-use crate::extract::{Json, Query};
+use crate::auth::{AuthToken, COOKIE};
+use crate::extract::{Json, QueryString};
 use crate::problem::Problem;
 
 /// How long an unused code is valid.
@@ -27,14 +27,14 @@ const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Issues and checks one-time codes.
 #[derive(Clone)]
 pub(crate) struct SignIn {
-    token: Token,
+    token: AuthToken,
     /// Whether the cookie may only be sent over TLS.
     secure: bool,
     codes: Arc<Mutex<Vec<(String, Instant)>>>,
 }
 
 impl SignIn {
-    pub(crate) fn new(token: Token, secure: bool) -> Self {
+    pub(crate) fn new(token: AuthToken, secure: bool) -> Self {
         Self { token, secure, codes: Arc::default() }
     }
 
@@ -78,7 +78,7 @@ async fn new_code(State(sign_in): State<SignIn>) -> Result<Json<Value>, Problem>
 
 async fn sign_in(
     State(sign_in): State<SignIn>,
-    Query(Code { code }): Query<Code>,
+    QueryString(Code { code }): QueryString<Code>,
 ) -> Result<Response, Problem> {
     if !sign_in.takes(&code, Instant::now()) {
         let problem =
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_code_is_good_once_and_not_for_long() {
         let dir = tempfile::tempdir().unwrap();
-        let sign_in = SignIn::new(Token::at(&dir.path().join("token")).unwrap(), false);
+        let sign_in = SignIn::new(AuthToken::at(&dir.path().join("token")).unwrap(), false);
         let now = Instant::now();
         let code = sign_in.code().unwrap();
         assert!(!sign_in.takes("", now));

@@ -12,16 +12,16 @@ use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
-use stepback_watcher::client::Client;
+use stepback_watcher::client::WatcherClient;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::Hints;
+use stepback_worktree::scan::hints::ScanHints;
 use tokio::task::JoinHandle;
 
 use crate::api::otlp::Receiver;
-use crate::api::reruns::{Running, Stage};
+use crate::api::reruns::{Running, ServerHost};
 use crate::ingest::Ingest;
-use crate::live::Live;
-use crate::plans::Plans;
+use crate::live::LiveUpdates;
+use crate::plans::ServerPlans;
 use crate::problem::Problem;
 
 /// The shared state of the server: store, environment, plans, queues. Cheap to clone.
@@ -34,15 +34,15 @@ struct Inner {
     store: &'static dyn Store,
     env: Box<dyn Env>,
     threads: usize,
-    plans: Plans,
-    stage: Option<Stage>,
+    plans: ServerPlans,
+    stage: Option<ServerHost>,
     running: Running,
     /// Whether a background task is adding steps to the search index.
     indexing: AtomicBool,
     receiver: Receiver,
-    watcher: OnceLock<Client>,
+    watcher: OnceLock<WatcherClient>,
     ingest: Ingest,
-    live: Live,
+    live: LiveUpdates,
 }
 
 /// Steps indexed per batch in the background; between batches, a process that ends is noticed.
@@ -58,13 +58,23 @@ impl AppState {
     }
 
     /// Creates the state over a store, on a machine where sessions can be run again.
-    pub fn with_stage(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Stage) -> Self {
+    pub fn with_stage(
+        store: &'static dyn Store,
+        env: Box<dyn Env>,
+        threads: usize,
+        stage: ServerHost,
+    ) -> Self {
         Self::built(store, env, threads, Some(stage))
     }
 
-    fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
-        let (plans, running, receiver) = (Plans::default(), Running::default(), Receiver::default());
-        let (ingest, live) = (Ingest::default(), Live::default());
+    fn built(
+        store: &'static dyn Store,
+        env: Box<dyn Env>,
+        threads: usize,
+        stage: Option<ServerHost>,
+    ) -> Self {
+        let (plans, running, receiver) = (ServerPlans::default(), Running::default(), Receiver::default());
+        let (ingest, live) = (Ingest::default(), LiveUpdates::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
         Self {
             inner: Arc::new(Inner {
@@ -84,7 +94,7 @@ impl AppState {
     }
 
     /// What reruns need; `None` if they cannot run here.
-    pub(crate) fn stage(&self) -> Option<&Stage> {
+    pub(crate) fn stage(&self) -> Option<&ServerHost> {
         self.inner.stage.as_ref()
     }
 
@@ -111,7 +121,7 @@ impl AppState {
     }
 
     /// Sets the watcher that is asked for changed paths in workspaces.
-    pub fn ask(&self, watcher: Client) {
+    pub fn ask(&self, watcher: WatcherClient) {
         // Only the first call counts; there is one watcher for each store.
         let _ = self.inner.watcher.set(watcher);
     }
@@ -122,7 +132,7 @@ impl AppState {
     }
 
     /// The plans that were shown and not yet applied.
-    pub(crate) fn plans(&self) -> &Plans {
+    pub(crate) fn plans(&self) -> &ServerPlans {
         &self.inner.plans
     }
 
@@ -158,7 +168,7 @@ impl AppState {
     }
 
     /// The shared state of live connections.
-    pub(crate) fn live(&self) -> &Live {
+    pub(crate) fn live(&self) -> &LiveUpdates {
         &self.inner.live
     }
 
@@ -191,7 +201,7 @@ impl Inner {
             budget: Budget::default(),
             threads: self.threads,
             progress: None,
-            watcher: self.watcher.get().map(|watcher| watcher as &dyn Hints),
+            watcher: self.watcher.get().map(|watcher| watcher as &dyn ScanHints),
         }
     }
 }

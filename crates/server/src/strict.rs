@@ -239,7 +239,7 @@ mod tests {
         say.check(&json!({ "answer": "edit", "input": { "anything": { "goes": 1 } } })).unwrap();
         assert!(say.check(&json!({ "answer": "resume", "reason": "no" })).is_err());
         // The same applies to a live connection.
-        let request = schema("Request");
+        let request = schema("LiveRequest");
         request
             .check(&json!({ "id": 1, "do": "answer", "stop": "s", "answer": "deny", "reason": "no" }))
             .unwrap();

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use stepback_store::Store;
-use stepback_watcher::client::Client;
-use stepback_watcher::server::{Config, Watcher};
+use stepback_watcher::client::WatcherClient;
+use stepback_watcher::server::{Watcher, WatcherConfig};
 
 use crate::state::AppState;
 
@@ -22,8 +22,8 @@ const WORTH_WATCHING: u64 = 100 << 10;
 /// already.
 pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
     let recent = recent(work.store(), dir);
-    let watcher = Watcher::start(Config { recent, ..Config::new(dir) })?;
-    work.ask(Client::new(dir));
+    let watcher = Watcher::start(WatcherConfig { recent, ..WatcherConfig::new(dir) })?;
+    work.ask(WatcherClient::new(dir));
     Ok(watcher)
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use stepback_engine::Engine;
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
@@ -38,13 +38,13 @@ fn main() {
 }
 
 /// The event with this number: about as many bytes as LangGraph's savers are given.
-fn event(number: u64) -> Event {
-    Event {
+fn event(number: u64) -> AgentEvent {
+    AgentEvent {
         key: Some(number.to_string()),
         tool: Some("t".into()),
         input: Some(json!({ "command": format!("make test N={number}") })),
         output: Some(Value::String(format!("{number} {}", "x".repeat(700)))),
-        ..Event::new("bench", "single", StepKind::ToolEnd, "t")
+        ..AgentEvent::new("bench", "single", StepKind::ToolEnd, "t")
     }
 }
 

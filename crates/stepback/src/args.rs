@@ -91,7 +91,7 @@ A POINT names a moment:
 pub enum Command {
     /// Create, list, show, annotate and delete checkpoints
     #[command(subcommand)]
-    Checkpoint(Checkpoint),
+    Checkpoint(CheckpointCommand),
     /// List steps, newest first
     #[command(
         after_help = "Examples:\n  stepback log\n  stepback log --limit 5 --json\n  stepback log --session 4f2a --kind tool-start"
@@ -140,7 +140,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff '#3' '#7' --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
     )]
-    Diff(Diff),
+    Diff(DiffArgs),
     /// Go back to a point, or take back single changes
     #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only what they changed goes back; --everything takes the whole workspace back."))]
     Rewind(Rewind),
@@ -185,18 +185,18 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  stepback run -- claude\n  stepback run -- codex exec \"fix the tests\""
     )]
-    Run(live::Run),
+    Run(live::RunArgs),
     /// Run the built-in agent, which is recorded without hooks
     #[command(
         after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
     )]
-    Agent(live::Agent),
+    Agent(live::AgentArgs),
     /// Carry an agent's model calls, record them, or answer them from a recording
     #[command(after_help = proxy::PROXY)]
-    Proxy(proxy::Proxy),
+    Proxy(proxy::ProxyArgs),
     /// Do a recorded session again, with one thing changed
     #[command(after_help = proxy::RERUN)]
-    Rerun(proxy::Rerun),
+    Rerun(proxy::RerunArgs),
     /// Make the store reachable over HTTP: for the Studio, scripts and teams
     #[command(after_help = proxy::SERVE)]
     Serve(proxy::Serve),
@@ -227,7 +227,7 @@ pub enum Command {
     Import(share::Import),
     /// Stop live agents when something happens
     #[command(subcommand)]
-    Breakpoint(live::Breakpoint),
+    Breakpoint(live::BreakpointCommand),
     /// Stop agents at their next call
     #[command(after_help = "Examples:\n  stepback pause\n  stepback pause --session 4f2a")]
     Pause {
@@ -308,10 +308,10 @@ pub enum Command {
     Compare(viewers::Compare),
     /// Find steps by their words: prompts, answers, calls, errors, labels, paths
     #[command(after_help = find::SEARCH)]
-    Search(find::Search),
+    Search(find::SearchArgs),
     /// Find steps by what is known about them: agent, kind, tool, time, label, duration
     #[command(after_help = find::QUERY)]
-    Query(find::Query),
+    Query(find::QueryArgs),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
@@ -319,34 +319,34 @@ pub enum Command {
     Bisect(find::Bisect),
     /// Branches: named lines of steps
     #[command(subcommand)]
-    Branch(live::Branch),
+    Branch(live::BranchCommand),
     /// What may be true: propose, test, conclude
     #[command(subcommand)]
-    Hypothesis(mind::Hypothesis),
+    Hypothesis(mind::HypothesisCommand),
     /// What speaks for and against hypotheses
     #[command(subcommand)]
-    Evidence(mind::Evidence),
+    Evidence(mind::EvidenceCommand),
     /// What is held to be true, and what it rests on
     #[command(subcommand)]
-    Belief(mind::Belief),
+    Belief(mind::BeliefCommand),
     /// What cannot be true together
     #[command(subcommand)]
-    Contradiction(mind::Contradiction),
+    Contradiction(mind::ContradictionCommand),
     /// What is not known, and what to do next
     #[command(subcommand)]
-    Gap(mind::Gap),
+    Gap(mind::GapCommand),
     /// Checks that run and feed evidence
     #[command(subcommand)]
     Verify(mind::verify::Verify),
     /// Notes
     #[command(subcommand)]
-    Note(mind::Note),
+    Note(mind::NoteCommand),
     /// Try something out on a branch, with a board of its own
     #[command(subcommand)]
-    Experiment(mind::Experiment),
+    Experiment(mind::ExperimentCommand),
     /// Show the whole board of what is thought, now or at any moment
     #[command(after_help = mind::MIND)]
-    Mind(mind::Mind),
+    Mind(mind::MindArgs),
     /// Tell an agent that lost its context where it stood
     #[command(after_help = mind::RECOVER)]
     Recover(mind::Recover),
@@ -373,7 +373,7 @@ pub enum Command {
     Watcher {
         /// What to do with it [default: show it]
         #[command(subcommand)]
-        command: Option<store::Watcher>,
+        command: Option<store::WatcherCommand>,
     },
     /// Take back the last thing stepback did
     #[command(
@@ -407,7 +407,7 @@ pub enum Command {
     Stats,
     /// Copy the store to another place
     #[command(subcommand)]
-    Store(store::Store),
+    Store(store::StoreCommand),
     /// See it work: an agent goes astray and is brought back, in a temporary directory
     #[command(
         after_help = "The agent is the built-in one; a script takes the place of its model. What the demo made is left to explore.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
@@ -442,7 +442,7 @@ pub enum Command {
 /// Checkpoints.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Checkpoint {
+pub enum CheckpointCommand {
     /// Keep everything as it is now
     #[command(
         after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release"
@@ -527,7 +527,7 @@ pub struct ConfirmArgs {
 
 // Comparing.
 #[derive(Debug, Args)]
-pub struct Diff {
+pub struct DiffArgs {
     /// Points A and B (missing: the last checkpoint, and the working directory), then paths
     #[arg(value_name = "A] [B")]
     pub points: Vec<String>,

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use crate::args::store::{self as store_args, Store};
-use crate::args::{Arguments, Checkpoint, Command, Op};
+use crate::args::store::{self as store_args, StoreCommand};
+use crate::args::{Arguments, CheckpointCommand, Command, Op};
 use crate::context::{Context, CreateStore};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output;
 
 mod agent;
@@ -42,7 +42,7 @@ mod view;
 mod watcher;
 
 /// The result of a command: its exit code, or why it failed.
-pub type CommandResult = Result<ExitCode, Failure>;
+pub type CommandResult = Result<ExitCode, CommandFailure>;
 
 /// The result of a command that succeeded.
 pub const DONE: CommandResult = Ok(ExitCode::SUCCESS);
@@ -53,18 +53,18 @@ pub fn run(arguments: Arguments) -> CommandResult {
     // A board may be the first thing that is recorded, so the store is created if needed.
     let any = || Context::open(&arguments, CreateStore::Yes, "");
     match &arguments.command {
-        Command::Checkpoint(Checkpoint::Create { label, note, tags }) => {
+        Command::Checkpoint(CheckpointCommand::Create { label, note, tags }) => {
             let context = Context::open(&arguments, CreateStore::Yes, "files looked at")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
-        Command::Checkpoint(Checkpoint::List { tag, find, all }) => {
+        Command::Checkpoint(CheckpointCommand::List { tag, find, all }) => {
             checkpoint::list(&known("")?, tag.as_deref(), find.as_deref(), *all)
         }
-        Command::Checkpoint(Checkpoint::Show { point }) => checkpoint::show(&known("")?, point),
-        Command::Checkpoint(Checkpoint::Annotate { point, note, label, tags }) => {
+        Command::Checkpoint(CheckpointCommand::Show { point }) => checkpoint::show(&known("")?, point),
+        Command::Checkpoint(CheckpointCommand::Annotate { point, note, label, tags }) => {
             checkpoint::annotate(&known("")?, point, note, label.as_deref(), tags)
         }
-        Command::Checkpoint(Checkpoint::Delete { point }) => checkpoint::delete(&known("")?, point),
+        Command::Checkpoint(CheckpointCommand::Delete { point }) => checkpoint::delete(&known("")?, point),
         Command::Log { limit, session, kinds } => {
             history::log(&known("")?, *limit, session.as_deref(), kinds)
         }
@@ -96,7 +96,10 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Hook { agent, .. } => {
             // Only reached if the fast path in `hook` could not read the arguments.
-            Err(Failure::new(Kind::Usage, format!("cannot run the hook of {agent} with these arguments")))
+            Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("cannot run the hook of {agent} with these arguments"),
+            ))
         }
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
         Command::Export(wanted) => share::export(&known("objects written")?, wanted),
@@ -144,11 +147,11 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Doctor => doctor::doctor(&known("files looked at")?),
         Command::Watcher { command: None } => watcher::show(&known("")?),
-        Command::Watcher { command: Some(store_args::Watcher::Stop) } => watcher::stop(&known("")?),
+        Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => watcher::stop(&known("")?),
         Command::Prune(arguments) => maintenance::prune(&known("objects")?, arguments),
         Command::Fsck => maintenance::fsck(&known("objects verified")?),
         Command::Stats => maintenance::stats(&known("")?),
-        Command::Store(Store::Copy { from, to }) => store::copy(from, to, arguments.json),
+        Command::Store(StoreCommand::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -12,11 +12,11 @@ use stepback_model::record::Session;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use stepback_store::{Store, StoreError};
-use stepback_watcher::client::Client;
+use stepback_watcher::client::WatcherClient;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::Hints;
+use stepback_worktree::scan::hints::ScanHints;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Progress};
 use crate::settings::Settings;
 use crate::store_location::StoreLocation;
@@ -35,7 +35,7 @@ pub struct Context {
     allow_broad: bool,
     /// The workspace that the user named; `None` if it is derived from the directory.
     named: Option<PathBuf>,
-    watcher: Option<Client>,
+    watcher: Option<WatcherClient>,
 }
 
 /// Whether a command may create a missing store.
@@ -53,19 +53,25 @@ impl Context {
         arguments: &crate::args::Arguments,
         make: CreateStore,
         work: &'static str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let directory = match &arguments.directory {
             Some(directory) => directory.clone(),
             None => std::env::current_dir().map_err(|error| {
-                Failure::new(Kind::System, format!("cannot tell the current directory: {error}"))
+                CommandFailure::new(
+                    FailureKind::System,
+                    format!("cannot tell the current directory: {error}"),
+                )
             })?,
         };
         let directory = directory.canonicalize().map_err(|error| {
-            Failure::new(Kind::System, format!("cannot open {}: {error}", directory.display()))
+            CommandFailure::new(FailureKind::System, format!("cannot open {}: {error}", directory.display()))
                 .hint("check that the directory exists")
         })?;
         if !directory.is_dir() {
-            return Err(Failure::new(Kind::Usage, format!("{} is not a directory", directory.display())));
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{} is not a directory", directory.display()),
+            ));
         }
         let place = StoreLocation::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
@@ -95,18 +101,18 @@ impl Context {
             budget: Budget::default(),
             threads,
             progress: Some(self.progress.counter()),
-            watcher: self.watcher.as_ref().map(|watcher| watcher as &dyn Hints),
+            watcher: self.watcher.as_ref().map(|watcher| watcher as &dyn ScanHints),
         }
     }
 
     /// Returns the client of the watcher, unless watching is turned off.
-    pub fn watcher(&self) -> Option<&Client> {
+    pub fn watcher(&self) -> Option<&WatcherClient> {
         self.watcher.as_ref()
     }
 
     /// Returns the same context for work in short-lived directories: a running watcher is used, but none is started.
     pub fn starting_no_watcher(mut self) -> Self {
-        self.watcher = self.watcher.map(|_| Client::new(self.place.local()));
+        self.watcher = self.watcher.map(|_| WatcherClient::new(self.place.local()));
         self
     }
 
@@ -116,14 +122,14 @@ impl Context {
     }
 
     /// Returns the current workspace, which must be registered.
-    pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
+    pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, CommandFailure> {
         let workspace = engine.known_workspace(&self.root()?)?;
         stepback_agents::record::take_in_quietly(&workspace)?;
         Ok(workspace)
     }
 
     /// Returns the current workspace, and registers it if it is new.
-    pub fn workspace_or_new<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
+    pub fn workspace_or_new<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, CommandFailure> {
         let root = self.root()?;
         if self.store.workspace_at(bytes(&root))?.is_none() {
             self.refuse_broad(&root)?;
@@ -135,7 +141,7 @@ impl Context {
     }
 
     /// Returns the root: the nearest known workspace here or above, else the git repository, else the directory itself.
-    fn root(&self) -> Result<PathBuf, Failure> {
+    fn root(&self) -> Result<PathBuf, CommandFailure> {
         match &self.named {
             Some(root) => Ok(root.clone()),
             None => self.root_of(&self.directory),
@@ -143,7 +149,7 @@ impl Context {
     }
 
     /// Returns the root of the workspace that contains `directory`, known or not.
-    pub fn root_of(&self, directory: &Path) -> Result<PathBuf, Failure> {
+    pub fn root_of(&self, directory: &Path) -> Result<PathBuf, CommandFailure> {
         for dir in directory.ancestors() {
             if self.store.workspace_at(bytes(dir))?.is_some() {
                 return Ok(dir.to_path_buf());
@@ -158,7 +164,7 @@ impl Context {
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
-    fn refuse_broad(&self, root: &Path) -> Result<(), Failure> {
+    fn refuse_broad(&self, root: &Path) -> Result<(), CommandFailure> {
         if !is_broad(root) || self.allow_broad {
             return Ok(());
         }
@@ -168,13 +174,13 @@ impl Context {
         );
         match output::ask(&format!("{what}. Go on?")) {
             Some(true) => Ok(()),
-            _ => Err(Failure::new(Kind::Refused, what)
+            _ => Err(CommandFailure::new(FailureKind::Refused, what)
                 .hint("go to a project directory, use -C DIR, or add --allow-broad if this is really meant")),
         }
     }
 
     /// Returns the checkpoint that a point names.
-    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StepRow, Failure> {
+    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StepRow, CommandFailure> {
         Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
     }
 
@@ -184,7 +190,7 @@ impl Context {
         workspace: &Workspace<'_>,
         point: &str,
         session: Option<&Session>,
-    ) -> Result<StepRow, Failure> {
+    ) -> Result<StepRow, CommandFailure> {
         match session {
             Some(session) => self.resolve(workspace, &point::in_session(point, &session.id.to_string())),
             None => self.resolve(workspace, point),
@@ -226,10 +232,10 @@ impl Context {
 
     /// Returns the prices of models: the built-in table with the user's own prices from `prices.json` in the store's
     /// directory on this machine.
-    pub fn prices(&self) -> Result<Prices, Failure> {
+    pub fn prices(&self) -> Result<Prices, CommandFailure> {
         let path = self.place.local().join("prices.json");
         let wrong = |what: String| {
-            Failure::new(Kind::Usage, format!("{}: {what}", path.display())).hint(
+            CommandFailure::new(FailureKind::Usage, format!("{}: {what}", path.display())).hint(
                 "it holds {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
             )
         };
@@ -250,16 +256,19 @@ impl Context {
 }
 
 /// Returns the root of the workspace whose id begins with `id`.
-fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, Failure> {
+fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, CommandFailure> {
     let all = store.workspaces()?;
     let wanted = id.to_ascii_lowercase();
     let mut found = all.iter().filter(|known| known.id.to_string().starts_with(&wanted));
     match (found.next(), found.next()) {
         (Some(known), None) => Ok(PathBuf::from(std::ffi::OsString::from_vec(known.root.clone()))),
-        (None, _) => Err(Failure::new(Kind::Nothing, format!("no workspace of this store begins with {id}"))
-            .hint("\"stepback sessions --all-workspaces\" says which there are")),
+        (None, _) => Err(CommandFailure::new(
+            FailureKind::Nothing,
+            format!("no workspace of this store begins with {id}"),
+        )
+        .hint("\"stepback sessions --all-workspaces\" says which there are")),
         (Some(_), Some(_)) => {
-            Err(Failure::new(Kind::Usage, format!("more than one workspace begins with {id}"))
+            Err(CommandFailure::new(FailureKind::Usage, format!("more than one workspace begins with {id}"))
                 .hint("write more of its id"))
         }
     }
@@ -334,7 +343,7 @@ pub fn home() -> Option<PathBuf> {
 }
 
 /// Returns `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
-pub fn default_store() -> Result<PathBuf, Failure> {
+pub fn default_store() -> Result<PathBuf, CommandFailure> {
     if let Some(dir) = variable("STEPBACK_HOME") {
         return Ok(dir);
     }
@@ -342,12 +351,12 @@ pub fn default_store() -> Result<PathBuf, Failure> {
 }
 
 /// Returns `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
-pub fn data_directory() -> Result<PathBuf, Failure> {
+pub fn data_directory() -> Result<PathBuf, CommandFailure> {
     if let Some(data) = variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
         return Ok(data.join("stepback"));
     }
     home().map(|home| home.join(".local/share/stepback")).ok_or_else(|| {
-        Failure::from(StoreError::Absent { path: PathBuf::from("~/.local/share/stepback") })
+        CommandFailure::from(StoreError::Absent { path: PathBuf::from("~/.local/share/stepback") })
             .hint("HOME is not set: name a store with --store DIR or STEPBACK_HOME")
     })
 }

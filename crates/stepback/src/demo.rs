@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::stage::Stage;
+use self::stage::DemoProject;
 use crate::commands::CommandResult;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -32,7 +32,7 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
     }
     let dir = tempfile::Builder::new().prefix("stepback-demo-").tempdir()?;
     let place = dir.path().canonicalize()?;
-    let stage = Stage::new(&place, fast, stop.clone());
+    let stage = DemoProject::new(&place, fast, stop.clone());
     let played = story::play(&stage);
     let interrupted = stop.load(Ordering::Relaxed);
     if stage.nobody_listens() {
@@ -61,7 +61,7 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
     }
 }
 
-fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
+fn say_goodbye(stage: &DemoProject, kept: Option<&Path>) -> Result<(), CommandFailure> {
     if let Some(place) = kept {
         stage.title("Your turn")?;
         stage.line("It is all still there, to explore:\n")?;
@@ -79,7 +79,7 @@ fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// Prints the commands that lead to the demo's project and store.
-fn the_way_there(stage: &Stage) -> Result<(), Failure> {
+fn the_way_there(stage: &DemoProject) -> Result<(), CommandFailure> {
     stage.suggest(&format!("cd {}", quoted(&stage.root)), "")?;
     stage.suggest(&format!("export STEPBACK_HOME={}", quoted(&stage.store)), "")?;
     let program = std::env::current_exe()?;
@@ -89,7 +89,7 @@ fn the_way_there(stage: &Stage) -> Result<(), Failure> {
     stage.line("")
 }
 
-fn the_way_out(stage: &Stage, place: &Path) -> Result<(), Failure> {
+fn the_way_out(stage: &DemoProject, place: &Path) -> Result<(), CommandFailure> {
     stage.line("\nWhen you have seen enough:\n")?;
     stage.suggest(&format!("rm -r {}", quoted(place)), "")
 }

@@ -35,14 +35,14 @@ pub struct FileDiff {
     /// For a rename: the path before, in the same form.
     pub old_path: Option<String>,
     /// What was there before.
-    pub old: Side,
+    pub old: PathSide,
     /// What is there after.
-    pub new: Side,
+    pub new: PathSide,
 }
 
 /// What is at a path on one side of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Side {
+pub enum PathSide {
     /// Nothing is there.
     Absent,
     /// A regular file with its content.

@@ -8,19 +8,19 @@ use stepback_engine::{EngineError, diagnostics};
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 
-pub use stepback_engine::diagnostics::Kind;
+pub use stepback_engine::diagnostics::FailureKind;
 
 /// A failure with everything the user needs to know.
 #[derive(Debug)]
-pub struct Failure {
-    kind: Kind,
+pub struct CommandFailure {
+    kind: FailureKind,
     message: String,
     hint: Option<String>,
 }
 
-impl Failure {
+impl CommandFailure {
     /// Creates a failure of a kind.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
@@ -68,7 +68,7 @@ impl Failure {
     }
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
         let message = error.to_string();
         let (kind, hint) = diagnostics::of(&error);
@@ -76,20 +76,20 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> Self {
         EngineError::from(error).into()
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
         let (kind, hint) = diagnostics::of_io(&error);
         Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }
     }
 }
 
-impl From<ObjectError> for Failure {
+impl From<ObjectError> for CommandFailure {
     fn from(error: ObjectError) -> Self {
         EngineError::from(error).into()
     }

@@ -15,9 +15,9 @@ use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
 use stepback_model::record::LaunchCommand;
-use stepback_watcher::client::Client;
+use stepback_watcher::client::WatcherClient;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::Hints;
+use stepback_worktree::scan::hints::ScanHints;
 
 use crate::context;
 use crate::settings::Settings;
@@ -157,13 +157,13 @@ fn started(agent: Agent) -> Option<LaunchCommand> {
 fn with_engine(
     place: &StoreLocation,
     env: &dyn stepback_model::env::Env,
-    watcher: Option<&Client>,
+    watcher: Option<&WatcherClient>,
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     // Never closed, as everywhere: the process is about to end.
     let store = place.open_impatiently(PATIENCE)?;
     let threads = context::threads();
-    let watcher = watcher.map(|watcher| watcher as &dyn Hints);
+    let watcher = watcher.map(|watcher| watcher as &dyn ScanHints);
     let engine = Engine { store, env, budget: Budget::default(), threads, progress: None, watcher };
     work(&engine)
 }

@@ -37,8 +37,11 @@ fn main() -> ExitCode {
     let arguments = parse(&words).unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();
-            failure::Failure::new(failure::Kind::Usage, message.trim_start_matches("error: ").trim_end())
-                .print_document();
+            failure::CommandFailure::new(
+                failure::FailureKind::Usage,
+                message.trim_start_matches("error: ").trim_end(),
+            )
+            .print_document();
         }
         error.exit()
     });

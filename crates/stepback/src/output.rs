@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stepback_model::change::{Change, ChangeKind};
+use stepback_model::change::{ChangeKind, PathChange};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Colours with meanings, or none.
@@ -66,7 +66,7 @@ impl Paint {
     }
 
     /// Returns a kind of change, in its colour.
-    pub fn change(self, change: &Change) -> String {
+    pub fn change(self, change: &PathChange) -> String {
         let word = change.kind().as_str();
         match change.kind() {
             ChangeKind::Created => self.good(word),

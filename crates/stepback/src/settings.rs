@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 
 const FILE: &str = "settings.json";
 
@@ -76,11 +76,11 @@ impl Settings {
     }
 
     /// Reads the settings of a store.
-    pub fn load(store: &Path) -> Result<Self, Failure> {
+    pub fn load(store: &Path) -> Result<Self, CommandFailure> {
         let path = store.join(FILE);
         let values = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::new(Kind::Store, format!("{} is not valid: {error}", path.display()))
+                CommandFailure::new(FailureKind::Store, format!("{} is not valid: {error}", path.display()))
                     .hint("correct or remove the file; every setting has a default")
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
@@ -102,13 +102,13 @@ impl Settings {
     }
 
     /// Sets a value, or resets it to the default.
-    pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), Failure> {
+    pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), CommandFailure> {
         match value {
             Some(value) => self.values.insert(key.to_string(), value.into()),
             None => self.values.remove(key),
         };
         let text = serde_json::to_string_pretty(&self.values)
-            .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+            .map_err(|error| CommandFailure::new(FailureKind::Internal, error.to_string()))?;
         let aside = self.path.with_extension("json.new");
         let mut options = OpenOptions::new();
         options

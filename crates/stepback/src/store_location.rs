@@ -9,7 +9,7 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
 use crate::context::{self, CreateStore};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 
 /// The name of the directory, in the user's data directory, for what must stay on this machine although the store is a
 /// database.
@@ -31,7 +31,7 @@ pub enum StoreLocation {
 
 impl StoreLocation {
     /// Returns the store that the user named, or the default one.
-    pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
+    pub fn find(named: Option<&Path>) -> Result<Self, CommandFailure> {
         match named {
             Some(named) => Self::read(named),
             None => Self::read(&context::default_store()?),
@@ -39,7 +39,7 @@ impl StoreLocation {
     }
 
     /// Interprets `named`: the address of a database, else a directory.
-    pub fn read(named: &Path) -> Result<Self, Failure> {
+    pub fn read(named: &Path) -> Result<Self, CommandFailure> {
         match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
             Some(url) => {
                 let local = context::data_directory()?.join(SERVERS).join(stepback_postgres::local_name(url));
@@ -114,7 +114,7 @@ impl StoreLocation {
 
 /// Refuses an address with an unsupported scheme: a directory of that name is never meant. Only the scheme is shown,
 /// since the rest may contain a password.
-fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
+fn refuse_unknown_scheme(named: &Path) -> Result<(), CommandFailure> {
     let text = named.to_string_lossy();
     let Some((scheme, _)) = text.split_once(':') else { return Ok(()) };
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -122,7 +122,7 @@ fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
     if !is_scheme {
         return Ok(());
     }
-    Err(Failure::new(Kind::Usage, format!("there is no kind of store \"{scheme}:\"")).hint(format!(
+    Err(CommandFailure::new(FailureKind::Usage, format!("there is no kind of store \"{scheme}:\"")).hint(format!(
         "a store is a directory, or a database at postgres://… or postgresql://…; for a directory of that name write ./{scheme}:…"
     )))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use stepback_watcher::client::{Client, SLOW_SCAN, Starter};
+use stepback_watcher::client::{SLOW_SCAN, Starter, WatcherClient};
 use stepback_watcher::launch::Launcher;
 
 use crate::context;
@@ -60,7 +60,7 @@ impl WatcherMode {
 
 /// Returns the client for a store's watcher; `None` if that is turned off. No request is made yet. With `deferred`, a
 /// watcher is started only when the caller asks the client to.
-pub fn client(place: &StoreLocation, settings: &Settings, deferred: bool) -> Option<Client> {
+pub fn client(place: &StoreLocation, settings: &Settings, deferred: bool) -> Option<WatcherClient> {
     let mode = WatcherMode::find(settings);
     if matches!(mode, WatcherMode::Off(_)) {
         return None;
@@ -71,7 +71,7 @@ pub fn client(place: &StoreLocation, settings: &Settings, deferred: bool) -> Opt
         Some(Starter { launcher, slow_scan, deferred, wanted: Mutex::new(None) })
     });
     Some(match starter {
-        Some(starter) => Client::starting(dir, starter),
-        None => Client::new(dir),
+        Some(starter) => WatcherClient::starting(dir, starter),
+        None => WatcherClient::new(dir),
     })
 }

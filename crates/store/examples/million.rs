@@ -15,10 +15,10 @@ use std::time::Instant;
 
 use stepback_model::hash::Hash;
 use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
-use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Document, Mutation, Query, Search, SortKey, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery, Store};
 use stepback_testkit::sample::Sample;
 use stepback_testkit::tree::Draw;
 
@@ -115,7 +115,7 @@ fn fill(store: &EmbeddedStore, steps: usize) {
                     kind,
                     at: Timestamp::from_micros(START + at as i64 * 1_000_000),
                     summary: format!("{} {}", kind.as_str(), word(rank(&mut draw))),
-                    facts,
+                    meta: facts,
                     ..sample.step(session.id, Hash::from_bytes([(at % 251) as u8; 32]))
                 };
                 let is_checkpoint = at % 10 == 1;
@@ -140,14 +140,16 @@ fn index(store: &EmbeddedStore, most: usize) {
         if steps.is_empty() || count >= most {
             break;
         }
-        let documents: Vec<Document> = steps
+        let documents: Vec<SearchDocument> = steps
             .into_iter()
             .map(|stored| {
                 let output = text(&mut draw);
                 bytes += output.len();
-                let texts =
-                    Texts::from([(Field::Output, output), (Field::Summary, stored.step.summary.clone())]);
-                Document { stored, texts }
+                let texts = Texts::from([
+                    (TextField::Output, output),
+                    (TextField::Summary, stored.step.summary.clone()),
+                ]);
+                SearchDocument { stored, texts }
             })
             .collect();
         count += documents.len();
@@ -187,36 +189,42 @@ const TIMES: usize = 100;
 fn ask(store: &EmbeddedStore) {
     let workspace = store.workspaces().unwrap()[0].id;
     let sessions = store.sessions(workspace).unwrap();
-    let all = || Query { limit: Some(100), ..Query::default() };
-    let page = |query: &Query| store.find(Some(workspace), query).unwrap().total;
+    let all = || StepQuery { limit: Some(100), ..StepQuery::default() };
+    let page = |query: &StepQuery| store.find(Some(workspace), query).unwrap().total;
     time("timeline page of a session", TIMES, |at| {
         let session = sessions[1 + at * 7 % SESSIONS].id;
-        let query = Query { session: Some(session), oldest_first: true, after: Some(50), ..all() };
+        let query = StepQuery { session: Some(session), oldest_first: true, after: Some(50), ..all() };
         store.steps(workspace, &query).unwrap().len() as u64
     });
     time("one step by its number", TIMES, |at| {
         u64::from(store.step_numbered(workspace, 1 + at as u64 * 9973).unwrap().is_some())
     });
     time("query: newest", TIMES, |_| page(&all()));
-    time("query: one session", TIMES, |at| page(&Query { session: Some(sessions[1 + at].id), ..all() }));
-    time("query: one kind", TIMES, |_| page(&Query { kinds: vec![StepKind::ToolEnd], ..all() }));
-    time("query: a kind that is not there", TIMES, |_| page(&Query { kinds: vec![StepKind::Gap], ..all() }));
-    time("query: errors", TIMES, |_| page(&Query { failed: Some(true), ..all() }));
-    time("query: tool and agent", TIMES, |_| {
-        page(&Query { tool: Some("bash".into()), agent: Some("codex".into()), ..all() })
+    time("query: one session", TIMES, |at| page(&StepQuery { session: Some(sessions[1 + at].id), ..all() }));
+    time("query: one kind", TIMES, |_| page(&StepQuery { kinds: vec![StepKind::ToolEnd], ..all() }));
+    time("query: a kind that is not there", TIMES, |_| {
+        page(&StepQuery { kinds: vec![StepKind::Gap], ..all() })
     });
-    time("query: a tool that is not there", TIMES, |_| page(&Query { tool: Some("nope".into()), ..all() }));
+    time("query: errors", TIMES, |_| page(&StepQuery { failed: Some(true), ..all() }));
+    time("query: tool and agent", TIMES, |_| {
+        page(&StepQuery { tool: Some("bash".into()), agent: Some("codex".into()), ..all() })
+    });
+    time("query: a tool that is not there", TIMES, |_| {
+        page(&StepQuery { tool: Some("nope".into()), ..all() })
+    });
     time("query: an hour", TIMES, |at| {
         let since = START + at as i64 * 9_000_000_000;
         let [since, until] = [since, since + 3_600_000_000].map(|at| Some(Timestamp::from_micros(at)));
-        page(&Query { since, until, ..all() })
+        page(&StepQuery { since, until, ..all() })
     });
-    time("query: longest", TIMES, |_| page(&Query { by: SortKey::Duration, ..all() }));
-    time("query: latest", TIMES, |_| page(&Query { by: SortKey::Time, ..all() }));
-    time("query: one call", TIMES, |at| page(&Query { call: Some(format!("call-{}", at * 4001)), ..all() }));
-    time("query: a label", TIMES, |_| page(&Query { label: Some("none".into()), ..all() }));
+    time("query: longest", TIMES, |_| page(&StepQuery { by: SortKey::Duration, ..all() }));
+    time("query: latest", TIMES, |_| page(&StepQuery { by: SortKey::Time, ..all() }));
+    time("query: one call", TIMES, |at| {
+        page(&StepQuery { call: Some(format!("call-{}", at * 4001)), ..all() })
+    });
+    time("query: a label", TIMES, |_| page(&StepQuery { label: Some("none".into()), ..all() }));
     time("query: checkpoints", TIMES, |_| {
-        page(&Query { checkpoint: Some(true), hidden: Some(false), ..all() })
+        page(&StepQuery { checkpoint: Some(true), hidden: Some(false), ..all() })
     });
     time("query: everywhere", TIMES, |_| store.find(None, &all()).unwrap().total);
 }
@@ -224,11 +232,11 @@ fn ask(store: &EmbeddedStore) {
 fn look(store: &EmbeddedStore) {
     let workspace = store.workspaces().unwrap()[0].id;
     let sessions = store.sessions(workspace).unwrap();
-    let look = |pattern: Pattern, among: Query| {
-        store.search(&Search { among, ..Search::new(pattern, 20) }).unwrap().total
+    let look = |pattern: Pattern, among: StepQuery| {
+        store.search(&SearchRequest { among, ..SearchRequest::new(pattern, 20) }).unwrap().total
     };
     let words = |text: &str| Pattern::words(text).unwrap();
-    let any = Query::default;
+    let any = StepQuery::default;
     time("search: a rare word", TIMES, |at| look(words(&word(30_000 + at * 100)), any()));
     time("search: a word of the middle", TIMES, |at| look(words(&word(300 + at * 3)), any()));
     time("search: the commonest word", TIMES, |_| look(words("the"), any()));
@@ -240,16 +248,16 @@ fn look(store: &EmbeddedStore) {
     time("search: a beginning", TIMES, |_| look(words("parse1*"), any()));
     time("search: common without common", TIMES, |_| look(words("the -a"), any()));
     time("search: common in one session", TIMES, |at| {
-        look(words("the"), Query { session: Some(sessions[1 + at].id), ..any() })
+        look(words("the"), StepQuery { session: Some(sessions[1 + at].id), ..any() })
     });
     time("search: common in errors of an agent", TIMES, |_| {
-        look(words("the"), Query { failed: Some(true), agent: Some("codex".into()), ..any() })
+        look(words("the"), StepQuery { failed: Some(true), agent: Some("codex".into()), ..any() })
     });
     time("search: common, newest first", TIMES, |_| {
-        store.search(&Search { ranked: false, ..Search::new(words("the"), 20) }).unwrap().total
+        store.search(&SearchRequest { ranked: false, ..SearchRequest::new(words("the"), 20) }).unwrap().total
     });
     time("search: page 50 of a common word", TIMES, |_| {
-        store.search(&Search { skip: 1000, ..Search::new(words("the"), 20) }).unwrap().total
+        store.search(&SearchRequest { skip: 1000, ..SearchRequest::new(words("the"), 20) }).unwrap().total
     });
     let substring = |text: &str| Pattern::substring(text).unwrap();
     time("substring: rare", TIMES, |at| look(substring(&format!("er{}(&", 900 + at)), any()));

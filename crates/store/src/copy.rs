@@ -10,10 +10,10 @@ use std::io;
 use std::path::Path;
 
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
-use stepback_model::record::Workspace;
+use stepback_model::record::WorkspaceRecord;
 
 use crate::error::StoreError;
-use crate::port::{Mutation, ObjectInfo, Query, StepRow, Store, VAULT};
+use crate::port::{Mutation, ObjectInfo, StepQuery, StepRow, Store, VAULT};
 
 /// The reference that a store has as long as a copy into it is incomplete.
 pub const INCOMPLETE: &str = "store/incomplete";
@@ -194,10 +194,10 @@ fn keep(from: &Path, to: &Path) -> Result<(), StoreError> {
     fs::File::open(to).and_then(|file| file.sync_all()).map_err(StoreError::io("write", to))
 }
 
-fn count_steps(store: &dyn Store, workspaces: &[Workspace]) -> Result<u64, StoreError> {
+fn count_steps(store: &dyn Store, workspaces: &[WorkspaceRecord]) -> Result<u64, StoreError> {
     let mut total = 0;
     for workspace in workspaces {
-        let newest = store.steps(workspace.id, &Query { limit: Some(1), ..Query::default() })?;
+        let newest = store.steps(workspace.id, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
         total += newest.first().map_or(0, |stored| stored.step.number);
     }
     Ok(total)
@@ -211,7 +211,8 @@ fn for_each_part(
 ) -> Result<(), CopyError> {
     let mut after = 0;
     loop {
-        let query = Query { after: Some(after), oldest_first: true, limit: Some(STEPS), ..Query::default() };
+        let query =
+            StepQuery { after: Some(after), oldest_first: true, limit: Some(STEPS), ..StepQuery::default() };
         let steps = store.steps(workspace, &query)?;
         let Some(last) = steps.last() else { return Ok(()) };
         after = last.step.number;
@@ -222,7 +223,7 @@ fn for_each_part(
 fn copy_log(
     from: &dyn Store,
     to: &dyn Store,
-    workspace: &Workspace,
+    workspace: &WorkspaceRecord,
     copied: &mut Copied,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), CopyError> {
@@ -288,7 +289,7 @@ fn verify(
     from: &dyn Store,
     to: &dyn Store,
     objects: &[ObjectInfo],
-    workspaces: &[Workspace],
+    workspaces: &[WorkspaceRecord],
     progress: &mut dyn FnMut(Phase, u64, u64),
 ) -> Result<(), CopyError> {
     let differs = |what: String| Err(CopyError::Differs(what));
@@ -320,11 +321,11 @@ fn verify(
         }
         for_each_part(from, id, &mut |steps| {
             let first = steps.first().map_or(0, |stored| stored.step.number);
-            let query = Query {
+            let query = StepQuery {
                 after: Some(first.saturating_sub(1)),
                 oldest_first: true,
                 limit: Some(steps.len() as u64),
-                ..Query::default()
+                ..StepQuery::default()
             };
             if to.steps(id, &query)? == steps {
                 return Ok(());

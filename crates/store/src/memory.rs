@@ -9,14 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
-use stepback_model::record::{OpStatus, Operation, Session, Workspace};
+use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
 
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, StepCount, StepRow, Store, Swept, Usage,
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, SearchDocument, SearchRequest,
+    SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage, Swept,
 };
-use crate::scan::{self, Rows};
+use crate::scan::{self, ScanRows};
 
 type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
 
@@ -29,7 +29,7 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default, Clone)]
 struct Log {
-    workspaces: Vec<Workspace>,
+    workspaces: Vec<WorkspaceRecord>,
     sessions: Vec<Session>,
     steps: Vec<StepRow>,
     refs: BTreeMap<String, StepId>,
@@ -37,8 +37,8 @@ struct Log {
 }
 
 impl Log {
-    fn rows(&self) -> Rows<'_> {
-        Rows { sessions: &self.sessions, steps: &self.steps }
+    fn rows(&self) -> ScanRows<'_> {
+        ScanRows { sessions: &self.sessions, steps: &self.steps }
     }
 }
 
@@ -49,7 +49,7 @@ struct Inner {
     log: Log,
     epoch: u64,
     commits: u64,
-    documents: HashMap<StepId, Document>,
+    documents: HashMap<StepId, SearchDocument>,
 }
 
 impl MemoryStore {
@@ -157,11 +157,11 @@ impl Store for MemoryStore {
         Ok(receipt)
     }
 
-    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         Ok(self.inner().log.workspaces.iter().find(|workspace| workspace.root == root).cloned())
     }
 
-    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+    fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
         Ok(self.inner().log.workspaces.clone())
     }
 
@@ -194,12 +194,12 @@ impl Store for MemoryStore {
         Ok(inner.log.of_workspace(workspace).find(|stored| stored.step.number == number).cloned())
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &StepQuery) -> Result<Vec<StepRow>, StoreError> {
         let page = self.find(Some(workspace), query)?;
         Ok(page.steps.into_iter().map(|placed| placed.stored).collect())
     }
 
-    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
+    fn find(&self, workspace: Option<WorkspaceId>, query: &StepQuery) -> Result<StepPage, StoreError> {
         Ok(scan::page(self.inner().log.rows(), workspace, query))
     }
 
@@ -211,7 +211,7 @@ impl Store for MemoryStore {
         Ok(find::unindexed(&self.inner(), most))
     }
 
-    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+    fn index(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
         let known = documents.iter().map(|document| (document.stored.step.id, document.clone()));
         self.inner().documents.extend(known);
         Ok(())
@@ -222,7 +222,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+    fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         Ok(find::search(&self.inner(), search))
     }
 
@@ -273,9 +273,9 @@ impl Store for MemoryStore {
         Ok(Swept { objects: (objects - inner.objects.len()) as u64, bytes: bytes - inner.bytes })
     }
 
-    fn usage(&self) -> Result<Usage, StoreError> {
+    fn usage(&self) -> Result<StoreUsage, StoreError> {
         let inner = self.inner();
-        Ok(Usage {
+        Ok(StoreUsage {
             objects: inner.objects.len() as u64,
             raw_bytes: inner.bytes,
             stored_bytes: inner.bytes,
@@ -300,7 +300,7 @@ impl Log {
     fn apply(&mut self, mutation: &Mutation, receipt: &mut Receipt) -> Result<(), StoreError> {
         match mutation {
             Mutation::AddWorkspace(workspace) => {
-                let same = |known: &Workspace| known.root == workspace.root || known.id == workspace.id;
+                let same = |known: &WorkspaceRecord| known.root == workspace.root || known.id == workspace.id;
                 refuse(self.workspaces.iter().any(same), "this workspace")?;
                 self.workspaces.push(workspace.clone());
                 self.workspaces.sort_by_key(|workspace| (workspace.created_at, workspace.id));

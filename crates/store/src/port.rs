@@ -15,14 +15,14 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{
-    Annotation, OpStatus, Operation, Session, SessionInfo, Step, Trigger, Workspace,
+    Annotation, OpStatus, Operation, Session, SessionInfo, Step, Trigger, WorkspaceRecord,
 };
 
 use crate::error::StoreError;
 pub use stepback_model::record::StepRow;
 
-pub use crate::query::{COUNTED, Cursor, ORDERS, Page, Query, SortKey, StepAt, StepCount};
-pub use crate::search::{Document, Found, Hit, Search};
+pub use crate::query::{COUNTED, ORDERS, QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery};
+pub use crate::search::{SearchDocument, SearchHit, SearchRequest, SearchResult};
 
 /// Name of the vault directory inside a store's local directory. It holds immutable git files, kept by hard link.
 pub const VAULT: &str = "vault";
@@ -36,7 +36,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 pub enum Mutation {
     /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,
     /// step or operation whose id is taken.
-    AddWorkspace(Workspace),
+    AddWorkspace(WorkspaceRecord),
     /// Adds a session.
     AddSession(Session),
     /// Replaces the mutable part of a session.
@@ -118,7 +118,7 @@ pub struct Receipt {
 
 /// Size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Usage {
+pub struct StoreUsage {
     /// Number of objects.
     pub objects: u64,
     /// Size of all objects before compression, in bytes.
@@ -194,7 +194,7 @@ pub struct Questions<'a> {
 
 /// The answers to [`Questions`].
 #[derive(Clone, Debug)]
-pub struct Answers {
+pub struct BatchAnswers {
     /// The collection epoch in which they were read; they hold from then on.
     pub epoch: u64,
     /// Those of the requested steps that are stored.
@@ -225,7 +225,7 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// Starts writing objects, for a caller that relies on these answers. The commit fails with [`StoreError::Moved`] or
     /// [`StoreError::Exists`] if they no longer hold; a store may skip the comparison for answers that were looked up.
-    fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+    fn begin_on(&self, answers: &BatchAnswers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         self.begin_since(answers.epoch)
     }
 
@@ -233,9 +233,9 @@ pub trait Store: ObjectSource + Send + Sync {
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError>;
 
     /// The workspace with this root.
-    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError>;
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError>;
     /// All workspaces, oldest first.
-    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError>;
+    fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError>;
     /// The sessions of a workspace, oldest first.
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError>;
     /// The sessions of a workspace that have an open call, oldest first.
@@ -253,7 +253,7 @@ pub trait Store: ObjectSource + Send + Sync {
     /// The step with this id, checkpoint or not.
     fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError>;
     /// Answers several questions in one round trip, where a server is involved.
-    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         // Read the epoch first, so that a collection during the lookups is noticed.
         let epoch = self.gc_generation()?;
         let mut stored = HashSet::new();
@@ -266,30 +266,30 @@ pub trait Store: ObjectSource + Send + Sync {
         let references = references.collect::<Result<_, _>>()?;
         let sessions = questions.sessions.iter().map(|session| self.session(*session));
         let sessions = sessions.collect::<Result<_, _>>()?;
-        Ok(Answers { epoch, stored, references, sessions, relied_on: None })
+        Ok(BatchAnswers { epoch, stored, references, sessions, relied_on: None })
     }
     /// Returns cached answers without a round trip, if the store knows enough: it assumes that none of the steps is stored
     /// and that no other process has changed what it caches. The caller begins a batch on them ([`Self::begin_on`]) and
     /// falls back to [`Self::look`] if the commit shows that they were wrong.
-    fn recall(&self, _questions: &Questions<'_>) -> Option<Answers> {
+    fn recall(&self, _questions: &Questions<'_>) -> Option<BatchAnswers> {
         None
     }
     /// The step with this number in a workspace, checkpoint or not.
     fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError>;
     /// The steps of a workspace that match `query`, newest first.
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError>;
+    fn steps(&self, workspace: WorkspaceId, query: &StepQuery) -> Result<Vec<StepRow>, StoreError>;
     /// The steps that match `query`, in one workspace or in all, with the number of matches beyond its limit.
-    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
+    fn find(&self, workspace: Option<WorkspaceId>, query: &StepQuery) -> Result<StepPage, StoreError>;
     /// Steps of all workspaces that were committed after the one at `position`, in commit order; at most `most`. A caller
     /// that continues after the last one returned misses none. Like [`Self::find`], without counting all matches.
     fn follow(&self, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
-        let from = Some(Cursor { value: 0, position });
-        let query = Query { oldest_first: true, from, limit: Some(most), ..Query::default() };
+        let from = Some(QueryCursor { value: 0, position });
+        let query = StepQuery { oldest_first: true, from, limit: Some(most), ..StepQuery::default() };
         Ok(self.find(None, &query)?.steps)
     }
     /// The position of the newest step; 0 if the store has no steps.
     fn newest_position(&self) -> Result<u64, StoreError> {
-        let newest = self.find(None, &Query { limit: Some(1), ..Query::default() })?;
+        let newest = self.find(None, &StepQuery { limit: Some(1), ..StepQuery::default() })?;
         Ok(newest.steps.first().map_or(0, |placed| placed.position))
     }
     /// Step counts of a workspace by agent and kind, hidden steps included, in order of their names.
@@ -307,11 +307,11 @@ pub trait Store: ObjectSource + Send + Sync {
     /// were committed, annotated or purged since they were last passed to [`Self::index`].
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError>;
     /// Adds the texts of steps to the search index, replacing what was indexed for these steps before.
-    fn index(&self, documents: &[Document]) -> Result<(), StoreError>;
+    fn index(&self, documents: &[SearchDocument]) -> Result<(), StoreError>;
     /// Clears the search index; every step is unindexed then.
     fn forget_index(&self) -> Result<(), StoreError>;
     /// The indexed steps that match `search`.
-    fn search(&self, search: &Search) -> Result<Found, StoreError>;
+    fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError>;
 
     /// The current position in the sequence of commits.
     fn commit_seq(&self) -> Result<CommitMark, StoreError>;
@@ -334,7 +334,7 @@ pub trait Store: ObjectSource + Send + Sync {
     /// something was committed since `mark`.
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError>;
     /// The size of the store.
-    fn usage(&self) -> Result<Usage, StoreError>;
+    fn usage(&self) -> Result<StoreUsage, StoreError>;
     /// Checks the backend's own structures (not object contents) and returns a description of each problem.
     fn check(&self) -> Result<Vec<String>, StoreError>;
 

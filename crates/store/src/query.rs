@@ -12,7 +12,7 @@ use crate::port::StepRow;
 
 /// Which steps to list. A filter that is `None` or empty does not restrict the result.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Query {
+pub struct StepQuery {
     /// Steps of this session.
     pub session: Option<SessionId>,
     /// Steps of sessions of this agent.
@@ -54,7 +54,7 @@ pub struct Query {
     /// Oldest (or shortest) first instead of newest (or longest) first.
     pub oldest_first: bool,
     /// Steps after this place in the order.
-    pub from: Option<Cursor>,
+    pub from: Option<QueryCursor>,
     /// Maximum number of steps to return.
     pub limit: Option<u64>,
     /// Count all matches, also beyond [`COUNTED`].
@@ -88,20 +88,20 @@ pub const COUNTED: u64 = 10_000;
 
 /// A place in a list of steps from which the list can be continued. It stays valid when steps are added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Cursor {
+pub struct QueryCursor {
     /// The sort key's value of the last step returned.
     pub value: i64,
     /// The position of that step in commit order.
     pub position: u64,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for QueryCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.value, self.position)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for QueryCursor {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -139,7 +139,7 @@ pub struct StepCount {
 
 /// One page of the steps that match a query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Page {
+pub struct StepPage {
     /// The steps of this page, in the order of the query.
     pub steps: Vec<StepAt>,
     /// The number of matches, including those before the cursor and beyond the limit.
@@ -147,14 +147,14 @@ pub struct Page {
     /// Whether `total` is only a lower bound, because the store stopped counting.
     pub at_least: bool,
     /// Where the next page begins; `None` if this is the last page.
-    pub next: Option<Cursor>,
+    pub next: Option<QueryCursor>,
 }
 
-impl Query {
+impl StepQuery {
     /// Whether a step of a session of `agent` matches the filters. The cursor and the limit are not considered.
     pub fn matches(&self, stored: &StepRow, agent: &str) -> bool {
         let step = &stored.step;
-        let facts = &step.facts;
+        let facts = &step.meta;
         self.session.is_none_or(|session| session == step.session)
             && self.agent.as_ref().is_none_or(|wanted| wanted == agent)
             && self.worker.as_ref().is_none_or(|worker| facts.worker.as_ref() == Some(worker))
@@ -179,15 +179,15 @@ impl Query {
     }
 
     /// The place of a step in the requested order, given its `position` in commit order.
-    pub fn place(&self, stored: &StepRow, position: u64) -> Cursor {
+    pub fn place(&self, stored: &StepRow, position: u64) -> QueryCursor {
         let step = &stored.step;
         let value = match self.by {
             SortKey::Commit => 0,
             SortKey::Time => step.at.as_micros(),
             SortKey::Duration => {
-                step.facts.duration.map_or(-1, |micros| i64::try_from(micros).unwrap_or(i64::MAX))
+                step.meta.duration.map_or(-1, |micros| i64::try_from(micros).unwrap_or(i64::MAX))
             }
         };
-        Cursor { value, position }
+        QueryCursor { value, position }
     }
 }

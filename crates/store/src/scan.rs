@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 
-use crate::port::{Page, Query, StepAt, StepCount, StepRow};
-use crate::query::Cursor;
+use crate::port::{StepAt, StepCount, StepPage, StepQuery, StepRow};
+use crate::query::QueryCursor;
 
 /// The rows to scan.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'l> {
+pub struct ScanRows<'l> {
     /// All sessions.
     pub sessions: &'l [Session],
     /// Their steps, in commit order.
@@ -19,10 +19,10 @@ pub struct Rows<'l> {
 
 /// The steps that match a query, in its order; its cursor and limit are ignored.
 pub(crate) fn matching<'l>(
-    log: Rows<'l>,
+    log: ScanRows<'l>,
     workspace: Option<WorkspaceId>,
-    query: &Query,
-) -> Vec<(Cursor, WorkspaceId, &'l StepRow)> {
+    query: &StepQuery,
+) -> Vec<(QueryCursor, WorkspaceId, &'l StepRow)> {
     let sessions: HashMap<_, &Session> = log.sessions.iter().map(|session| (session.id, session)).collect();
     let mut found: Vec<_> = (log.steps.iter().zip(1..))
         .filter_map(|(stored, position)| {
@@ -40,7 +40,7 @@ pub(crate) fn matching<'l>(
 }
 
 /// One page of the steps that match a query.
-pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Page {
+pub fn page(log: ScanRows<'_>, workspace: Option<WorkspaceId>, query: &StepQuery) -> StepPage {
     let mut found = matching(log, workspace, query);
     let total = found.len() as u64;
     if let Some(from) = query.from {
@@ -53,16 +53,16 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
         _ => None,
     };
     found.truncate(most);
-    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StepRow)| StepAt {
+    let placed = |(place, workspace, stored): (QueryCursor, WorkspaceId, &StepRow)| StepAt {
         workspace,
         position: place.position,
         stored: stored.clone(),
     };
-    Page { steps: found.into_iter().map(placed).collect(), total, at_least: false, next }
+    StepPage { steps: found.into_iter().map(placed).collect(), total, at_least: false, next }
 }
 
 /// Step counts of a workspace by agent and kind.
-pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
+pub fn tally(log: ScanRows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
     let mut counted: BTreeMap<(&str, &str), StepCount> = BTreeMap::new();
     for session in log.sessions.iter().filter(|session| session.workspace == workspace) {
         let own = |stored: &&StepRow| stored.step.session == session.id;
@@ -76,7 +76,7 @@ pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
                 failed: 0,
             });
             tally.steps += 1;
-            tally.failed += u64::from(step.facts.failed);
+            tally.failed += u64::from(step.meta.failed);
         }
     }
     counted.into_values().collect()

@@ -5,16 +5,16 @@
 //! ([`crate::Store::unindexed`], [`crate::Store::index`]). A store may keep the index, or drop it at any time.
 
 use stepback_model::ids::WorkspaceId;
-use stepback_model::search::{Pattern, Snippet, Texts};
+use stepback_model::search::{Pattern, TextSnippet, Texts};
 
 use crate::codec;
 use crate::error::StoreError;
 use crate::port::StepRow;
-use crate::query::Query;
+use crate::query::StepQuery;
 
 /// A step with its texts, to be indexed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Document {
+pub struct SearchDocument {
     /// The step as it was when the texts were gathered.
     pub stored: StepRow,
     /// The texts of the step.
@@ -23,13 +23,13 @@ pub struct Document {
 
 /// What to search for, and in which steps.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct SearchRequest {
     /// The words or the substring to find.
     pub pattern: Pattern,
     /// Only steps of this workspace; `None` for all.
     pub workspace: Option<WorkspaceId>,
     /// Only steps that match this query. Its cursor and limit are ignored; its order counts only where `ranked` is false.
-    pub among: Query,
+    pub among: StepQuery,
     /// Best match first, by BM25; ties are newest first. A substring matches or does not, so all of its hits are ties.
     pub ranked: bool,
     /// Number of hits to skip.
@@ -38,16 +38,16 @@ pub struct Search {
     pub limit: u64,
 }
 
-impl Search {
+impl SearchRequest {
     /// Searches all workspaces, best match first.
     pub fn new(pattern: Pattern, limit: u64) -> Self {
-        Self { pattern, workspace: None, among: Query::default(), ranked: true, skip: 0, limit }
+        Self { pattern, workspace: None, among: StepQuery::default(), ranked: true, skip: 0, limit }
     }
 }
 
 /// A step that matches a search.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Hit {
+pub struct SearchHit {
     /// The workspace of the step.
     pub workspace: WorkspaceId,
     /// The step as it is now.
@@ -55,14 +55,14 @@ pub struct Hit {
     /// How well it matches; higher is better. 0 if the search was not ranked.
     pub score: f64,
     /// The matching excerpts; at least one.
-    pub snippets: Vec<Snippet>,
+    pub snippets: Vec<TextSnippet>,
 }
 
 /// The result of a search.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// The hits, in the requested order.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchHit>,
     /// The number of matching steps.
     pub total: u64,
     /// Whether `total` is only a lower bound, because the store stopped counting.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::record::{Annotation, OpStatus, Step, StepKind, StepMeta};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
@@ -123,8 +123,8 @@ fn an_older_format_is_raised_by_the_first_change_that_needs_it() {
     let (_, session) = sample.begin(&store, b"/w");
     let state = Hash::of(ObjectKind::State, b"");
     let append = |kind: StepKind, part: Option<u32>| {
-        let facts = StepMeta { detail: Some(Root { node: state, part }), ..StepMeta::default() };
-        let step = Step { kind, facts, ..sample.step(session.id, state) };
+        let facts = StepMeta { detail: Some(ValueRoot { node: state, part }), ..StepMeta::default() };
+        let step = Step { kind, meta: facts, ..sample.step(session.id, state) };
         let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
         store.commit(None, &[append]).unwrap();
     };

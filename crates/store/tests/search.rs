@@ -3,28 +3,28 @@
 
 use proptest::prelude::*;
 use stepback_model::hash::Hash;
-use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Document, Found, Search};
+use stepback_store::port::{SearchDocument, SearchRequest, SearchResult};
 use stepback_testkit::sample::{Sample, append};
 
 /// Commits a step for each of these, and tells the store their texts.
-fn fill(store: &dyn Store, documents: &[Vec<(Field, String)>]) {
+fn fill(store: &dyn Store, documents: &[Vec<(TextField, String)>]) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");
     let steps = documents.iter().map(|_| append(sample.step(session.id, Hash::from_bytes([1; 32]))));
     store.commit(None, &steps.collect::<Vec<_>>()).unwrap();
     let steps = store.unindexed(usize::MAX).unwrap().into_iter();
-    let told: Vec<Document> = steps
+    let told: Vec<SearchDocument> = steps
         .zip(documents)
-        .map(|(stored, texts)| Document { stored, texts: texts.iter().cloned().collect::<Texts>() })
+        .map(|(stored, texts)| SearchDocument { stored, texts: texts.iter().cloned().collect::<Texts>() })
         .collect();
     store.index(&told).unwrap();
 }
 
-fn numbers(found: &Found) -> Vec<u64> {
+fn numbers(found: &SearchResult) -> Vec<u64> {
     found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
@@ -46,8 +46,8 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..8).prop_map(|words| words.join(" "))
 }
 
-fn documents() -> impl Strategy<Value = Vec<Vec<(Field, String)>>> {
-    let field = prop::sample::select(Field::ALL.to_vec());
+fn documents() -> impl Strategy<Value = Vec<Vec<(TextField, String)>>> {
+    let field = prop::sample::select(TextField::ALL.to_vec());
     prop::collection::vec(prop::collection::vec((field, prop_oneof![text(), "\\PC{0,12}"]), 0..3), 1..8)
 }
 
@@ -74,28 +74,28 @@ proptest! {
         fill(&embedded, &documents);
         fill(&memory, &documents);
         for pattern in patterns {
-            let search = Search::new(pattern, 100);
+            let search = SearchRequest::new(pattern, 100);
             let [one, other] = [&embedded as &dyn Store, &memory].map(|store| store.search(&search).unwrap());
             prop_assert_eq!(one.total, other.total, "{:?}", &search.pattern);
             prop_assert_eq!(one.hits.len(), other.hits.len());
             for (a, b) in one.hits.iter().zip(&other.hits) {
                 prop_assert!((a.score - b.score).abs() < 1e-9, "{:?}: {} and {}", &search.pattern, a.score, b.score);
             }
-            let sorted = |found: &Found| { let mut all = numbers(found); all.sort_unstable(); all };
+            let sorted = |found: &SearchResult| { let mut all = numbers(found); all.sort_unstable(); all };
             prop_assert_eq!(sorted(&one), sorted(&other));
         }
     }
 }
 
-fn word() -> Search {
-    Search::new(Pattern::words("word").unwrap(), 10)
+fn word() -> SearchRequest {
+    SearchRequest::new(Pattern::words("word").unwrap(), 10)
 }
 
 #[test]
 fn an_index_that_is_damaged_or_removed_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let index = dir.path().join("search.sqlite");
-    fill(&EmbeddedStore::open(dir.path()).unwrap(), &[vec![(Field::Input, "word".into())]]);
+    fill(&EmbeddedStore::open(dir.path()).unwrap(), &[vec![(TextField::Input, "word".into())]]);
     for damage in [
         "",
         "this is no database, and it is longer than the header of one, which has a hundred bytes, so that it is read",
@@ -107,8 +107,8 @@ fn an_index_that_is_damaged_or_removed_is_made_again() {
         let store = EmbeddedStore::open(dir.path()).unwrap();
         let steps = store.unindexed(10).unwrap();
         assert_eq!(steps.len(), 1, "{damage}");
-        let texts = Texts::from([(Field::Input, "word".to_string())]);
-        store.index(&[Document { stored: steps[0].clone(), texts }]).unwrap();
+        let texts = Texts::from([(TextField::Input, "word".to_string())]);
+        store.index(&[SearchDocument { stored: steps[0].clone(), texts }]).unwrap();
         assert_eq!(numbers(&store.search(&word()).unwrap()), [1]);
     }
 }
@@ -116,7 +116,7 @@ fn an_index_that_is_damaged_or_removed_is_made_again() {
 #[test]
 fn an_index_of_another_log_is_made_again() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    fill(&EmbeddedStore::open(one.path()).unwrap(), &[vec![(Field::Input, "word".into())]]);
+    fill(&EmbeddedStore::open(one.path()).unwrap(), &[vec![(TextField::Input, "word".into())]]);
     let store = EmbeddedStore::open(other.path()).unwrap();
     let sample = Sample::new(2);
     let (_, session) = sample.begin(&store, b"/w");
@@ -153,16 +153,16 @@ fn what_very_many_steps_have_is_gone_through_to_the_end() {
         _ if at % 900 == 500 => "common(x) common(x) better".to_string(),
         _ => format!("common(x) number{at}"),
     };
-    let documents: Vec<_> = (1..=STEPS).map(|at| vec![(Field::Output, text(at))]).collect();
+    let documents: Vec<_> = (1..=STEPS).map(|at| vec![(TextField::Output, text(at))]).collect();
     fill(&store, &documents);
-    let words = |text: &str| Search::new(Pattern::words(text).unwrap(), 300);
+    let words = |text: &str| SearchRequest::new(Pattern::words(text).unwrap(), 300);
     let all = store.search(&words("common")).unwrap();
     assert!(all.at_least && all.total >= 10_000, "{}", all.total);
     assert_eq!(numbers(&all)[0], 10_400, "the newest of the best");
     // Through the ranked ones and behind them, page by page.
     let (mut seen, mut skip) = (Vec::new(), 0);
     while skip < 1200 {
-        let page = store.search(&Search { skip, ..words("common") }).unwrap();
+        let page = store.search(&SearchRequest { skip, ..words("common") }).unwrap();
         seen.extend(numbers(&page));
         skip = page.next.unwrap();
     }
@@ -170,20 +170,21 @@ fn what_very_many_steps_have_is_gone_through_to_the_end() {
     let newest: Vec<u64> = (STEPS as u64 - 1199..=STEPS as u64).collect();
     assert_eq!(seen, newest);
     // What only few matches fulfil is found among all of them.
-    let among = stepback_store::port::Query { before: Some(10), ..Default::default() };
-    let old = store.search(&Search { among, ..words("common") }).unwrap();
+    let among = stepback_store::port::StepQuery { before: Some(10), ..Default::default() };
+    let old = store.search(&SearchRequest { among, ..words("common") }).unwrap();
     assert_eq!((old.total, old.at_least), (9, false));
-    let many = stepback_store::port::Query { after: Some(1000), ..Default::default() };
-    let most = store.search(&Search { among: many, ..words("common") }).unwrap();
+    let many = stepback_store::port::StepQuery { after: Some(1000), ..Default::default() };
+    let most = store.search(&SearchRequest { among: many, ..words("common") }).unwrap();
     assert!(most.hits.len() == 300 && most.at_least && most.total >= 9000, "{}", most.total);
     let rare = store.search(&words("common needle")).unwrap();
     assert_eq!((numbers(&rare), rare.total, rare.at_least), (vec![7], 1, false));
-    let substring = |text: &str| store.search(&Search::new(Pattern::substring(text).unwrap(), 20)).unwrap();
+    let substring =
+        |text: &str| store.search(&SearchRequest::new(Pattern::substring(text).unwrap(), 20)).unwrap();
     assert_eq!(numbers(&substring("needle hay")), [7]);
     assert_eq!(substring("needle  hay").total, 0);
     let signs = substring("n(x) ");
     assert!(signs.at_least && signs.total >= 1000 && signs.hits.len() == 20);
     assert_eq!(numbers(&signs)[0], STEPS as u64);
-    let newest_first = store.search(&Search { ranked: false, ..words("common") }).unwrap();
+    let newest_first = store.search(&SearchRequest { ranked: false, ..words("common") }).unwrap();
     assert_eq!(numbers(&newest_first)[..2], [STEPS as u64, STEPS as u64 - 1]);
 }

@@ -10,7 +10,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::SessionId;
 use stepback_model::object::ObjectSource;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Query, Receipt};
+use stepback_store::port::{Receipt, StepQuery};
 use stepback_store::{Mutation, Store, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
@@ -265,7 +265,7 @@ fn a_log_with_room_at_its_end_loses_nothing() {
                 std::fs::copy(dir.path().join(&name), crashed.path().join(&name)).unwrap();
             }
             let left = EmbeddedStore::open(crashed.path()).unwrap();
-            let steps = left.steps(session.workspace, &Query::default()).unwrap();
+            let steps = left.steps(session.workspace, &StepQuery::default()).unwrap();
             assert_eq!(steps.len() as u64, number);
             assert_eq!(left.check().unwrap(), Vec::<String>::new());
         }

@@ -4,10 +4,10 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
 use stepback_model::list;
 use stepback_model::object::{ObjectError, ObjectSink};
-use stepback_model::plan::Plan;
-use stepback_model::record::{Action, StateTransition};
-use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Content, Entry, Node, SkipReason, Tree};
+use stepback_model::plan::RewindPlan;
+use stepback_model::record::{OperationAction, StateTransition};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::{Content, SkipReason, Tree, TreeEntry, TreeNode};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
 use stepback_testkit::sample::{noise, put};
 
@@ -35,18 +35,18 @@ fn hash_domains_are_as_documented() {
 fn canonical_bytes_are_as_documented() {
     let hash = Hash::from_bytes([0x11; 32]);
     let nodes = [
-        ("f", Node::File { mode: 0o644, size: 5, content: Content::Whole(hash) }),
-        ("d", Node::Dir { mode: 0o755, tree: hash }),
-        ("l", Node::Symlink { target: b"t".to_vec() }),
-        ("s", Node::Skipped { reason: SkipReason::Fifo }),
+        ("f", TreeNode::File { mode: 0o644, size: 5, content: Content::Whole(hash) }),
+        ("d", TreeNode::Dir { mode: 0o755, tree: hash }),
+        ("l", TreeNode::Symlink { target: b"t".to_vec() }),
+        ("s", TreeNode::Skipped { reason: SkipReason::Fifo }),
     ];
     for (name, node) in nodes {
-        assert_documented(&Tree::from_entries(vec![Entry { name: name.into(), node }]).encode());
+        assert_documented(&Tree::from_entries(vec![TreeEntry { name: name.into(), node }]).encode());
     }
     assert_documented(&Tree::default().encode());
-    assert_documented(&State::default().encode());
+    assert_documented(&WorkspaceState::default().encode());
     assert_documented(&GitState::default().encode());
-    assert_documented(&Plan::default().encode());
+    assert_documented(&RewindPlan::default().encode());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_move_is_written_as_documented() {
         by: None,
         conversation_from: None,
     };
-    let written = serde_json::to_string(&Action::Rewind { moved }).unwrap();
+    let written = serde_json::to_string(&OperationAction::Rewind { moved }).unwrap();
     let id = "01".repeat(16);
     let fields = format!(r#"{{"before":"{id}","after":"{id}","onto":"{id}","git":true}}"#);
     assert_eq!(written, format!(r#"{{"kind":"rewind","moved":{fields}}}"#));

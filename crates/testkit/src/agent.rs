@@ -27,9 +27,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::model::{Agent, Script};
+use crate::model::{Script, ScriptedAgent};
 
-pub use run::{Outcome, Running};
+pub use run::{AgentRunOutcome, Running};
 
 /// The port of the model, the same in every run: each has its own loopback.
 pub const PORT: u16 = 9999;
@@ -49,7 +49,7 @@ macro_rules! scripted_model {
 /// An agent about to be run.
 #[derive(Clone, Debug)]
 pub struct RealAgent {
-    agent: Agent,
+    agent: ScriptedAgent,
     home: PathBuf,
     workspace: PathBuf,
     script: Script,
@@ -64,7 +64,7 @@ pub struct RealAgent {
 
 impl RealAgent {
     /// An agent with its home directory and the directory it works in.
-    pub fn new(agent: Agent, home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
+    pub fn new(agent: ScriptedAgent, home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
         Self {
             agent,
             home: home.as_ref().to_owned(),
@@ -82,26 +82,26 @@ impl RealAgent {
 
     /// Claude Code.
     pub fn claude(home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
-        Self::new(Agent::Claude, home, workspace)
+        Self::new(ScriptedAgent::Claude, home, workspace)
     }
 
     /// Codex.
     pub fn codex(home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
-        Self::new(Agent::Codex, home, workspace)
+        Self::new(ScriptedAgent::Codex, home, workspace)
     }
 
     /// Gemini CLI.
     pub fn gemini(home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
-        Self::new(Agent::Gemini, home, workspace)
+        Self::new(ScriptedAgent::Gemini, home, workspace)
     }
 
     /// opencode.
     pub fn opencode(home: impl AsRef<Path>, workspace: impl AsRef<Path>) -> Self {
-        Self::new(Agent::Opencode, home, workspace)
+        Self::new(ScriptedAgent::Opencode, home, workspace)
     }
 
     /// Which agent it is.
-    pub fn agent(&self) -> Agent {
+    pub fn agent(&self) -> ScriptedAgent {
         self.agent
     }
 
@@ -165,13 +165,13 @@ impl RealAgent {
     #[must_use]
     pub fn hooks(mut self, hooks: &Value) -> Self {
         match self.agent {
-            Agent::Claude => self.merge(".claude/settings.json", hooks),
-            Agent::Gemini => self.merge(".gemini/settings.json", hooks),
-            Agent::Codex => {
+            ScriptedAgent::Claude => self.merge(".claude/settings.json", hooks),
+            ScriptedAgent::Gemini => self.merge(".gemini/settings.json", hooks),
+            ScriptedAgent::Codex => {
                 self.merge(".codex/hooks.json", hooks);
                 self.args.push("--dangerously-bypass-hook-trust".into());
             }
-            Agent::Opencode => panic!("opencode has no hooks but plugins: use `plugin`"),
+            ScriptedAgent::Opencode => panic!("opencode has no hooks but plugins: use `plugin`"),
         }
         self
     }
@@ -179,7 +179,7 @@ impl RealAgent {
     /// Puts a plugin of opencode into the home.
     #[must_use]
     pub fn plugin(self, name: &str, source: &str) -> Self {
-        assert_eq!(self.agent, Agent::Opencode, "only opencode has plugins of this kind");
+        assert_eq!(self.agent, ScriptedAgent::Opencode, "only opencode has plugins of this kind");
         self.file(Path::new(".config/opencode/plugin").join(name), source)
     }
 
@@ -203,7 +203,7 @@ impl RealAgent {
 
     /// Runs it on a prompt to its end.
     #[track_caller]
-    pub fn run(&self, prompt: &str) -> Outcome {
+    pub fn run(&self, prompt: &str) -> AgentRunOutcome {
         self.spawn(prompt).wait()
     }
 
@@ -214,7 +214,7 @@ impl RealAgent {
 
     /// Runs any other command in the agent's place, with the same model, environment and namespace.
     #[track_caller]
-    pub fn run_command<A: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = A>) -> Outcome {
+    pub fn run_command<A: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = A>) -> AgentRunOutcome {
         self.spawn_command(command).wait()
     }
 

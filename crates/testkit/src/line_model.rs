@@ -87,7 +87,7 @@ impl LineModel {
         let mut deciding: HashMap<u64, u64> = HashMap::new();
         let mut open = HashMap::new();
         for step in &steps {
-            let call = (step.session, &step.facts.call);
+            let call = (step.session, &step.meta.call);
             match step.kind {
                 StepKind::ToolStart => drop(open.insert(call, step.number)),
                 StepKind::ToolEnd => deciding.extend(open.remove(&call).map(|start| (start, step.number))),

@@ -17,14 +17,14 @@ pub mod wire;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use script::{Call, Conversation, Script, Turn};
-pub use server::Server;
-pub use wire::{Role, history};
+pub use script::{Script, ScriptedCall, ScriptedConversation, ScriptedTurn};
+pub use server::ModelServer;
+pub use wire::{ItemRole, history};
 
 /// The agents that tests drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Agent {
+pub enum ScriptedAgent {
     /// Claude Code, over Anthropic Messages.
     Claude,
     /// Codex, over OpenAI Responses.
@@ -35,7 +35,7 @@ pub enum Agent {
     Opencode,
 }
 
-impl Agent {
+impl ScriptedAgent {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
 
@@ -52,7 +52,7 @@ impl Agent {
 
 /// One request that arrived, and what was done about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// `POST`, `HEAD` …
     pub method: String,
     /// Path and query.
@@ -62,10 +62,10 @@ pub struct Request {
     /// The JSON body; null if there was none.
     pub body: Value,
     /// What it was answered with.
-    pub answer: Answered,
+    pub answer: RequestOutcome,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -73,14 +73,14 @@ impl Request {
 
     /// Whether a turn of the script answered it.
     pub fn is_turn(&self) -> bool {
-        matches!(self.answer, Answered::Turn { .. })
+        matches!(self.answer, RequestOutcome::Turn { .. })
     }
 }
 
 /// What a request was answered with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum RequestOutcome {
     /// A turn of the script.
     Turn {
         /// Which conversation of the script.

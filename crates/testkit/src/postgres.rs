@@ -22,7 +22,7 @@ const USER: &str = "postgres";
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     programs: PathBuf,
     dir: TempDir,
     port: u16,
@@ -46,7 +46,7 @@ pub fn programs() -> PathBuf {
     newest.1
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a server that has nothing in it, small as a test needs it.
     pub fn start() -> Self {
         Self::start_with(&["max_connections=60", "shared_buffers=32MB"])
@@ -250,7 +250,7 @@ impl Drop for Holding {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         // "Fast": ends connections instead of waiting for them.
         let _ = kill_process(self.postmaster(), Signal::INT);

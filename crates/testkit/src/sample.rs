@@ -4,8 +4,8 @@ use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{
-    Action, Annotation, OpStatus, Operation, Session, SessionInfo, Step, StepKind, StepMeta, Trigger,
-    Workspace,
+    Annotation, OpStatus, Operation, OperationAction, Session, SessionInfo, Step, StepKind, StepMeta,
+    Trigger, WorkspaceRecord,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Mutation, Receipt, Store};
@@ -23,9 +23,9 @@ impl Sample {
     }
 
     /// A workspace at `root`.
-    pub fn workspace(&self, root: &[u8]) -> Workspace {
+    pub fn workspace(&self, root: &[u8]) -> WorkspaceRecord {
         let id = WorkspaceId::from_bytes(self.env.fresh_id());
-        Workspace { id, root: root.to_vec(), created_at: self.env.now() }
+        WorkspaceRecord { id, root: root.to_vec(), created_at: self.env.now() }
     }
 
     /// A session in `workspace`.
@@ -51,7 +51,7 @@ impl Sample {
             at: self.env.now(),
             state,
             summary: "a step".into(),
-            facts: StepMeta::default(),
+            meta: StepMeta::default(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Sample {
             number: 0,
             at: self.env.now(),
             summary: "an operation".into(),
-            action: Action::CheckpointCreate { step: StepId::from_bytes(self.env.fresh_id()) },
+            action: OperationAction::CheckpointCreate { step: StepId::from_bytes(self.env.fresh_id()) },
             status,
             undone: false,
             journal: (status == OpStatus::Applying).then(|| Hash::of(ObjectKind::Plan, b"journal")),
@@ -71,7 +71,7 @@ impl Sample {
     }
 
     /// A new workspace with one session, committed.
-    pub fn begin(&self, store: &dyn Store, root: &[u8]) -> (Workspace, Session) {
+    pub fn begin(&self, store: &dyn Store, root: &[u8]) -> (WorkspaceRecord, Session) {
         let workspace = self.workspace(root);
         let session = self.session(workspace.id);
         let mutations = [Mutation::AddWorkspace(workspace.clone()), Mutation::AddSession(session.clone())];

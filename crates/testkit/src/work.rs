@@ -11,7 +11,7 @@ use crate::tree::Draw;
 
 /// Somebody who works in a directory.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileWorker {
     /// Where.
     pub root: PathBuf,
     /// What decides.
@@ -36,7 +36,7 @@ const NAMES: &[&[u8]] = &[
     &[b'n'; 255],
 ];
 
-impl Files {
+impl FileWorker {
     /// Everything there is, directories before what they hold.
     fn list(&self, dir: &Path, found: &mut Vec<(PathBuf, fs::FileType)>) {
         let mut here: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).collect();

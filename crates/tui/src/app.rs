@@ -22,14 +22,14 @@ use stepback_model::time::Timestamp;
 
 use crate::documents::mind::Confidence;
 use crate::documents::{Branch, Hits, Lines, Plan, Session, Step, Stop};
-use crate::effect::{Effect, Loaded, Message, SourceEvent};
-use crate::keys::{self, Action};
+use crate::effect::{AppEffect, AppMessage, Loaded, SourceEvent};
+use crate::keys::{self, KeyAction};
 
-pub use board::{Board, list_rows};
-pub use inspect::{Files, Inspector, Part};
-pub use live::{Chosen, Live};
+pub use board::{BoardView, list_rows};
+pub use inspect::{FileTree, Inspector, StatePart};
+pub use live::{Chosen, LiveList};
 use pager::Pager;
-use prompt::{Prompt, Typed};
+use prompt::{InputLine, Typed};
 use window::Window;
 
 /// The longest pause before the next step while playing, however long the agent thought.
@@ -79,16 +79,16 @@ pub enum Overlay {
     /// The list of keys.
     Help(Pager),
     /// A line of input that the user is asked for.
-    Prompt(Prompt),
+    Prompt(InputLine),
     /// A plan that waits for confirmation.
-    Plan(Box<Planned>),
+    Plan(Box<ShownPlan>),
     /// The results of a search.
-    Found(Box<Found>),
+    Found(Box<SearchHits>),
 }
 
 /// A plan that is shown.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Planned {
+pub struct ShownPlan {
     /// The plan as the server returned it.
     pub plan: Plan,
     /// The plan as rows of text.
@@ -99,7 +99,7 @@ pub struct Planned {
 
 /// The results of a search.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Found {
+pub struct SearchHits {
     /// The text that was searched for.
     pub text: String,
     /// The steps that matched.
@@ -189,11 +189,11 @@ pub struct App {
     /// What the current step is compared with.
     pub against: Against,
     /// The agent's board at the current step.
-    pub board: Loaded<Board>,
+    pub board: Loaded<BoardView>,
     /// The agent's confidence over time.
     pub confidence: Loaded<Confidence>,
     /// Breakpoints and agents that wait.
-    pub live: Live,
+    pub live: LiveList,
     /// While playing: since when the current step is shown, and the speed.
     pub playing: Option<(Duration, f64)>,
 }
@@ -205,11 +205,11 @@ impl App {
     }
 
     /// Returns the first effects. A session that is named is opened.
-    pub fn begin(&mut self, session: Option<String>) -> Vec<Effect> {
-        let mut effects = vec![Effect::Sessions, Effect::Stops];
+    pub fn begin(&mut self, session: Option<String>) -> Vec<AppEffect> {
+        let mut effects = vec![AppEffect::Sessions, AppEffect::Stops];
         if let Some(session) = session {
             self.view = View::Timeline;
-            effects.push(Effect::Open { session, number: None });
+            effects.push(AppEffect::Open { session, number: None });
         }
         effects
     }
@@ -235,33 +235,33 @@ impl App {
     }
 
     /// Handles a message and returns the effects to carry out.
-    pub fn update(&mut self, message: Message) -> Vec<Effect> {
+    pub fn update(&mut self, message: AppMessage) -> Vec<AppEffect> {
         let mut effects = match message {
-            Message::Key(key, control) => self.press(key, control),
-            Message::Paste(text) => {
+            AppMessage::Key(key, control) => self.press(key, control),
+            AppMessage::Paste(text) => {
                 if let Overlay::Prompt(prompt) = &mut self.overlay {
                     prompt.paste(&text);
                 }
                 Vec::new()
             }
-            Message::Click(column, row) => self.click(column, row),
-            Message::Wheel(down) => self.scroll(if down { WHEEL } else { -WHEEL }),
-            Message::Resize(columns, rows) => {
+            AppMessage::Click(column, row) => self.click(column, row),
+            AppMessage::Wheel(down) => self.scroll(if down { WHEEL } else { -WHEEL }),
+            AppMessage::Resize(columns, rows) => {
                 self.size = (columns, rows);
                 self.refresh()
             }
-            Message::Tick(now, elapsed) => {
+            AppMessage::Tick(now, elapsed) => {
                 (self.now, self.elapsed) = (now, elapsed);
                 self.tick()
             }
-            Message::News(news) => self.hear(news),
-            Message::Came(came) => self.receive(came),
+            AppMessage::News(news) => self.hear(news),
+            AppMessage::Came(came) => self.receive(came),
         };
         let rows = self.rows();
         if let Some(open) = &mut self.open {
             open.window.keep_in_sight(rows);
             if let Some((side, number)) = open.window.wants() {
-                effects.push(Effect::More { session: open.session.id.clone(), side, number });
+                effects.push(AppEffect::More { session: open.session.id.clone(), side, number });
             }
         }
         self.keep_selected_in_sight();
@@ -275,7 +275,7 @@ impl App {
         *top = (*top).clamp((*at + 1).saturating_sub(rows), *at);
     }
 
-    fn tick(&mut self) -> Vec<Effect> {
+    fn tick(&mut self) -> Vec<AppEffect> {
         if self.wait() != Some(Duration::ZERO) {
             return Vec::new();
         }
@@ -284,14 +284,14 @@ impl App {
         self.go(1)
     }
 
-    fn hear(&mut self, news: SourceEvent) -> Vec<Effect> {
+    fn hear(&mut self, news: SourceEvent) -> Vec<AppEffect> {
         match news {
             SourceEvent::Connected => {
                 if self.gone.take().is_some() {
                     self.say("it answers again");
                 }
                 // Events were missed while the connection was down.
-                let mut effects = vec![Effect::Sessions, Effect::Stops];
+                let mut effects = vec![AppEffect::Sessions, AppEffect::Stops];
                 effects.extend(self.catch_up());
                 effects
             }
@@ -301,12 +301,12 @@ impl App {
             }
             SourceEvent::Step { session } => match &self.open {
                 Some(open) if open.session.id == session => self.catch_up().into_iter().collect(),
-                _ if self.view == View::Sessions => vec![Effect::Sessions],
+                _ if self.view == View::Sessions => vec![AppEffect::Sessions],
                 _ => Vec::new(),
             },
-            SourceEvent::Stops => vec![Effect::Stops, Effect::Sessions],
+            SourceEvent::Stops => vec![AppEffect::Stops, AppEffect::Sessions],
             SourceEvent::Changed => {
-                let mut effects = vec![Effect::Sessions];
+                let mut effects = vec![AppEffect::Sessions];
                 effects.extend(self.catch_up());
                 effects.extend(self.load_branches());
                 if self.view == View::Live {
@@ -318,22 +318,22 @@ impl App {
     }
 
     /// Requests steps that may have been added.
-    fn catch_up(&mut self) -> Option<Effect> {
+    fn catch_up(&mut self) -> Option<AppEffect> {
         let open = self.open.as_ref().filter(|open| open.window.ends)?;
         let number = open.window.numbers().map_or(0, |(_, last)| last);
-        Some(Effect::More { session: open.session.id.clone(), side: window::Side::After, number })
+        Some(AppEffect::More { session: open.session.id.clone(), side: window::WindowSide::After, number })
     }
 
     /// Requests the branches of the open session's workspace, and where its steps are on them.
-    fn load_branches(&self) -> Vec<Effect> {
+    fn load_branches(&self) -> Vec<AppEffect> {
         let of = |open: &Opened| {
             let session = &open.session;
-            vec![Effect::Branches(session.workspace.clone()), Effect::Lines(session.id.clone())]
+            vec![AppEffect::Branches(session.workspace.clone()), AppEffect::Lines(session.id.clone())]
         };
         self.open.as_ref().map(of).unwrap_or_default()
     }
 
-    fn press(&mut self, key: KeyCode, control: bool) -> Vec<Effect> {
+    fn press(&mut self, key: KeyCode, control: bool) -> Vec<AppEffect> {
         if let Overlay::Prompt(prompt) = &mut self.overlay {
             return match prompt.press(key, control) {
                 Typed::More => Vec::new(),
@@ -349,7 +349,7 @@ impl App {
             };
         }
         if control {
-            return if matches!(key, KeyCode::Char('c' | 'd')) { vec![Effect::Quit] } else { Vec::new() };
+            return if matches!(key, KeyCode::Char('c' | 'd')) { vec![AppEffect::Quit] } else { Vec::new() };
         }
         self.notice = None;
         match &mut self.overlay {
@@ -374,15 +374,15 @@ impl App {
         }
     }
 
-    fn among_found(&mut self, key: KeyCode) -> Vec<Effect> {
+    fn among_found(&mut self, key: KeyCode) -> Vec<AppEffect> {
         let rows = self.rows();
         let Overlay::Found(found) = &mut self.overlay else { return Vec::new() };
         match keys::in_view(View::Timeline, key) {
-            Some(Action::Leave | Action::Quit) => self.overlay = Overlay::None,
-            Some(Action::Search) => return self.act(Action::Search),
-            Some(Action::Open) => {
+            Some(KeyAction::Leave | KeyAction::Quit) => self.overlay = Overlay::None,
+            Some(KeyAction::Search) => return self.act(KeyAction::Search),
+            Some(KeyAction::Open) => {
                 let Some(hit) = found.hits.items.get(found.at) else { return Vec::new() };
-                let open = Effect::Open { session: hit.session.clone(), number: Some(hit.number) };
+                let open = AppEffect::Open { session: hit.session.clone(), number: Some(hit.number) };
                 self.overlay = Overlay::None;
                 self.view = View::Timeline;
                 return vec![open];
@@ -398,10 +398,10 @@ impl App {
         Vec::new()
     }
 
-    fn click(&mut self, column: u16, row: u16) -> Vec<Effect> {
+    fn click(&mut self, column: u16, row: u16) -> Vec<AppEffect> {
         if row == 0 {
             let tab = crate::draw::tab_at(self.size.0, column);
-            return tab.map_or_else(Vec::new, |view| self.act(Action::Show(view)));
+            return tab.map_or_else(Vec::new, |view| self.act(KeyAction::Show(view)));
         }
         let Some(row) = row.checked_sub(2).map(usize::from).filter(|row| *row < self.rows()) else {
             return Vec::new();
@@ -425,7 +425,7 @@ impl App {
             View::Mind => self.board.ready_mut().is_none_or(|board| board.click(row)),
             View::Step | View::Diff => return Vec::new(),
         };
-        if moved { self.refresh() } else { self.act(Action::Open) }
+        if moved { self.refresh() } else { self.act(KeyAction::Open) }
     }
 
     /// Shows a notice.
@@ -446,15 +446,15 @@ impl App {
 }
 
 /// Returns how many rows an action moves, if it is a movement.
-fn rows_of(action: Action, rows: usize) -> Option<i64> {
+fn rows_of(action: KeyAction, rows: usize) -> Option<i64> {
     let page = rows.saturating_sub(1).max(1) as i64;
     Some(match action {
-        Action::Down => 1,
-        Action::Up => -1,
-        Action::PageDown => page,
-        Action::PageUp => -page,
-        Action::First => i64::MIN / 2,
-        Action::Last => i64::MAX / 2,
+        KeyAction::Down => 1,
+        KeyAction::Up => -1,
+        KeyAction::PageDown => page,
+        KeyAction::PageUp => -page,
+        KeyAction::First => i64::MIN / 2,
+        KeyAction::Last => i64::MAX / 2,
         _ => return None,
     })
 }

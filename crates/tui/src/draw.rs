@@ -13,7 +13,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::app::pager::Mood;
 use crate::app::{App, Overlay, View};
-use crate::keys::{self, Action};
+use crate::keys::{self, KeyAction};
 
 /// The smallest supported terminal, in columns and rows.
 const LEAST: (u16, u16) = (36, 8);
@@ -226,39 +226,41 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
 
 /// Returns the most important keys of this view.
 fn hints(app: &App) -> String {
-    let actions: &[(Action, &str)] = match (&app.overlay, app.view) {
+    let actions: &[(KeyAction, &str)] = match (&app.overlay, app.view) {
         (Overlay::Plan(_), _) => return "y do it  esc do nothing  a everything  j/k scroll".into(),
         (Overlay::Help(_) | Overlay::Found(_), _) => return "j/k move  enter open  esc leave".into(),
-        (_, View::Sessions) => &[(Action::Open, "open"), (Action::Search, "search")],
+        (_, View::Sessions) => &[(KeyAction::Open, "open"), (KeyAction::Search, "search")],
         (_, View::Timeline) => &[
-            (Action::Open, "open"),
-            (Action::NextError, "error"),
-            (Action::Jump, "jump"),
-            (Action::Play, "play"),
-            (Action::Rewind, "rewind"),
-            (Action::Checkpoint, "checkpoint"),
+            (KeyAction::Open, "open"),
+            (KeyAction::NextError, "error"),
+            (KeyAction::Jump, "jump"),
+            (KeyAction::Play, "play"),
+            (KeyAction::Rewind, "rewind"),
+            (KeyAction::Checkpoint, "checkpoint"),
         ],
         (_, View::Step) => {
-            &[(Action::Back, "back"), (Action::Forward, "forward"), (Action::Rewind, "rewind")]
+            &[(KeyAction::Back, "back"), (KeyAction::Forward, "forward"), (KeyAction::Rewind, "rewind")]
         }
         (_, View::State) => {
-            &[(Action::Open, "open"), (Action::NextPart, "part"), (Action::Forward, "forward")]
+            &[(KeyAction::Open, "open"), (KeyAction::NextPart, "part"), (KeyAction::Forward, "forward")]
         }
         (_, View::Mind) => {
-            &[(Action::Open, "its step"), (Action::NextPart, "part"), (Action::Forward, "forward")]
+            &[(KeyAction::Open, "its step"), (KeyAction::NextPart, "part"), (KeyAction::Forward, "forward")]
         }
-        (_, View::Diff) => &[(Action::NextPart, "file"), (Action::Mark, "mark"), (Action::Now, "now")],
+        (_, View::Diff) => {
+            &[(KeyAction::NextPart, "file"), (KeyAction::Mark, "mark"), (KeyAction::Now, "now")]
+        }
         (_, View::Live) => &[
-            (Action::GoOn, "go on"),
-            (Action::StepOn, "step"),
-            (Action::Deny, "deny"),
-            (Action::EditInput, "edit input"),
-            (Action::Tell, "tell"),
-            (Action::AddBreakpoint, "add"),
-            (Action::RemoveBreakpoint, "remove"),
+            (KeyAction::GoOn, "go on"),
+            (KeyAction::StepOn, "step"),
+            (KeyAction::Deny, "deny"),
+            (KeyAction::EditInput, "edit input"),
+            (KeyAction::Tell, "tell"),
+            (KeyAction::AddBreakpoint, "add"),
+            (KeyAction::RemoveBreakpoint, "remove"),
         ],
     };
-    let always = [(Action::Help, "keys"), (Action::Quit, "quit"), (Action::NextView, "views")];
+    let always = [(KeyAction::Help, "keys"), (KeyAction::Quit, "quit"), (KeyAction::NextView, "views")];
     let shown = always.iter().chain(actions).filter_map(|(action, word)| {
         let binding = keys::BINDINGS.iter().find(|binding| binding.action == *action)?;
         Some(format!("{} {word}", keys::name(*binding.keys.first()?)))

@@ -6,15 +6,15 @@ use crossterm::event::KeyCode;
 use serde_json::Value;
 use stepback_model::time::Timestamp;
 
-use crate::app::pager::Row;
-use crate::app::window::Side;
-use crate::app::{Against, Board, Part};
+use crate::app::pager::PagerRow;
+use crate::app::window::WindowSide;
+use crate::app::{Against, BoardView, StatePart};
 use crate::documents::mind::Confidence;
 use crate::documents::{
     Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step,
     Stop,
 };
-use crate::source::Answered;
+use crate::source::SourceResult;
 
 /// A value that is requested and may have arrived. It belongs to a key, such as a step.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -59,7 +59,7 @@ impl<T> Loaded<T> {
     }
 
     /// Stores the value, if it is still wanted.
-    pub fn take(&mut self, key: &str, came: Answered<T>) {
+    pub fn take(&mut self, key: &str, came: SourceResult<T>) {
         if self.key() == Some(key) {
             *self = match came {
                 Ok(value) => Self::Ready(key.to_owned(), value),
@@ -71,7 +71,7 @@ impl<T> Loaded<T> {
 
 /// An event that the app handles.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Message {
+pub enum AppMessage {
     /// A key, and whether control was held.
     Key(KeyCode, bool),
     /// Text was pasted.
@@ -112,49 +112,49 @@ pub enum SourceEvent {
 #[derive(Clone, PartialEq, Debug)]
 pub enum SourceResponse {
     /// Sessions: the first page, or the one after a cursor.
-    Sessions(Answered<Page<Session>>, Option<String>),
+    Sessions(SourceResult<Page<Session>>, Option<String>),
     /// A session, with steps around a number.
-    Session(Answered<(Session, Around)>),
+    Session(SourceResult<(Session, Around)>),
     /// Steps around a number of a session.
-    Around(String, Answered<Around>),
+    Around(String, SourceResult<Around>),
     /// Steps on one side of a window.
-    More(String, Side, Answered<Page<Step>>),
+    More(String, WindowSide, SourceResult<Page<Step>>),
     /// The step that was searched for.
-    Found(Answered<Step>),
+    Found(SourceResult<Step>),
     /// A step as text.
-    Step(String, Answered<Vec<Row>>),
+    Step(String, SourceResult<Vec<PagerRow>>),
     /// A state, and what its step changed.
-    State(String, Answered<(State, Vec<Changed>)>),
+    State(String, SourceResult<(State, Vec<Changed>)>),
     /// Another page of a state's files.
-    Files(String, Answered<Page<Entry>>),
+    Files(String, SourceResult<Page<Entry>>),
     /// A part of a state as text.
-    Part(String, Answered<Vec<Row>>),
+    Part(String, SourceResult<Vec<PagerRow>>),
     /// A file as text.
-    File(String, Answered<Vec<Row>>),
+    File(String, SourceResult<Vec<PagerRow>>),
     /// The board at a step.
-    Board(String, Answered<Board>),
+    Board(String, SourceResult<BoardView>),
     /// The agent's confidence over time.
-    Confidence(String, Answered<Confidence>),
+    Confidence(String, SourceResult<Confidence>),
     /// A difference as text.
-    Diff(String, Answered<Vec<Row>>),
+    Diff(String, SourceResult<Vec<PagerRow>>),
     /// Agents that wait.
-    Stops(Answered<Page<Stop>>),
+    Stops(SourceResult<Page<Stop>>),
     /// Breakpoints of a workspace.
-    Breakpoints(Answered<Page<Breakpoint>>),
+    Breakpoints(SourceResult<Page<Breakpoint>>),
     /// Branches of a workspace.
-    Branches(Answered<Page<Branch>>),
+    Branches(SourceResult<Page<Branch>>),
     /// On which branches the steps of a session are.
-    Lines(String, Answered<Lines>),
+    Lines(String, SourceResult<Lines>),
     /// A plan, and the point it rewinds to.
-    Plan(Answered<Plan>, Option<String>),
+    Plan(SourceResult<Plan>, Option<String>),
     /// The result of a plan.
-    Applied(Answered<Applied>),
+    Applied(SourceResult<Applied>),
     /// Whether a session is paused.
-    Paused(Answered<Controlled>),
+    Paused(SourceResult<Controlled>),
     /// The results of a search for this text.
-    Hits(String, Answered<Hits>),
+    Hits(String, SourceResult<Hits>),
     /// A command succeeded; holds the notice to show.
-    Done(Answered<String>),
+    Done(SourceResult<String>),
 }
 
 /// Steps around a number.
@@ -172,7 +172,7 @@ pub struct Around {
 
 /// An effect that the app asks for.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Effect {
+pub enum AppEffect {
     /// End the program.
     Quit,
     /// Request the sessions.
@@ -198,7 +198,7 @@ pub enum Effect {
         /// The id of the session.
         session: String,
         /// Before or after the number.
-        side: Side,
+        side: WindowSide,
         /// The number of the step to start from.
         number: u64,
     },
@@ -207,7 +207,7 @@ pub enum Effect {
         /// The id of the session.
         session: String,
         /// The direction of the search.
-        side: Side,
+        side: WindowSide,
         /// The number of the step to start from.
         number: u64,
     },
@@ -258,7 +258,7 @@ pub enum Effect {
         /// The number of the step.
         number: u64,
         /// The part to load.
-        part: Part,
+        part: StatePart,
     },
     /// Request a file.
     File {

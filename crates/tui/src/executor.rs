@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use stepback_model::point;
 
-use crate::app::window::{PAGE, Side};
-use crate::app::{Against, Board, Part};
+use crate::app::window::{PAGE, WindowSide};
+use crate::app::{Against, BoardView, StatePart};
 use crate::documents::mind::Mind;
 use crate::documents::{Branch, Changed, Page, Session, State, StatusMessage, Step};
-use crate::effect::{Around, Effect, Message, Method, SourceResponse, TuiCommand};
-use crate::source::{Answered, Source, Trouble, part};
+use crate::effect::{AppEffect, AppMessage, Around, Method, SourceResponse, TuiCommand};
+use crate::source::{DataSource, SourceResult, Trouble, part};
 use crate::write;
 
 /// The most bytes of a file that are shown.
@@ -29,33 +29,33 @@ const MESSAGES: usize = 1000;
 
 /// Carries out effects and reports their results.
 pub struct Performer {
-    source: Source,
-    tell: Sender<Message>,
+    source: DataSource,
+    tell: Sender<AppMessage>,
     lanes: Arc<Mutex<Lanes>>,
 }
 
 /// For each kind of effect that is running, the one that comes next.
-type Lanes = HashMap<Discriminant<Effect>, Option<Effect>>;
+type Lanes = HashMap<Discriminant<AppEffect>, Option<AppEffect>>;
 
 impl Performer {
     /// Creates a performer that sends requests to `source` and results to `tell`.
-    pub fn new(source: Source, tell: Sender<Message>) -> Self {
+    pub fn new(source: DataSource, tell: Sender<AppMessage>) -> Self {
         Self { source, tell, lanes: Arc::default() }
     }
 
     /// Starts to carry out an effect.
-    pub fn perform(&self, effect: Effect) {
+    pub fn perform(&self, effect: AppEffect) {
         let (source, tell, lanes) = (self.source.clone(), self.tell.clone(), self.lanes.clone());
         if !is_replaceable(&effect) {
             self.source.handle().spawn(async move {
                 let came = done(&source, effect).await;
                 // The receiver is gone when the program ends.
-                let _ = tell.send(Message::Came(Box::new(came)));
+                let _ = tell.send(AppMessage::Came(Box::new(came)));
             });
             return;
         }
         let lane = discriminant(&effect);
-        let locked = move |lanes: &Mutex<Lanes>, next: Option<Effect>| -> Option<Effect> {
+        let locked = move |lanes: &Mutex<Lanes>, next: Option<AppEffect>| -> Option<AppEffect> {
             // The map is consistent even after a panic: no change in it is partial.
             let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
             match (lanes.get_mut(&lane), next) {
@@ -81,7 +81,7 @@ impl Performer {
         self.source.handle().spawn(async move {
             loop {
                 let came = done(&source, effect).await;
-                let _ = tell.send(Message::Came(Box::new(came)));
+                let _ = tell.send(AppMessage::Came(Box::new(came)));
                 match locked(&lanes, None) {
                     Some(next) => effect = next,
                     None => return,
@@ -92,61 +92,61 @@ impl Performer {
 }
 
 /// Whether a newer effect of the same kind makes this one unnecessary.
-fn is_replaceable(effect: &Effect) -> bool {
+fn is_replaceable(effect: &AppEffect) -> bool {
     matches!(
         effect,
-        Effect::Sessions
-            | Effect::Stops
-            | Effect::Branches(_)
-            | Effect::Lines(_)
-            | Effect::Around { .. }
-            | Effect::Step { .. }
-            | Effect::State { .. }
-            | Effect::Part { .. }
-            | Effect::File { .. }
-            | Effect::Diff { .. }
-            | Effect::Board { .. }
-            | Effect::Confidence { .. }
-            | Effect::Search(_)
+        AppEffect::Sessions
+            | AppEffect::Stops
+            | AppEffect::Branches(_)
+            | AppEffect::Lines(_)
+            | AppEffect::Around { .. }
+            | AppEffect::Step { .. }
+            | AppEffect::State { .. }
+            | AppEffect::Part { .. }
+            | AppEffect::File { .. }
+            | AppEffect::Diff { .. }
+            | AppEffect::Board { .. }
+            | AppEffect::Confidence { .. }
+            | AppEffect::Search(_)
     )
 }
 
-async fn done(source: &Source, effect: Effect) -> SourceResponse {
+async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
     match effect {
         // The loop ends before this is reached.
-        Effect::Quit => SourceResponse::Done(Ok(String::new())),
-        Effect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
-        Effect::MoreSessions(cursor) => {
+        AppEffect::Quit => SourceResponse::Done(Ok(String::new())),
+        AppEffect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
+        AppEffect::MoreSessions(cursor) => {
             let page = source.get(&format!("/sessions?limit=200&after={}", part(&cursor))).await;
             SourceResponse::Sessions(page, Some(cursor))
         }
-        Effect::Open { session, number } => SourceResponse::Session(open(source, &session, number).await),
-        Effect::Around { session, number } => {
+        AppEffect::Open { session, number } => SourceResponse::Session(open(source, &session, number).await),
+        AppEffect::Around { session, number } => {
             let around = around(source, &session, number).await;
             SourceResponse::Around(session, around)
         }
-        Effect::More { session, side, number } => {
+        AppEffect::More { session, side, number } => {
             let page = steps(source, &session, side, number, PAGE).await;
             SourceResponse::More(session, side, page)
         }
-        Effect::Error { session, side, number } => {
-            let way = if side == Side::After { "next" } else { "previous" };
+        AppEffect::Error { session, side, number } => {
+            let way = if side == WindowSide::After { "next" } else { "previous" };
             let path = format!("/sessions/{}/steps/{number}/{way}?error=true", part(&session));
             SourceResponse::Found(source.get(&path).await)
         }
-        Effect::Resolve { session, workspace, point } => {
+        AppEffect::Resolve { session, workspace, point } => {
             let point = meant(&session, &point);
             SourceResponse::Found(
                 source.get(&format!("/workspaces/{}/points/{}", part(&workspace), part(&point))).await,
             )
         }
-        Effect::Step { key, session, step } => {
+        AppEffect::Step { key, session, step } => {
             SourceResponse::Step(key, whole_step(source, &session, &step).await)
         }
-        Effect::State { key, session, step } => {
+        AppEffect::State { key, session, step } => {
             SourceResponse::State(key, state(source, &session, &step).await)
         }
-        Effect::Files { key, session, number, cursor } => {
+        AppEffect::Files { key, session, number, cursor } => {
             let path = format!(
                 "/sessions/{}/steps/{number}/state?limit=1000&after={}",
                 part(&session),
@@ -154,61 +154,63 @@ async fn done(source: &Source, effect: Effect) -> SourceResponse {
             );
             SourceResponse::Files(key, source.get(&path).await)
         }
-        Effect::Part { key, session, number, part: of } => {
+        AppEffect::Part { key, session, number, part: of } => {
             SourceResponse::Part(key, other(source, &session, number, of).await)
         }
-        Effect::File { key, session, number, address } => {
+        AppEffect::File { key, session, number, address } => {
             let path = format!("/sessions/{}/steps/{number}/state/files/{address}", part(&session));
             let rows = source.beginning(&path, FILE).await.map(|(bytes, cut)| write::file(&bytes, cut));
             SourceResponse::File(key, rows)
         }
-        Effect::Diff { key, step, against } => SourceResponse::Diff(key, diff(source, &step, &against).await),
-        Effect::Board { key, session, number } => {
+        AppEffect::Diff { key, step, against } => {
+            SourceResponse::Diff(key, diff(source, &step, &against).await)
+        }
+        AppEffect::Board { key, session, number } => {
             SourceResponse::Board(key, board(source, &session, number).await)
         }
-        Effect::Confidence { key, session } => {
+        AppEffect::Confidence { key, session } => {
             let path = format!("/sessions/{}/mind/confidence", part(&session));
             SourceResponse::Confidence(key, source.get(&path).await)
         }
-        Effect::Stops => SourceResponse::Stops(source.get("/stops").await),
-        Effect::Breakpoints(workspace) => SourceResponse::Breakpoints(
+        AppEffect::Stops => SourceResponse::Stops(source.get("/stops").await),
+        AppEffect::Breakpoints(workspace) => SourceResponse::Breakpoints(
             source.get(&format!("/workspaces/{}/breakpoints", part(&workspace))).await,
         ),
-        Effect::Branches(workspace) => {
+        AppEffect::Branches(workspace) => {
             SourceResponse::Branches(source.get(&format!("/workspaces/{}/branches", part(&workspace))).await)
         }
-        Effect::Lines(session) => {
+        AppEffect::Lines(session) => {
             let lines = source.get(&format!("/sessions/{}/lines", part(&session))).await;
             SourceResponse::Lines(session, lines)
         }
-        Effect::PlanRewind { workspace, point, everything } => {
+        AppEffect::PlanRewind { workspace, point, everything } => {
             let path = format!("/workspaces/{}/rewind-plans", part(&workspace));
             let plan = source.post(&path, &json!({ "point": point, "everything": everything })).await;
             SourceResponse::Plan(plan, Some(point))
         }
-        Effect::PlanUndo(workspace) => {
+        AppEffect::PlanUndo(workspace) => {
             let path = format!("/workspaces/{}/undo-plans", part(&workspace));
             SourceResponse::Plan(source.post(&path, &json!({})).await, None)
         }
-        Effect::Apply(address) => {
+        AppEffect::Apply(address) => {
             let path = address.strip_prefix("/api/v1").unwrap_or(&address);
             SourceResponse::Applied(source.post(path, &json!({})).await)
         }
-        Effect::Pause { session, stop } => {
+        AppEffect::Pause { session, stop } => {
             let way = if stop { "pause" } else { "resume" };
             SourceResponse::Paused(
                 source.post(&format!("/sessions/{}/{way}", part(&session)), &json!({})).await,
             )
         }
-        Effect::Search(text) => {
+        AppEffect::Search(text) => {
             let hits = source.get(&format!("/search?limit=200&q={}", part(&text))).await;
             SourceResponse::Hits(text, hits)
         }
-        Effect::Do(deed) => SourceResponse::Done(asked(source, deed).await),
+        AppEffect::Do(deed) => SourceResponse::Done(asked(source, deed).await),
     }
 }
 
-async fn asked(source: &Source, deed: TuiCommand) -> Answered<String> {
+async fn asked(source: &DataSource, deed: TuiCommand) -> SourceResult<String> {
     let TuiCommand { method, path, body, told } = deed;
     let answer: Value = match method {
         Method::Post => source.post(&path, &body).await?,
@@ -221,15 +223,15 @@ async fn asked(source: &Source, deed: TuiCommand) -> Answered<String> {
 }
 
 /// Returns a session, and steps around a number or at its end.
-async fn open(source: &Source, session: &str, number: Option<u64>) -> Answered<(Session, Around)> {
+async fn open(source: &DataSource, session: &str, number: Option<u64>) -> SourceResult<(Session, Around)> {
     let found: Session = source.get(&format!("/sessions/{}", part(session))).await?;
     let around = around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
     Ok((found, around))
 }
 
-async fn around(source: &Source, session: &str, number: u64) -> Answered<Around> {
-    let before = steps(source, session, Side::Before, number.saturating_add(1), PAGE).await?;
-    let after = steps(source, session, Side::After, number, PAGE).await?;
+async fn around(source: &DataSource, session: &str, number: u64) -> SourceResult<Around> {
+    let before = steps(source, session, WindowSide::Before, number.saturating_add(1), PAGE).await?;
+    let after = steps(source, session, WindowSide::After, number, PAGE).await?;
     let (begins, ends) = (before.next_cursor.is_none(), after.next_cursor.is_none());
     let mut steps = before.items;
     steps.reverse();
@@ -238,10 +240,16 @@ async fn around(source: &Source, session: &str, number: u64) -> Answered<Around>
 }
 
 /// Returns steps on a side of a number, the nearest first.
-async fn steps(source: &Source, session: &str, side: Side, number: u64, most: usize) -> Answered<Page<Step>> {
+async fn steps(
+    source: &DataSource,
+    session: &str,
+    side: WindowSide,
+    number: u64,
+    most: usize,
+) -> SourceResult<Page<Step>> {
     let which = match side {
-        Side::Before => format!("below={number}"),
-        Side::After => format!("above={number}&oldest_first=true"),
+        WindowSide::Before => format!("below={number}"),
+        WindowSide::After => format!("above={number}&oldest_first=true"),
     };
     source.get(&format!("/sessions/{}/steps?limit={most}&{which}", part(session))).await
 }
@@ -254,7 +262,11 @@ fn meant(session: &str, given: &str) -> String {
     point::in_session(given, session)
 }
 
-async fn whole_step(source: &Source, session: &str, step: &Step) -> Answered<Vec<crate::app::pager::Row>> {
+async fn whole_step(
+    source: &DataSource,
+    session: &str,
+    step: &Step,
+) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let detail: Value = source.get(&format!("/sessions/{}/steps/{}", part(session), step.number)).await?;
     let changes = changes(source, step).await;
     let step = step.clone();
@@ -262,25 +274,25 @@ async fn whole_step(source: &Source, session: &str, step: &Step) -> Answered<Vec
 }
 
 /// Returns what a checkpoint found changed since its parent step. Empty if that cannot be loaded.
-async fn changes(source: &Source, step: &Step) -> Vec<Changed> {
+async fn changes(source: &DataSource, step: &Step) -> Vec<Changed> {
     let Some(parent) = step.parent.as_ref().filter(|_| step.checkpoint) else { return Vec::new() };
     let path = format!("/checkpoints/{}/diff/{}?limit=1000", part(parent), part(&step.id));
     source.get::<Page<Changed>>(&path).await.map(|page| page.items).unwrap_or_default()
 }
 
-async fn state(source: &Source, session: &str, step: &Step) -> Answered<(State, Vec<Changed>)> {
+async fn state(source: &DataSource, session: &str, step: &Step) -> SourceResult<(State, Vec<Changed>)> {
     let path = format!("/sessions/{}/steps/{}/state?limit=1000", part(session), step.number);
     Ok((source.get(&path).await?, changes(source, step).await))
 }
 
 async fn other(
-    source: &Source,
+    source: &DataSource,
     session: &str,
     number: u64,
-    of: Part,
-) -> Answered<Vec<crate::app::pager::Row>> {
+    of: StatePart,
+) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let base = format!("/sessions/{}/steps/{number}/state/{}", part(session), of.name());
-    if of == Part::Conversation {
+    if of == StatePart::Conversation {
         let page: Page<StatusMessage> = source.get(&format!("{base}?limit={MESSAGES}")).await?;
         return aside(move || write::conversation(&page.items, page.next_cursor.is_some())).await;
     }
@@ -288,13 +300,17 @@ async fn other(
     aside(move || write::part(&value)).await
 }
 
-async fn board(source: &Source, session: &str, number: u64) -> Answered<Board> {
+async fn board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
     let path = format!("/sessions/{}/mind?at=%23{number}&limit={ITEMS}", part(session));
     let mind: Mind = source.get(&path).await?;
-    aside(move || Board::of(&mind)).await
+    aside(move || BoardView::of(&mind)).await
 }
 
-async fn diff(source: &Source, step: &Step, against: &Against) -> Answered<Vec<crate::app::pager::Row>> {
+async fn diff(
+    source: &DataSource,
+    step: &Step,
+    against: &Against,
+) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
     let id = part(&step.id);
     let (path, title) = match against {
         Against::Now => (format!("/checkpoints/{id}/diff"), format!("from #{} to now", step.number)),
@@ -319,7 +335,7 @@ async fn diff(source: &Source, step: &Step, against: &Against) -> Answered<Vec<c
 }
 
 /// Runs slow work on a thread where it blocks nothing else.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answered<T> {
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> SourceResult<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Trouble::Gone(format!("it cannot be shown: {error}")))

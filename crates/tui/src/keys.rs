@@ -6,7 +6,7 @@ use crate::app::View;
 
 /// What a key asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum KeyAction {
     /// One row down.
     Down,
     /// One row up.
@@ -93,7 +93,7 @@ pub enum Action {
 
 /// Where a key has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum KeyScope {
     /// Everywhere, unless a narrower scope says otherwise.
     Everywhere,
     /// In one view.
@@ -102,7 +102,7 @@ pub enum Scope {
     Plan,
 }
 
-impl Scope {
+impl KeyScope {
     /// Returns the heading of the scope.
     pub fn title(self) -> &'static str {
         match self {
@@ -123,96 +123,106 @@ impl Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// Where the keys have this meaning.
-    pub scope: Scope,
+    pub scope: KeyScope,
     /// The keys; any of them triggers the action.
     pub keys: &'static [KeyCode],
     /// The action.
-    pub action: Action,
+    pub action: KeyAction,
     /// A description of the action for the user.
     pub what: &'static str,
 }
 
-const fn bind(scope: Scope, keys: &'static [KeyCode], action: Action, what: &'static str) -> Binding {
+const fn bind(scope: KeyScope, keys: &'static [KeyCode], action: KeyAction, what: &'static str) -> Binding {
     Binding { scope, keys, action, what }
 }
 
 use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
-use Scope::{Everywhere, In, Plan};
+use KeyScope::{Everywhere, In, Plan};
 
 /// All bindings, in the order in which the help lists them.
 pub const BINDINGS: &[Binding] = &[
-    bind(Everywhere, &[Char('j'), Down], Action::Down, "one row down"),
-    bind(Everywhere, &[Char('k'), Up], Action::Up, "one row up"),
-    bind(Everywhere, &[PageDown], Action::PageDown, "a screen down"),
-    bind(Everywhere, &[PageUp], Action::PageUp, "a screen up"),
-    bind(Everywhere, &[Home], Action::First, "to the first row"),
-    bind(Everywhere, &[End, Char('G')], Action::Last, "to the last row; a live session is followed there"),
-    bind(Everywhere, &[Char('h'), Left], Action::Back, "one step back in time"),
-    bind(Everywhere, &[Char('l'), Right], Action::Forward, "one step forward in time"),
-    bind(Everywhere, &[Enter], Action::Open, "open what is selected"),
-    bind(Everywhere, &[Esc], Action::Leave, "leave what was opened"),
-    bind(Everywhere, &[Char('e')], Action::NextError, "to the next error"),
-    bind(Everywhere, &[Char('E')], Action::PreviousError, "to the previous error"),
-    bind(Everywhere, &[Char('g')], Action::Jump, "jump to a point: 12, error:last, 10 minutes ago, a label"),
-    bind(Everywhere, &[Char(' ')], Action::Play, "play, or stop playing"),
-    bind(Everywhere, &[Char('+')], Action::Faster, "play faster"),
-    bind(Everywhere, &[Char('-')], Action::Slower, "play slower"),
-    bind(Everywhere, &[Char('r')], Action::Rerun, "rerun the session, with one thing changed or none"),
-    bind(Everywhere, &[Char('b')], Action::Branch, "make a branch at this step"),
-    bind(Everywhere, &[Char('c')], Action::Checkpoint, "keep the workspace as it is now"),
-    bind(Everywhere, &[Char('w')], Action::Rewind, "rewind to this step; the plan is shown first"),
-    bind(Everywhere, &[Char('u')], Action::Undo, "undo what stepback did last; the plan is shown first"),
-    bind(Everywhere, &[Char('p')], Action::Pause, "pause the agent at its next call, or let it go on"),
-    bind(Everywhere, &[Char('/')], Action::Search, "search in everything that was recorded"),
-    bind(Everywhere, &[Tab], Action::NextView, "the next view"),
-    bind(Everywhere, &[BackTab], Action::PreviousView, "the previous view"),
-    bind(Everywhere, &[Char('1')], Action::Show(View::Sessions), "the sessions"),
-    bind(Everywhere, &[Char('2')], Action::Show(View::Timeline), "the timeline"),
-    bind(Everywhere, &[Char('3')], Action::Show(View::Step), "the step"),
-    bind(Everywhere, &[Char('4')], Action::Show(View::State), "the state"),
-    bind(Everywhere, &[Char('5')], Action::Show(View::Diff), "the diff"),
-    bind(Everywhere, &[Char('6')], Action::Show(View::Live), "breakpoints and agents that wait"),
-    bind(Everywhere, &[Char('7')], Action::Show(View::Mind), "what was thought by this step"),
-    bind(Everywhere, &[Char('?')], Action::Help, "these keys"),
-    bind(Everywhere, &[Char('q')], Action::Quit, "quit"),
-    bind(In(View::State), &[Char(']')], Action::NextPart, "files, conversation, memory, task, git"),
-    bind(In(View::State), &[Char('[')], Action::PreviousPart, "the other way round"),
-    bind(In(View::Diff), &[Char(']')], Action::NextPart, "the next file"),
-    bind(In(View::Diff), &[Char('[')], Action::PreviousPart, "the previous file"),
-    bind(In(View::Diff), &[Char('m')], Action::Mark, "compare with this step from now on, or no longer"),
-    bind(In(View::Diff), &[Char('n')], Action::Now, "compare with the files as they are now, or no longer"),
-    bind(In(View::Live), &[Char('o')], Action::GoOn, "let the agent go on"),
-    bind(In(View::Live), &[Char('s')], Action::StepOn, "let it go on, and stop it at its next call"),
-    bind(In(View::Live), &[Char('d')], Action::Deny, "refuse the call, and say why"),
-    bind(In(View::Live), &[Char('i')], Action::EditInput, "edit the input of the call"),
-    bind(In(View::Live), &[Char('t')], Action::Tell, "tell the agent something"),
-    bind(In(View::Live), &[Char('a')], Action::AddBreakpoint, "add a breakpoint"),
-    bind(In(View::Live), &[Char('x')], Action::RemoveBreakpoint, "remove the breakpoint"),
-    bind(In(View::Mind), &[Enter], Action::Open, "to the step that the selected item came from"),
-    bind(In(View::Mind), &[Char(']')], Action::NextPart, "the next kind of items"),
-    bind(In(View::Mind), &[Char('[')], Action::PreviousPart, "the previous kind"),
-    bind(Plan, &[Char('y')], Action::Agree, "do it"),
+    bind(Everywhere, &[Char('j'), Down], KeyAction::Down, "one row down"),
+    bind(Everywhere, &[Char('k'), Up], KeyAction::Up, "one row up"),
+    bind(Everywhere, &[PageDown], KeyAction::PageDown, "a screen down"),
+    bind(Everywhere, &[PageUp], KeyAction::PageUp, "a screen up"),
+    bind(Everywhere, &[Home], KeyAction::First, "to the first row"),
+    bind(Everywhere, &[End, Char('G')], KeyAction::Last, "to the last row; a live session is followed there"),
+    bind(Everywhere, &[Char('h'), Left], KeyAction::Back, "one step back in time"),
+    bind(Everywhere, &[Char('l'), Right], KeyAction::Forward, "one step forward in time"),
+    bind(Everywhere, &[Enter], KeyAction::Open, "open what is selected"),
+    bind(Everywhere, &[Esc], KeyAction::Leave, "leave what was opened"),
+    bind(Everywhere, &[Char('e')], KeyAction::NextError, "to the next error"),
+    bind(Everywhere, &[Char('E')], KeyAction::PreviousError, "to the previous error"),
+    bind(
+        Everywhere,
+        &[Char('g')],
+        KeyAction::Jump,
+        "jump to a point: 12, error:last, 10 minutes ago, a label",
+    ),
+    bind(Everywhere, &[Char(' ')], KeyAction::Play, "play, or stop playing"),
+    bind(Everywhere, &[Char('+')], KeyAction::Faster, "play faster"),
+    bind(Everywhere, &[Char('-')], KeyAction::Slower, "play slower"),
+    bind(Everywhere, &[Char('r')], KeyAction::Rerun, "rerun the session, with one thing changed or none"),
+    bind(Everywhere, &[Char('b')], KeyAction::Branch, "make a branch at this step"),
+    bind(Everywhere, &[Char('c')], KeyAction::Checkpoint, "keep the workspace as it is now"),
+    bind(Everywhere, &[Char('w')], KeyAction::Rewind, "rewind to this step; the plan is shown first"),
+    bind(Everywhere, &[Char('u')], KeyAction::Undo, "undo what stepback did last; the plan is shown first"),
+    bind(Everywhere, &[Char('p')], KeyAction::Pause, "pause the agent at its next call, or let it go on"),
+    bind(Everywhere, &[Char('/')], KeyAction::Search, "search in everything that was recorded"),
+    bind(Everywhere, &[Tab], KeyAction::NextView, "the next view"),
+    bind(Everywhere, &[BackTab], KeyAction::PreviousView, "the previous view"),
+    bind(Everywhere, &[Char('1')], KeyAction::Show(View::Sessions), "the sessions"),
+    bind(Everywhere, &[Char('2')], KeyAction::Show(View::Timeline), "the timeline"),
+    bind(Everywhere, &[Char('3')], KeyAction::Show(View::Step), "the step"),
+    bind(Everywhere, &[Char('4')], KeyAction::Show(View::State), "the state"),
+    bind(Everywhere, &[Char('5')], KeyAction::Show(View::Diff), "the diff"),
+    bind(Everywhere, &[Char('6')], KeyAction::Show(View::Live), "breakpoints and agents that wait"),
+    bind(Everywhere, &[Char('7')], KeyAction::Show(View::Mind), "what was thought by this step"),
+    bind(Everywhere, &[Char('?')], KeyAction::Help, "these keys"),
+    bind(Everywhere, &[Char('q')], KeyAction::Quit, "quit"),
+    bind(In(View::State), &[Char(']')], KeyAction::NextPart, "files, conversation, memory, task, git"),
+    bind(In(View::State), &[Char('[')], KeyAction::PreviousPart, "the other way round"),
+    bind(In(View::Diff), &[Char(']')], KeyAction::NextPart, "the next file"),
+    bind(In(View::Diff), &[Char('[')], KeyAction::PreviousPart, "the previous file"),
+    bind(In(View::Diff), &[Char('m')], KeyAction::Mark, "compare with this step from now on, or no longer"),
+    bind(
+        In(View::Diff),
+        &[Char('n')],
+        KeyAction::Now,
+        "compare with the files as they are now, or no longer",
+    ),
+    bind(In(View::Live), &[Char('o')], KeyAction::GoOn, "let the agent go on"),
+    bind(In(View::Live), &[Char('s')], KeyAction::StepOn, "let it go on, and stop it at its next call"),
+    bind(In(View::Live), &[Char('d')], KeyAction::Deny, "refuse the call, and say why"),
+    bind(In(View::Live), &[Char('i')], KeyAction::EditInput, "edit the input of the call"),
+    bind(In(View::Live), &[Char('t')], KeyAction::Tell, "tell the agent something"),
+    bind(In(View::Live), &[Char('a')], KeyAction::AddBreakpoint, "add a breakpoint"),
+    bind(In(View::Live), &[Char('x')], KeyAction::RemoveBreakpoint, "remove the breakpoint"),
+    bind(In(View::Mind), &[Enter], KeyAction::Open, "to the step that the selected item came from"),
+    bind(In(View::Mind), &[Char(']')], KeyAction::NextPart, "the next kind of items"),
+    bind(In(View::Mind), &[Char('[')], KeyAction::PreviousPart, "the previous kind"),
+    bind(Plan, &[Char('y')], KeyAction::Agree, "do it"),
     bind(
         Plan,
         &[Char('a')],
-        Action::Everything,
+        KeyAction::Everything,
         "plan for the whole workspace, not only what agents changed",
     ),
-    bind(Plan, &[Esc, Char('n'), Char('q')], Action::Leave, "do nothing"),
-    bind(Plan, &[Char('j'), Down], Action::Down, "one row down"),
-    bind(Plan, &[Char('k'), Up], Action::Up, "one row up"),
-    bind(Plan, &[PageDown], Action::PageDown, "a screen down"),
-    bind(Plan, &[PageUp], Action::PageUp, "a screen up"),
+    bind(Plan, &[Esc, Char('n'), Char('q')], KeyAction::Leave, "do nothing"),
+    bind(Plan, &[Char('j'), Down], KeyAction::Down, "one row down"),
+    bind(Plan, &[Char('k'), Up], KeyAction::Up, "one row up"),
+    bind(Plan, &[PageDown], KeyAction::PageDown, "a screen down"),
+    bind(Plan, &[PageUp], KeyAction::PageUp, "a screen up"),
 ];
 
 /// Returns what a key does in a view.
-pub fn in_view(view: View, key: KeyCode) -> Option<Action> {
-    let found = |scope: Scope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
+pub fn in_view(view: View, key: KeyCode) -> Option<KeyAction> {
+    let found = |scope: KeyScope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
     found(In(view)).or_else(|| found(Everywhere)).map(|binding| binding.action)
 }
 
 /// Returns what a key does while a plan is shown.
-pub fn in_plan(key: KeyCode) -> Option<Action> {
+pub fn in_plan(key: KeyCode) -> Option<KeyAction> {
     BINDINGS.iter().find(|one| one.scope == Plan && one.keys.contains(&key)).map(|one| one.action)
 }
 
@@ -234,8 +244,8 @@ pub fn names(binding: &Binding) -> String {
 }
 
 /// Returns all scopes, in the order in which the help lists them.
-pub fn scopes() -> Vec<Scope> {
-    let mut scopes: Vec<Scope> = BINDINGS.iter().map(|binding| binding.scope).collect();
+pub fn scopes() -> Vec<KeyScope> {
+    let mut scopes: Vec<KeyScope> = BINDINGS.iter().map(|binding| binding.scope).collect();
     scopes.dedup();
     scopes
 }
@@ -265,10 +275,10 @@ mod tests {
                 assert!(one.keys.iter().all(|key| !other.keys.contains(key)), "{one:?} and {other:?}");
             }
         }
-        assert_eq!(in_view(View::Timeline, Char('e')), Some(Action::NextError));
-        assert_eq!(in_view(View::Live, Char('d')), Some(Action::Deny));
+        assert_eq!(in_view(View::Timeline, Char('e')), Some(KeyAction::NextError));
+        assert_eq!(in_view(View::Live, Char('d')), Some(KeyAction::Deny));
         assert_eq!(in_view(View::Timeline, Char('d')), None);
-        assert_eq!(in_plan(Char('n')), Some(Action::Leave));
+        assert_eq!(in_plan(Char('n')), Some(KeyAction::Leave));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `stepback tui`: browses everything that was recorded, with keys at a terminal.
 //!
-//! [`app`] is the state as a value that changes with every [`effect::Message`] and returns the [`effect::Effect`]s that
+//! [`app`] is the state as a value that changes with every [`effect::AppMessage`] and returns the [`effect::AppEffect`]s that
 //! follow; [`executor`] carries those out against a [`source`]; [`draw`] draws the state on a screen; [`run`] is the loop
 //! around them, and [`terminal`] takes and restores the terminal. The keys are defined in [`keys`], and nowhere else.
 

@@ -14,10 +14,10 @@ use stepback_model::time::Timestamp;
 
 use crate::app::App;
 use crate::draw::{self, Look};
-use crate::effect::{Effect, Message, SourceEvent};
+use crate::effect::{AppEffect, AppMessage, SourceEvent};
 use crate::executor::Performer;
-use crate::source::{Source, Trouble};
-use crate::terminal::Held;
+use crate::source::{DataSource, Trouble};
+use crate::terminal::TerminalGuard;
 
 /// How long to wait before checking for signals.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -27,9 +27,9 @@ const CLOCK: Duration = Duration::from_secs(1);
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 /// The options of the interface.
-pub struct Options {
+pub struct TuiOptions {
     /// The source of all data.
-    pub source: Source,
+    pub source: DataSource,
     /// The session to open; `None` shows the list.
     pub session: Option<String>,
     /// What the terminal can show.
@@ -39,14 +39,14 @@ pub struct Options {
 }
 
 /// Runs the interface until the user quits.
-pub fn run(options: Options) -> io::Result<()> {
+pub fn run(options: TuiOptions) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     let (tell, told) = mpsc::channel();
     follow(&options.source, tell.clone());
-    let held = Held::take()?.with_mouse()?;
+    let held = TerminalGuard::take()?.with_mouse()?;
     let mut terminal =
         Terminal::new(CrosstermBackend::new(io::BufWriter::with_capacity(64 << 10, io::stdout())))?;
     listen(tell.clone());
@@ -67,10 +67,10 @@ pub fn run(options: Options) -> io::Result<()> {
         if heard.is_empty() && !due {
             continue;
         }
-        let tick = Message::Tick((options.now)(), since.elapsed());
+        let tick = AppMessage::Tick((options.now)(), since.elapsed());
         for message in std::iter::once(tick).chain(heard) {
             for effect in app.update(message) {
-                if effect == Effect::Quit {
+                if effect == AppEffect::Quit {
                     drop(held);
                     return Ok(());
                 }
@@ -84,7 +84,7 @@ pub fn run(options: Options) -> io::Result<()> {
 }
 
 /// Waits for messages and returns all that have arrived. Returns `None` if no more can arrive.
-fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
+fn next(told: &Receiver<AppMessage>, wait: Duration) -> Option<Vec<AppMessage>> {
     let mut heard = match told.recv_timeout(wait) {
         Ok(message) => vec![message],
         Err(RecvTimeoutError::Timeout) => Vec::new(),
@@ -95,7 +95,7 @@ fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
 }
 
 /// Sends keys, mouse events and the size of the terminal, for as long as there is a terminal.
-fn listen(tell: Sender<Message>) {
+fn listen(tell: Sender<AppMessage>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             for message in meaning(event) {
@@ -105,27 +105,27 @@ fn listen(tell: Sender<Message>) {
             }
         }
         // Without a terminal there is nothing left to do.
-        let _ = tell.send(Message::Key(KeyCode::Char('c'), true));
+        let _ = tell.send(AppMessage::Key(KeyCode::Char('c'), true));
     });
 }
 
 /// Translates an event. Escape and a key that arrive together, as they do over slow connections, look like a key with
 /// alt.
-fn meaning(event: Event) -> Vec<Message> {
+fn meaning(event: Event) -> Vec<AppMessage> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
-            let pressed = Message::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
+            let pressed = AppMessage::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
             match key.modifiers.contains(KeyModifiers::ALT) {
-                true => vec![Message::Key(KeyCode::Esc, false), pressed],
+                true => vec![AppMessage::Key(KeyCode::Esc, false), pressed],
                 false => vec![pressed],
             }
         }
-        Event::Paste(text) => vec![Message::Paste(text)],
-        Event::Resize(columns, rows) => vec![Message::Resize(columns, rows)],
+        Event::Paste(text) => vec![AppMessage::Paste(text)],
+        Event::Resize(columns, rows) => vec![AppMessage::Resize(columns, rows)],
         Event::Mouse(mouse) => match mouse.kind {
-            MouseEventKind::Down(_) => vec![Message::Click(mouse.column, mouse.row)],
-            MouseEventKind::ScrollDown => vec![Message::Wheel(true)],
-            MouseEventKind::ScrollUp => vec![Message::Wheel(false)],
+            MouseEventKind::Down(_) => vec![AppMessage::Click(mouse.column, mouse.row)],
+            MouseEventKind::ScrollDown => vec![AppMessage::Wheel(true)],
+            MouseEventKind::ScrollUp => vec![AppMessage::Wheel(false)],
             _ => Vec::new(),
         },
         _ => Vec::new(),
@@ -133,7 +133,7 @@ fn meaning(event: Event) -> Vec<Message> {
 }
 
 /// Sends the events of the source. Reconnects when the connection is lost.
-fn follow(source: &Source, tell: Sender<Message>) {
+fn follow(source: &DataSource, tell: Sender<AppMessage>) {
     let source = source.clone();
     source.handle().clone().spawn(async move {
         let mut again = AGAIN.0;
@@ -148,14 +148,14 @@ fn follow(source: &Source, tell: Sender<Message>) {
                         _ => return,
                     };
                     again = AGAIN.0;
-                    let _ = tell.send(Message::News(news));
+                    let _ = tell.send(AppMessage::News(news));
                 })
                 .await;
             let why = match gone {
                 Trouble::Gone(why) => why,
                 refused @ Trouble::Refused(_) => refused.line(),
             };
-            if tell.send(Message::News(SourceEvent::Gone(why))).is_err() {
+            if tell.send(AppMessage::News(SourceEvent::Gone(why))).is_err() {
                 return;
             }
             tokio::time::sleep(again).await;

@@ -66,18 +66,18 @@ impl Trouble {
 }
 
 /// The result of a request.
-pub type Answered<T> = Result<T, Trouble>;
+pub type SourceResult<T> = Result<T, Trouble>;
 
 /// A source of data.
 #[derive(Clone)]
-pub struct Source {
+pub struct DataSource {
     transport: Arc<dyn Transport>,
     /// Lives as long as the program: tasks on it hold the source, and must not drop the runtime they run on.
     runtime: &'static Runtime,
     name: String,
 }
 
-impl Source {
+impl DataSource {
     fn new(transport: impl Transport + 'static, name: String) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -109,12 +109,12 @@ impl Source {
     }
 
     /// Checks that it answers and knows the named session; blocks until then.
-    pub fn check(&self, session: Option<&str>) -> Answered<()> {
+    pub fn check(&self, session: Option<&str>) -> SourceResult<()> {
         let path = session.map_or("/stops".to_owned(), |session| format!("/sessions/{}", part(session)));
         self.runtime.block_on(self.get::<Value>(&path)).map(drop)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Answered<Response<Pieces>> {
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> SourceResult<Response<Pieces>> {
         let mut request = Request::builder().method(method).uri(format!("{API}{path}"));
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -128,7 +128,7 @@ impl Source {
         }
     }
 
-    async fn document<T: DeserializeOwned>(answer: Response<Pieces>) -> Answered<T> {
+    async fn document<T: DeserializeOwned>(answer: Response<Pieces>) -> SourceResult<T> {
         let (bytes, cut) = collect(answer.into_body(), LARGEST_DOCUMENT).await?;
         if cut {
             return Err(Trouble::Gone("the answer is too large to be shown".into()));
@@ -139,27 +139,27 @@ impl Source {
     }
 
     /// Requests a document.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Answered<T> {
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> SourceResult<T> {
         Self::document(self.send(Method::GET, path, None).await?).await
     }
 
     /// Sends a POST request.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Answered<T> {
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> SourceResult<T> {
         Self::document(self.send(Method::POST, path, Some(body)).await?).await
     }
 
     /// Sends a PATCH request.
-    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Answered<T> {
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> SourceResult<T> {
         Self::document(self.send(Method::PATCH, path, Some(body)).await?).await
     }
 
     /// Sends a DELETE request.
-    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Answered<T> {
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> SourceResult<T> {
         Self::document(self.send(Method::DELETE, path, None).await?).await
     }
 
     /// Returns the first bytes of a response, and whether there are more.
-    pub async fn beginning(&self, path: &str, most: usize) -> Answered<(Vec<u8>, bool)> {
+    pub async fn beginning(&self, path: &str, most: usize) -> SourceResult<(Vec<u8>, bool)> {
         collect(self.send(Method::GET, path, None).await?.into_body(), most).await
     }
 
@@ -204,7 +204,7 @@ async fn problem(status: u16, body: Pieces) -> Trouble {
 }
 
 /// Reads at most `most` bytes, and returns whether there were more.
-async fn collect(mut body: Pieces, most: usize) -> Answered<(Vec<u8>, bool)> {
+async fn collect(mut body: Pieces, most: usize) -> SourceResult<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Trouble::Gone(format!("the answer broke off: {error}")))?;

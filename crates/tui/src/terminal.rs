@@ -20,9 +20,9 @@ static MOUSE: AtomicBool = AtomicBool::new(false);
 
 /// Control over the terminal; restored when dropped.
 #[derive(Debug)]
-pub struct Held(());
+pub struct TerminalGuard(());
 
-impl Held {
+impl TerminalGuard {
     /// Takes over the keyboard and the screen.
     pub fn take() -> io::Result<Self> {
         // A panic message would be lost on the alternate screen, so the terminal is restored first. A panic that is
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         give_back();
     }

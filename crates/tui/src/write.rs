@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::app::pager::{Mood, Row, Rows};
+use crate::app::pager::{Mood, PagerRow, RowBuilder};
 use crate::documents::{Changed, StatusMessage, Step};
 
 /// Returns a step with everything that is recorded about it, and what it changed.
-pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<Row> {
-    let mut rows = Rows::default();
+pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
     rows.line("", &format!("#{} {}", step.number, step.kind), Mood::Head);
     rows.text("", &step.summary, if step.is_error() { Mood::Bad } else { Mood::Plain });
     let mut facts = vec![step.at.to_string()];
@@ -52,7 +52,7 @@ fn changed(change: &Changed) -> String {
 }
 
 /// Adds a JSON value in readable form: names before their values, texts as they are.
-pub fn value(rows: &mut Rows, indent: &str, of: &Value, mood: Mood) {
+pub fn value(rows: &mut RowBuilder, indent: &str, of: &Value, mood: Mood) {
     match of {
         Value::Object(fields) => {
             for (name, field) in fields {
@@ -65,7 +65,7 @@ pub fn value(rows: &mut Rows, indent: &str, of: &Value, mood: Mood) {
     }
 }
 
-fn named(rows: &mut Rows, indent: &str, name: &str, of: &Value, mood: Mood) {
+fn named(rows: &mut RowBuilder, indent: &str, name: &str, of: &Value, mood: Mood) {
     let is_short = |text: &str| text.len() <= 200 && !text.contains('\n');
     match of {
         Value::String(text) if is_short(text) => rows.line(indent, &format!("{name} {text}"), mood),
@@ -82,8 +82,8 @@ fn named(rows: &mut Rows, indent: &str, name: &str, of: &Value, mood: Mood) {
 }
 
 /// Returns a part of a state, or a note that there is none.
-pub fn part(of: &Value) -> Vec<Row> {
-    let mut rows = Rows::default();
+pub fn part(of: &Value) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
     match of {
         Value::Null => rows.line("", "nothing is known of it at this step", Mood::Quiet),
         Value::Object(fields) if fields.is_empty() => rows.line("", "it is empty", Mood::Quiet),
@@ -94,8 +94,8 @@ pub fn part(of: &Value) -> Vec<Row> {
 }
 
 /// Returns a conversation as rows.
-pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<Row> {
-    let mut rows = Rows::default();
+pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
     if said.is_empty() {
         rows.line("", "nothing had been said", Mood::Quiet);
     }
@@ -110,8 +110,8 @@ pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<Row> {
 }
 
 /// Returns the content of a file, or its beginning.
-pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
-    let mut rows = Rows::default();
+pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
     if bytes.is_empty() {
         rows.line("", "the file is empty", Mood::Quiet);
     } else if bytes.iter().take(8192).any(|byte| *byte == 0) {
@@ -141,8 +141,8 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
 const LINES_OF_A_FILE: usize = 20_000;
 
 /// Returns the differences between two moments.
-pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
-    let mut rows = Rows::default();
+pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<PagerRow> {
+    let mut rows = RowBuilder::default();
     rows.line("", title, Mood::Quiet);
     if changes.is_empty() {
         rows.line("", "no file differs", Mood::Plain);
@@ -195,13 +195,13 @@ mod tests {
 
     use super::*;
 
-    fn text(rows: &[Row]) -> String {
+    fn text(rows: &[PagerRow]) -> String {
         rows.iter().map(|row| format!("{}\n", row.text)).collect()
     }
 
     #[test]
     fn values_read_like_notes_and_hidden_characters_are_seen() {
-        let mut rows = Rows::default();
+        let mut rows = RowBuilder::default();
         let of =
             json!({ "command": "ls\x1b[31m", "list": [1, { "a": null }], "none": {}, "text": "one\ntwo" });
         value(&mut rows, "", &of, Mood::Plain);

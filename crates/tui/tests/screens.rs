@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 use stepback_tui::app::{App, View};
 use stepback_tui::draw::{Look, draw};
-use stepback_tui::effect::{Around, Effect, Message, SourceResponse};
+use stepback_tui::effect::{AppEffect, AppMessage, Around, SourceResponse};
 use stepback_tui::source::Trouble;
 
 /// 2026-01-02T03:04:05Z.
@@ -21,12 +21,12 @@ fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn came(app: &mut App, came: SourceResponse) -> Vec<Effect> {
-    app.update(Message::Came(Box::new(came)))
+fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
+    app.update(AppMessage::Came(Box::new(came)))
 }
 
-fn press(app: &mut App, key: char) -> Vec<Effect> {
-    app.update(Message::Key(if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) }, false))
+fn press(app: &mut App, key: char) -> Vec<AppEffect> {
+    app.update(AppMessage::Key(if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) }, false))
 }
 
 fn sessions() -> Value {
@@ -144,15 +144,15 @@ fn opened(columns: u16, rows: u16) -> App {
 }
 
 /// Lets what was asked for come.
-fn answer(app: &mut App, effects: Vec<Effect>) {
+fn answer(app: &mut App, effects: Vec<AppEffect>) {
     for effect in effects {
         match effect {
-            Effect::Step { key, step, .. } => {
+            AppEffect::Step { key, step, .. } => {
                 let detail = json!({ "input": { "path": "made.txt", "content": "one\ntwo\n" }, "output": "\u{1b}]0;evil\u{7}ok" });
                 let changes = of::<Vec<_>>(json!([{ "path": "made.txt", "kind": "created" }]));
                 came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step(&step, &detail, &changes))));
             }
-            Effect::State { key, .. } => {
+            AppEffect::State { key, .. } => {
                 let state = json!({
                     "git": [{ "path": ".git", "branch": "main", "commit": "9c22da7e0123456789", "stashes": 1 }],
                     "items": [
@@ -166,26 +166,27 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                 let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
                 came(app, SourceResponse::State(key, Ok((of(state), changed))));
             }
-            Effect::Lines(session) => {
+            AppEffect::Lines(session) => {
                 let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });
                 let lines = json!({ "stretches": [
                     stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
                 ] });
                 came(app, SourceResponse::Lines(session, Ok(of(lines))));
             }
-            Effect::Board { key, .. } => {
+            AppEffect::Board { key, .. } => {
                 let mind = of::<stepback_tui::documents::mind::Mind>(mind());
-                let effects = came(app, SourceResponse::Board(key, Ok(stepback_tui::app::Board::of(&mind))));
+                let effects =
+                    came(app, SourceResponse::Board(key, Ok(stepback_tui::app::BoardView::of(&mind))));
                 answer(app, effects);
             }
-            Effect::Confidence { key, .. } => {
+            AppEffect::Confidence { key, .. } => {
                 let confidence = json!({ "number": [3, 4, 6, 7], "lines": [
                     { "hypothesis": "H1", "at": [0, 2, 3], "confidence": [0.5, 0.82, 0.94] },
                     { "hypothesis": "H2", "at": [1, 3], "confidence": [0.5, 0.18] },
                 ] });
                 came(app, SourceResponse::Confidence(key, Ok(of(confidence))));
             }
-            Effect::Diff { key, .. } => {
+            AppEffect::Diff { key, .. } => {
                 let text = "--- a/made.txt\n+++ b/made.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
                 let changes = of::<Vec<_>>(
                     json!([{ "path": "made.txt", "kind": "modified", "text": text }, { "path": "b.bin", "kind": "modified" }]),
@@ -236,7 +237,7 @@ fn views(columns: u16, rows: u16) -> String {
     let mut all = String::new();
     let mut app = opened(columns, rows);
     for view in View::ALL {
-        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        let effects = app.update(AppMessage::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
         answer(&mut app, effects);
         all.push_str(&format!("== {view:?}\n{}", text(&app, FULL)));
     }
@@ -251,10 +252,10 @@ fn views(columns: u16, rows: u16) -> String {
     });
     came(&mut app, SourceResponse::Plan(Ok(of(plan)), Some("#5".into())));
     all.push_str(&format!("== Plan\n{}", text(&app, FULL)));
-    app.update(Message::Key(KeyCode::Esc, false));
+    app.update(AppMessage::Key(KeyCode::Esc, false));
     press(&mut app, '/');
     all.push_str(&format!("== Prompt\n{}", text(&app, FULL)));
-    app.update(Message::Key(KeyCode::Esc, false));
+    app.update(AppMessage::Key(KeyCode::Esc, false));
     let hits = json!({ "items": [{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash", "snippets": [{ "text": "make test failed" }] }], "total": 1, "complete": true });
     came(&mut app, SourceResponse::Hits("test".into(), Ok(of(hits))));
     all.push_str(&format!("== Found\n{}", text(&app, FULL)));
@@ -291,7 +292,7 @@ fn without_colours_and_unicode_everything_is_still_said() {
     let plain = Look { colors: false, unicode: false };
     let mut app = opened(120, 40);
     for view in View::ALL {
-        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        let effects = app.update(AppMessage::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
         answer(&mut app, effects);
         let terminal = screen(&app, plain);
         for cell in &terminal.backend().buffer().content {
@@ -299,7 +300,7 @@ fn without_colours_and_unicode_everything_is_still_said() {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset), "{view:?}");
         }
     }
-    app.update(Message::Key(KeyCode::Char('2'), false));
+    app.update(AppMessage::Key(KeyCode::Char('2'), false));
     let shown = text(&app, plain);
     assert!(shown.contains("> * #7") && shown.contains("! #6") && shown.contains("failed:"), "{shown}");
 }
@@ -333,7 +334,7 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
         ))),
     );
     for view in View::ALL {
-        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        let effects = app.update(AppMessage::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
         answer(&mut app, effects);
         came(&mut app, SourceResponse::Done(Err(Trouble::Gone(hostile.into()))));
         for cell in &screen(&app, FULL).backend().buffer().content {

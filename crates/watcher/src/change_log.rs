@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stepback_model::path::RelPath;
-use stepback_worktree::scan::hints::{Answer, Changed, Token};
+use stepback_worktree::scan::hints::{ChangedDir, LogPosition, WatchAnswer};
 
 /// The most directories that are logged one by one. With more, the log is cleared, and a question about the time before is
 /// answered with a full scan.
@@ -58,27 +58,27 @@ impl Ledger {
 
     /// Returns what happened since `since`, and the present token. A scan that starts after this call sees all changes
     /// logged before it.
-    pub fn answer(&mut self, since: Option<Token>) -> Answer {
+    pub fn answer(&mut self, since: Option<LogPosition>) -> WatchAnswer {
         self.open = false;
-        let now = Token { instance: self.instance, position: self.position };
+        let now = LogPosition { instance: self.instance, position: self.position };
         let known = since.filter(|since| {
             since.instance == self.instance
                 && since.position >= self.floor
                 && since.position > 0
                 && since.position <= self.position
         });
-        let Some(since) = known else { return Answer::Everything(now) };
+        let Some(since) = known else { return WatchAnswer::Everything(now) };
         let mut changed = Vec::new();
         for (path, noted) in &self.dirs {
             if noted.at > since.position {
                 let whole = noted.whole_at.is_some_and(|at| at > since.position);
-                changed.push(Changed { path: path.clone(), whole });
+                changed.push(ChangedDir { path: path.clone(), whole });
             }
             if changed.len() > MOST_NAMED {
-                return Answer::Everything(now);
+                return WatchAnswer::Everything(now);
             }
         }
-        Answer::Only(now, changed)
+        WatchAnswer::Only(now, changed)
     }
 }
 
@@ -90,15 +90,15 @@ mod tests {
         RelPath::parse(text).unwrap()
     }
 
-    fn token(answer: &Answer) -> Token {
+    fn token(answer: &WatchAnswer) -> LogPosition {
         match answer {
-            Answer::Everything(token) | Answer::Only(token, _) => *token,
-            Answer::Nothing => panic!("a ledger always answers"),
+            WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => *token,
+            WatchAnswer::Nothing => panic!("a ledger always answers"),
         }
     }
 
-    fn named(answer: Answer) -> Vec<(String, bool)> {
-        let Answer::Only(_, changed) = answer else { panic!("not a list: {answer:?}") };
+    fn named(answer: WatchAnswer) -> Vec<(String, bool)> {
+        let WatchAnswer::Only(_, changed) = answer else { panic!("not a list: {answer:?}") };
         changed.into_iter().map(|changed| (changed.path.display().into_owned(), changed.whole)).collect()
     }
 
@@ -122,11 +122,11 @@ mod tests {
         let mut ledger = Ledger::new([1; 16]);
         let now = token(&ledger.answer(None));
         for wrong in [
-            Token { instance: [2; 16], ..now },
-            Token { position: now.position + 1, ..now },
-            Token { position: 0, ..now },
+            LogPosition { instance: [2; 16], ..now },
+            LogPosition { position: now.position + 1, ..now },
+            LogPosition { position: 0, ..now },
         ] {
-            assert_eq!(ledger.answer(Some(wrong)), Answer::Everything(now), "{wrong:?}");
+            assert_eq!(ledger.answer(Some(wrong)), WatchAnswer::Everything(now), "{wrong:?}");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         for number in 0..=MOST {
             ledger.note(&path(&format!("d{number}")), false);
         }
-        assert!(matches!(ledger.answer(Some(before)), Answer::Everything(_)));
+        assert!(matches!(ledger.answer(Some(before)), WatchAnswer::Everything(_)));
         let after = token(&ledger.answer(None));
         ledger.note(&path("x"), false);
         assert_eq!(named(ledger.answer(Some(after))), [("x".to_string(), false)]);
@@ -150,6 +150,6 @@ mod tests {
         for number in 0..=MOST_NAMED {
             ledger.note(&path(&format!("d{number}")), false);
         }
-        assert!(matches!(ledger.answer(Some(before)), Answer::Everything(_)));
+        assert!(matches!(ledger.answer(Some(before)), WatchAnswer::Everything(_)));
     }
 }

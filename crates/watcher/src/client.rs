@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use stepback_worktree::scan::hints::{Answer, FullScanCost, Hints, Question, Token};
+use stepback_worktree::scan::hints::{FullScanCost, LogPosition, ScanHints, WatchAnswer, WatchQuestion};
 
 use crate::launch::{LaunchOutcome, Launcher};
 use crate::mounts;
@@ -50,7 +50,7 @@ const REPORT: Duration = Duration::from_millis(500);
 
 /// Asks the watcher of one store.
 #[derive(Debug)]
-pub struct Client {
+pub struct WatcherClient {
     dir: PathBuf,
     worth_asking: usize,
     version: &'static str,
@@ -64,7 +64,7 @@ pub struct Starter {
     pub launcher: Launcher,
     /// A watcher is started after a scan that takes longer than this.
     pub slow_scan: Duration,
-    /// Whether to start it not right after such a scan, but in [`Client::start_if_wanted`]: a hook answers its agent first.
+    /// Whether to start it not right after such a scan, but in [`WatcherClient::start_if_wanted`]: a hook answers its agent first.
     pub deferred: bool,
     /// The workspace for which a watcher is to be started.
     pub wanted: Mutex<Option<PathBuf>>,
@@ -83,7 +83,7 @@ pub enum WatcherPresence {
     OtherVersion,
 }
 
-impl Client {
+impl WatcherClient {
     /// A client for the store whose files on this machine are in `dir`.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_path_buf(), worth_asking: WORTH_ASKING, version: VERSION, starter: None }
@@ -157,7 +157,7 @@ impl Client {
         }
     }
 
-    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<Token>) -> WatchRequest {
+    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<LogPosition>) -> WatchRequest {
         let (namespace, version) = (mounts::namespace(), self.version.to_owned());
         WatchRequest::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
     }
@@ -197,10 +197,10 @@ impl Client {
     }
 }
 
-impl Hints for Client {
-    fn changes(&self, question: &Question<'_>) -> Answer {
+impl ScanHints for WatcherClient {
+    fn changes(&self, question: &WatchQuestion<'_>) -> WatchAnswer {
         if question.entries < self.worth_asking || self.is_avoided() {
-            return Answer::Nothing;
+            return WatchAnswer::Nothing;
         }
         let asked = self.question(question.root, question.root_id, question.since);
         match self.ask(&asked, patience(question.entries)) {
@@ -210,9 +210,9 @@ impl Hints for Client {
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 self.avoid();
-                Answer::Nothing
+                WatchAnswer::Nothing
             }
-            _ => Answer::Nothing,
+            _ => WatchAnswer::Nothing,
         }
     }
 

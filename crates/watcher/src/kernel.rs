@@ -12,7 +12,7 @@ use crate::dirs::Watched;
 
 /// An event in a watched directory, or on the directory itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct KernelEvent {
     /// The watch that reported it.
     pub watch: Watched,
     /// The kind of event.
@@ -28,7 +28,7 @@ pub trait Kernel: Send {
     /// Ends a watch. Fails if it has already ended, which is harmless.
     fn unwatch(&mut self, watch: Watched);
     /// Returns all events that have been reported and not yet read. Never blocks.
-    fn drain(&mut self) -> io::Result<Vec<Event>>;
+    fn drain(&mut self) -> io::Result<Vec<KernelEvent>>;
     /// Becomes readable when there is something to drain.
     fn readiness(&self) -> Arc<OwnedFd>;
 }
@@ -85,12 +85,12 @@ impl Kernel for Inotify {
         let _ = inotify::remove_watch(&*self.fd, watch);
     }
 
-    fn drain(&mut self) -> io::Result<Vec<Event>> {
+    fn drain(&mut self) -> io::Result<Vec<KernelEvent>> {
         let mut events = Vec::new();
         let mut reader = inotify::Reader::new(&*self.fd, &mut self.buffer);
         loop {
             match reader.next() {
-                Ok(event) => events.push(Event {
+                Ok(event) => events.push(KernelEvent {
                     watch: event.wd(),
                     what: event.events(),
                     name: event.file_name().map(|name| name.to_bytes().to_vec()),

@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch;
-use crate::server::{Config, EndReason, Watcher, lock_holder};
+use crate::server::{EndReason, Watcher, WatcherConfig, lock_holder};
 
 /// The argument that makes our program run as this process.
 pub const WORD: &str = "watcher-process";
@@ -37,7 +37,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<u8> {
 }
 
 fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
-    let config = Config { recent: vec![root], automatic: true, idle, ..Config::new(dir) };
+    let config = WatcherConfig { recent: vec![root], automatic: true, idle, ..WatcherConfig::new(dir) };
     let watcher = match Watcher::start(config) {
         Ok(Some(watcher)) => watcher,
         // A server or another hook's watcher was faster.

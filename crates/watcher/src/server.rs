@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use stepback_worktree::scan::hints::{Answer, Token};
+use stepback_worktree::scan::hints::{LogPosition, WatchAnswer};
 
 use crate::client::{SOCKET, ShortSocketPath, VERSION, is_ours};
 use crate::launch::ProgramFile;
@@ -32,7 +32,7 @@ pub const DIRECTORY: &str = "watch";
 
 /// The configuration of a watcher.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct WatcherConfig {
     /// The store's directory on this machine.
     pub dir: PathBuf,
     /// Workspaces to watch at once, most recent first; others follow when a scan asks about them.
@@ -45,7 +45,7 @@ pub struct Config {
     pub idle: Duration,
 }
 
-impl Config {
+impl WatcherConfig {
     /// The configuration for a server, which watches workspaces for two hours after the last question.
     pub fn new(dir: &Path) -> Self {
         let idle = Duration::from_secs(2 * 3600);
@@ -76,7 +76,7 @@ pub enum EndReason {
 }
 
 struct Shared {
-    config: Config,
+    config: WatcherConfig,
     terms: Arc<Terms>,
     namespace: u64,
     program: Option<ProgramFile>,
@@ -99,7 +99,7 @@ fn id_of(path: &Path) -> Option<(u64, u64)> {
 
 impl Watcher {
     /// Starts watching and answering. `Ok(None)` if another process does so already.
-    pub fn start(config: Config) -> io::Result<Option<Self>> {
+    pub fn start(config: WatcherConfig) -> io::Result<Option<Self>> {
         let marks = config.dir.join(DIRECTORY);
         if !marks.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&marks)?;
@@ -267,9 +267,9 @@ fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
         WatchRequest::Changes { root, root_id, namespace, since, version } => {
             WatchResponse::Changes(if version != VERSION || !shared.is_current() {
                 shared.ask_to_end(EndReason::OtherVersion);
-                Answer::Nothing
+                WatchAnswer::Nothing
             } else if namespace != shared.namespace {
-                Answer::Nothing
+                WatchAnswer::Nothing
             } else {
                 shared.changes(&root, root_id, since)
             })
@@ -289,7 +289,12 @@ impl Shared {
         self.asked_to_end.raise();
     }
 
-    fn changes(self: &Arc<Self>, root: &Path, root_id: (u64, u64), since: Option<Token>) -> Answer {
+    fn changes(
+        self: &Arc<Self>,
+        root: &Path,
+        root_id: (u64, u64),
+        since: Option<LogPosition>,
+    ) -> WatchAnswer {
         self.questions.fetch_add(1, Ordering::Relaxed);
         *lock(&self.last_question) = Instant::now();
         let known = lock(&self.workspaces).get(root).cloned();
@@ -302,7 +307,7 @@ impl Shared {
             None => RETRY,
         };
         self.watch_soon(root, retry);
-        Answer::Nothing
+        WatchAnswer::Nothing
     }
 
     fn report(&self) -> WatcherReport {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use stepback_worktree::scan::hints::{Answer, Token};
+use stepback_worktree::scan::hints::{LogPosition, WatchAnswer};
 
 use crate::kernel::Inotify;
-use crate::watch::{Place, Watch};
+use crate::watch::{Watch, WatchTarget};
 
 /// The pause before a retry after a workspace could not be watched; it doubles with each further failure.
 pub(crate) const RETRY: Duration = Duration::from_secs(60);
@@ -101,7 +101,7 @@ enum Sight {
 /// The result of a question.
 pub(crate) enum Reply {
     /// The answer.
-    Answer(Answer),
+    Answer(WatchAnswer),
     /// There is no answer, and the workspace should be watched from the start, with this pause after a failure.
     Restart(Duration),
 }
@@ -132,10 +132,10 @@ impl WatchedWorkspace {
     }
 
     /// What may have changed since a token.
-    pub fn changes(&self, root_id: (u64, u64), since: Option<Token>) -> Reply {
-        let Some(mut sight) = self.lock_soon() else { return Reply::Answer(Answer::Nothing) };
+    pub fn changes(&self, root_id: (u64, u64), since: Option<LogPosition>) -> Reply {
+        let Some(mut sight) = self.lock_soon() else { return Reply::Answer(WatchAnswer::Nothing) };
         match &mut *sight {
-            Sight::Soon(_) => Reply::Answer(Answer::Nothing),
+            Sight::Soon(_) => Reply::Answer(WatchAnswer::Nothing),
             Sight::Open(watch, asked) => {
                 *asked = Instant::now();
                 match watch.answer(root_id, since) {
@@ -150,12 +150,12 @@ impl WatchedWorkspace {
                         *sight = Sight::Closed { reason: error.to_string(), since: Instant::now() };
                         // Wakes its thread, which then ends.
                         self.poke.raise();
-                        if is_replaced { Reply::Restart(RETRY) } else { Reply::Answer(Answer::Nothing) }
+                        if is_replaced { Reply::Restart(RETRY) } else { Reply::Answer(WatchAnswer::Nothing) }
                     }
                 }
             }
             Sight::Closed { since, .. } if since.elapsed() >= self.retry => Reply::Restart(self.retry * 2),
-            Sight::Closed { .. } => Reply::Answer(Answer::Nothing),
+            Sight::Closed { .. } => Reply::Answer(WatchAnswer::Nothing),
         }
     }
 
@@ -177,7 +177,8 @@ impl WatchedWorkspace {
 
     /// Watches it until that becomes impossible, or is no longer needed. Returns whether it could still be watched.
     pub fn keep_watching(&self, root: &Path, terms: &Terms) -> bool {
-        let place = Place { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
+        let place =
+            WatchTarget { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
         let watch = politely(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
         *lock(&self.sight) = match watch {
             Ok(watch) => Sight::Open(Box::new(watch), Instant::now()),

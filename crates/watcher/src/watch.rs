@@ -17,12 +17,12 @@ use rustix::fs::inotify::ReadFlags;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use stepback_model::path::RelPath;
 use stepback_worktree::rules;
-use stepback_worktree::scan::hints::{Answer, Token};
-use stepback_worktree::scan::watch_scope::{Found, Territory};
+use stepback_worktree::scan::hints::{LogPosition, WatchAnswer};
+use stepback_worktree::scan::watch_scope::{DirTreatment, Territory};
 
 use crate::change_log::Ledger;
 use crate::dirs::{AlreadyWatched, Dirs, Watched};
-use crate::kernel::{Event, Kernel};
+use crate::kernel::{Kernel, KernelEvent};
 use crate::mounts::Mounts;
 
 /// The most directories that could not be opened and are reported each time; with more, the workspace cannot be watched.
@@ -31,7 +31,7 @@ const MOST_CLOSED: usize = 64;
 const SHORT_START: Duration = Duration::from_millis(10);
 
 /// Where and how to watch.
-pub struct Place<'a> {
+pub struct WatchTarget<'a> {
     /// The root of the workspace.
     pub root: &'a Path,
     /// The store, which is not watched although it may lie inside.
@@ -43,7 +43,7 @@ pub struct Place<'a> {
 }
 
 /// Creates an event queue of the kernel.
-pub type Source = Box<dyn Fn() -> io::Result<Box<dyn Kernel>> + Send>;
+pub type KernelSource = Box<dyn Fn() -> io::Result<Box<dyn Kernel>> + Send>;
 
 /// A workspace that is watched.
 pub struct Watch {
@@ -51,7 +51,7 @@ pub struct Watch {
     store_dir: Option<PathBuf>,
     marks: PathBuf,
     most: usize,
-    source: Source,
+    source: KernelSource,
     sight: Sight,
     /// How long the last start took.
     start_took: Duration,
@@ -93,7 +93,7 @@ struct Lost;
 impl Watch {
     /// Starts watching. Fails where that is impossible: a file system that does not report changes, or too many
     /// directories.
-    pub fn begin(place: &Place<'_>, source: Source) -> io::Result<Self> {
+    pub fn begin(place: &WatchTarget<'_>, source: KernelSource) -> io::Result<Self> {
         let started = Instant::now();
         let sight = Sight::begin(place, &source)?;
         Ok(Self {
@@ -136,16 +136,16 @@ impl Watch {
     }
 
     /// Returns which directories may have changed since a token. The answer covers everything that happened before this
-    /// call. [`Answer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
+    /// call. [`WatchAnswer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
     /// watched any more.
-    pub fn answer(&mut self, root_id: (u64, u64), since: Option<Token>) -> io::Result<Answer> {
+    pub fn answer(&mut self, root_id: (u64, u64), since: Option<LogPosition>) -> io::Result<WatchAnswer> {
         if self.sight.territory.root_id() != root_id {
             return Err(io::Error::new(io::ErrorKind::NotFound, "another directory has taken its place"));
         }
         if !self.lost && self.sight.take_in_up_to_now().is_err() {
             self.lose()?;
         }
-        Ok(if self.lost { Answer::Nothing } else { self.sight.ledger.answer(since) })
+        Ok(if self.lost { WatchAnswer::Nothing } else { self.sight.ledger.answer(since) })
     }
 
     /// Whether it gives no answers until it restarts.
@@ -168,7 +168,7 @@ impl Watch {
 
     /// Restarts: visits all directories again.
     pub fn begin_anew(&mut self) -> io::Result<()> {
-        let place = Place {
+        let place = WatchTarget {
             root: &self.root,
             store_dir: self.store_dir.as_deref(),
             marks: &self.marks,
@@ -182,7 +182,7 @@ impl Watch {
 }
 
 impl Sight {
-    fn begin(place: &Place<'_>, source: &Source) -> io::Result<Self> {
+    fn begin(place: &WatchTarget<'_>, source: &KernelSource) -> io::Result<Self> {
         let Some(territory) = Territory::open(place.root, place.store_dir)? else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -217,9 +217,9 @@ impl Sight {
         let Self { kernel, territory, dirs, closed, ledger, most, .. } = self;
         territory.visit(path, &mut |path, found| {
             let (dir, marked) = match found {
-                Found::Walked(dir) => (dir, false),
-                Found::Marked(dir) => (dir, true),
-                Found::Closed => {
+                DirTreatment::Walked(dir) => (dir, false),
+                DirTreatment::Marked(dir) => (dir, true),
+                DirTreatment::Closed => {
                     closed.insert(path.clone());
                     return match closed.len() > MOST_CLOSED {
                         true => Err(io::Error::other("too many directories that cannot be opened")),
@@ -288,7 +288,7 @@ impl Sight {
         Ok(marked)
     }
 
-    fn take(&mut self, event: &Event) -> Result<(), Lost> {
+    fn take(&mut self, event: &KernelEvent) -> Result<(), Lost> {
         let what = event.what;
         if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
             return Err(Lost);
@@ -324,7 +324,7 @@ impl Sight {
     }
 
     /// Handles an event on a watched directory itself.
-    fn take_of_itself(&mut self, event: &Event, path: &RelPath) -> Result<(), Lost> {
+    fn take_of_itself(&mut self, event: &KernelEvent, path: &RelPath) -> Result<(), Lost> {
         if event.what.contains(ReadFlags::IGNORED) {
             self.dirs.ended(event.watch);
         }

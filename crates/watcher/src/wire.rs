@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use stepback_model::path::RelPath;
-use stepback_worktree::scan::hints::{Answer, Changed, Token};
+use stepback_worktree::scan::hints::{ChangedDir, LogPosition, WatchAnswer};
 
 use crate::report::WatcherReport;
 
@@ -34,7 +34,7 @@ pub enum WatchRequest {
         /// The mount namespace of the client.
         namespace: u64,
         /// The token from which on changes are asked for; `None` if the client has none.
-        since: Option<Token>,
+        since: Option<LogPosition>,
         /// The version of the client: another one may have other rules about what a scan visits.
         version: String,
     },
@@ -48,7 +48,7 @@ pub enum WatchRequest {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchResponse {
     /// The answer to [`WatchRequest::Changes`].
-    Changes(Answer),
+    Changes(WatchAnswer),
     /// The answer to [`WatchRequest::Report`].
     Report(WatcherReport),
     /// The answer to [`WatchRequest::Stop`]: whether it stops.
@@ -96,12 +96,12 @@ pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
 pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
     let mut bytes = begun();
     match told {
-        WatchResponse::Changes(Answer::Nothing) => bytes.push(0),
-        WatchResponse::Changes(Answer::Everything(token)) => {
+        WatchResponse::Changes(WatchAnswer::Nothing) => bytes.push(0),
+        WatchResponse::Changes(WatchAnswer::Everything(token)) => {
             bytes.push(1);
             put_token(&mut bytes, Some(*token));
         }
-        WatchResponse::Changes(Answer::Only(token, changed)) => {
+        WatchResponse::Changes(WatchAnswer::Only(token, changed)) => {
             bytes.push(2);
             put_token(&mut bytes, Some(*token));
             bytes.extend_from_slice(&(changed.len() as u32).to_le_bytes());
@@ -129,8 +129,8 @@ pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
     let bytes = message(from, LONGEST_ANSWER)?;
     let mut rest = Rest(&bytes);
     let told = match rest.byte()? {
-        0 => WatchResponse::Changes(Answer::Nothing),
-        1 => WatchResponse::Changes(Answer::Everything(rest.token()?.ok_or_else(not_understood)?)),
+        0 => WatchResponse::Changes(WatchAnswer::Nothing),
+        1 => WatchResponse::Changes(WatchAnswer::Everything(rest.token()?.ok_or_else(not_understood)?)),
         2 => {
             let token = rest.token()?.ok_or_else(not_understood)?;
             let count = rest.number()?;
@@ -141,9 +141,9 @@ pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
             for _ in 0..count {
                 let whole = rest.flag()?;
                 let path = RelPath::parse(rest.bytes()?).map_err(|_| not_understood())?;
-                changed.push(Changed { path, whole });
+                changed.push(ChangedDir { path, whole });
             }
-            WatchResponse::Changes(Answer::Only(token, changed))
+            WatchResponse::Changes(WatchAnswer::Only(token, changed))
         }
         3 => WatchResponse::Report(WatcherReport::decode(&mut rest)?),
         4 => WatchResponse::Stopping(rest.flag()?),
@@ -188,7 +188,7 @@ fn message(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-fn put_token(bytes: &mut Vec<u8>, token: Option<Token>) {
+fn put_token(bytes: &mut Vec<u8>, token: Option<LogPosition>) {
     bytes.push(u8::from(token.is_some()));
     let token = token.unwrap_or_default();
     bytes.extend_from_slice(&token.instance);
@@ -246,9 +246,9 @@ impl<'a> Rest<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn token(&mut self) -> io::Result<Option<Token>> {
+    fn token(&mut self) -> io::Result<Option<LogPosition>> {
         let is_there = self.flag()?;
-        let token = Token { instance: self.array()?, position: self.word()? };
+        let token = LogPosition { instance: self.array()?, position: self.word()? };
         Ok(is_there.then_some(token))
     }
 
@@ -268,17 +268,17 @@ mod tests {
         RelPath::parse(text).unwrap()
     }
 
-    const TOKEN: Token = Token { instance: [7; 16], position: 42 };
+    const TOKEN: LogPosition = LogPosition { instance: [7; 16], position: 42 };
 
     fn answers() -> Vec<WatchResponse> {
         vec![
-            WatchResponse::Changes(Answer::Nothing),
-            WatchResponse::Changes(Answer::Everything(TOKEN)),
-            WatchResponse::Changes(Answer::Only(
+            WatchResponse::Changes(WatchAnswer::Nothing),
+            WatchResponse::Changes(WatchAnswer::Everything(TOKEN)),
+            WatchResponse::Changes(WatchAnswer::Only(
                 TOKEN,
                 vec![
-                    Changed { path: RelPath::root(), whole: false },
-                    Changed { path: RelPath::parse(b"not utf8 \xff/a".as_slice()).unwrap(), whole: true },
+                    ChangedDir { path: RelPath::root(), whole: false },
+                    ChangedDir { path: RelPath::parse(b"not utf8 \xff/a".as_slice()).unwrap(), whole: true },
                 ],
             )),
             WatchResponse::Report(WatcherReport {
@@ -354,11 +354,15 @@ mod tests {
         huge.extend_from_slice(&MAGIC);
         assert_eq!(listen(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(hear(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        let many = vec![Changed { path: path("a"), whole: false }; MOST as usize + 1];
+        let many = vec![ChangedDir { path: path("a"), whole: false }; MOST as usize + 1];
         let mut bytes = Vec::new();
-        tell(&mut bytes, &WatchResponse::Changes(Answer::Only(TOKEN, many))).unwrap();
+        tell(&mut bytes, &WatchResponse::Changes(WatchAnswer::Only(TOKEN, many))).unwrap();
         let told = listen(&mut bytes.as_slice()).unwrap();
-        assert_eq!(told, WatchResponse::Changes(Answer::Everything(TOKEN)), "too many to name are not named");
+        assert_eq!(
+            told,
+            WatchResponse::Changes(WatchAnswer::Everything(TOKEN)),
+            "too many to name are not named"
+        );
     }
 
     proptest! {

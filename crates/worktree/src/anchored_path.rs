@@ -18,10 +18,10 @@ use rustix::fs::ResolveFlags;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::list::{self, Item};
+use stepback_model::list::{self, ListItem};
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
-use stepback_model::tree::{Content, MODE_MASK, Node};
+use stepback_model::tree::{Content, MODE_MASK, TreeNode};
 
 use crate::content;
 
@@ -172,7 +172,7 @@ pub enum Present {
 pub fn compare(
     dir: &impl AsFd,
     name: &OsStr,
-    expected: &Node,
+    expected: &TreeNode,
     source: &dyn ObjectSource,
 ) -> Result<Present, CompareError> {
     let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -185,7 +185,7 @@ pub fn compare(
     let by_mode =
         |mode: u32| if same_mode(mode) { Present::Matches(identity) } else { Present::OtherMode(identity) };
     match (FileType::from_raw_mode(stat.st_mode), expected) {
-        (FileType::RegularFile, Node::File { mode, size, content }) => {
+        (FileType::RegularFile, TreeNode::File { mode, size, content }) => {
             if stat.st_size as u64 != *size {
                 return Ok(Present::Differs);
             }
@@ -199,11 +199,11 @@ pub fn compare(
             };
             Ok(if same { by_mode(*mode) } else { Present::Differs })
         }
-        (FileType::Symlink, Node::Symlink { target }) => {
+        (FileType::Symlink, TreeNode::Symlink { target }) => {
             let found = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
             Ok(if found.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
         }
-        (FileType::Directory, Node::Dir { mode, .. }) => Ok(by_mode(*mode)),
+        (FileType::Directory, TreeNode::Dir { mode, .. }) => Ok(by_mode(*mode)),
         _ => Ok(Present::Differs),
     }
 }
@@ -236,7 +236,7 @@ pub fn same_content(
             }
         }
         Content::Chunked(hash) => {
-            let items = list::iter(source, *hash).collect::<Result<Vec<Item>, ObjectError>>()?;
+            let items = list::iter(source, *hash).collect::<Result<Vec<ListItem>, ObjectError>>()?;
             match content::matches_chunks(file, size, &items) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
                 other => Ok(other?),

@@ -20,7 +20,7 @@ use stepback_faults as faults;
 use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::{MODE_MASK, Node};
+use stepback_model::tree::{MODE_MASK, TreeNode};
 
 use crate::anchored_path::{Beneath, CompareError, Identity, Present, compare};
 use crate::error::WorktreeError;
@@ -36,7 +36,7 @@ pub const TEMPORARY: &[u8] = b".stepback-tmp-";
 
 /// The result of one planned change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// The path is as planned now.
     Done,
     /// The path was left as it is, for this reason.
@@ -59,11 +59,11 @@ pub struct Applier<'a> {
 
 /// A run that failed part way.
 #[derive(Debug)]
-pub struct Failure {
+pub struct ApplyFailure {
     /// What went wrong, and at which path.
     pub error: WorktreeError,
     /// The result of each change up to then; `None` for those not reached.
-    pub outcomes: Vec<Option<Outcome>>,
+    pub outcomes: Vec<Option<ChangeOutcome>>,
 }
 
 impl<'a> Applier<'a> {
@@ -93,7 +93,7 @@ impl<'a> Applier<'a> {
         &self,
         changes: &[PlannedChange],
         progress: Option<&AtomicU64>,
-    ) -> Result<Vec<Outcome>, Box<Failure>> {
+    ) -> Result<Vec<ChangeOutcome>, Box<ApplyFailure>> {
         let outcomes = Mutex::new(vec![None; changes.len()]);
         let run = || -> Result<(), WorktreeError> {
             let count = || {
@@ -101,7 +101,7 @@ impl<'a> Applier<'a> {
                     progress.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let set = |at: usize, outcome: Outcome| lock(&outcomes)[at] = Some(outcome);
+            let set = |at: usize, outcome: ChangeOutcome| lock(&outcomes)[at] = Some(outcome);
             self.remove_phase(changes, &set)?;
             self.make_dirs_phase(changes, &set)?;
             self.write_phase(changes, &set, &count)?;
@@ -121,8 +121,10 @@ impl<'a> Applier<'a> {
         });
         let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
         match result {
-            Ok(()) => Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Done)).collect()),
-            Err(error) => Err(Box::new(Failure { error, outcomes })),
+            Ok(()) => {
+                Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(ChangeOutcome::Done)).collect())
+            }
+            Err(error) => Err(Box::new(ApplyFailure { error, outcomes })),
         }
     }
 
@@ -130,7 +132,7 @@ impl<'a> Applier<'a> {
     fn remove_phase(
         &self,
         changes: &[PlannedChange],
-        set: &dyn Fn(usize, Outcome),
+        set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate().rev() {
@@ -150,7 +152,7 @@ impl<'a> Applier<'a> {
             } else {
                 self.remove_file(&mut beneath, change, at)?
             };
-            if change.then.is_none() || outcome != Outcome::Done {
+            if change.then.is_none() || outcome != ChangeOutcome::Done {
                 set(at, outcome);
             }
         }
@@ -161,25 +163,25 @@ impl<'a> Applier<'a> {
         &self,
         beneath: &mut Beneath,
         path: &RelPath,
-        then: Option<&Node>,
-    ) -> Result<Outcome, WorktreeError> {
-        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(Outcome::Done) };
+        then: Option<&TreeNode>,
+    ) -> Result<ChangeOutcome, WorktreeError> {
+        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(ChangeOutcome::Done) };
         let remove = || {
             faults::point()?;
             Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
         };
         match self.with_access(path, remove) {
-            Ok(()) => Ok(Outcome::Done),
+            Ok(()) => Ok(ChangeOutcome::Done),
             Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::NOENT) => Ok(Outcome::Done),
+                Some(Errno::NOENT) => Ok(ChangeOutcome::Done),
                 // Not a directory any more: fine if it already is what the plan wants.
                 Some(Errno::NOTDIR) => match then.map(|then| compare(&dir, name, then, self.source)) {
-                    Some(Ok(Present::Matches(_) | Present::OtherMode(_))) => Ok(Outcome::Done),
-                    _ => Ok(Outcome::LeftAlone("it is no longer a directory".into())),
+                    Some(Ok(Present::Matches(_) | Present::OtherMode(_))) => Ok(ChangeOutcome::Done),
+                    _ => Ok(ChangeOutcome::LeftAlone("it is no longer a directory".into())),
                 },
-                Some(Errno::NOTEMPTY | Errno::EXIST) => {
-                    Ok(Outcome::LeftAlone("the directory holds files that are not part of the rewind".into()))
-                }
+                Some(Errno::NOTEMPTY | Errno::EXIST) => Ok(ChangeOutcome::LeftAlone(
+                    "the directory holds files that are not part of the rewind".into(),
+                )),
                 _ => Err(WorktreeError::io("remove", path)(error)),
             },
         }
@@ -190,15 +192,15 @@ impl<'a> Applier<'a> {
         beneath: &mut Beneath,
         change: &PlannedChange,
         at: usize,
-    ) -> Result<Outcome, WorktreeError> {
+    ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
-        let Some(now) = &change.now else { return Ok(Outcome::Done) };
-        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(Outcome::Done) };
+        let Some(now) = &change.now else { return Ok(ChangeOutcome::Done) };
+        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(ChangeOutcome::Done) };
         let identity = match self.look(&dir, name, now, path)? {
-            Present::Nothing => return Ok(Outcome::Done),
+            Present::Nothing => return Ok(ChangeOutcome::Done),
             Present::Matches(identity) | Present::OtherMode(identity) => identity,
-            Present::Differs if change.then.as_ref().is_some_and(Node::is_dir) && is_dir(&dir, name) => {
-                return Ok(Outcome::Done);
+            Present::Differs if change.then.as_ref().is_some_and(TreeNode::is_dir) && is_dir(&dir, name) => {
+                return Ok(ChangeOutcome::Done);
             }
             Present::Differs => return Ok(changed_meanwhile()),
         };
@@ -208,7 +210,7 @@ impl<'a> Applier<'a> {
             rename(&dir, name, &temporary, RenameFlags::NOREPLACE)
         });
         match moved {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Done),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ChangeOutcome::Done),
             other => other.map_err(WorktreeError::io("remove", path))?,
         }
         if !is_identical(&dir, &temporary, identity) {
@@ -218,17 +220,17 @@ impl<'a> Applier<'a> {
             return Ok(changed_meanwhile());
         }
         self.discard(&dir, &temporary, at, Some(now)).map_err(WorktreeError::io("remove", path))?;
-        Ok(Outcome::Done)
+        Ok(ChangeOutcome::Done)
     }
 
     fn make_dirs_phase(
         &self,
         changes: &[PlannedChange],
-        set: &dyn Fn(usize, Outcome),
+        set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate() {
-            let Some(Node::Dir { mode, .. }) = &change.then else { continue };
+            let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
             let path = &change.path;
             let Some((dir, name)) = found(beneath.parent(path), path)? else {
                 set(at, missing_parent());
@@ -245,7 +247,7 @@ impl<'a> Applier<'a> {
             match made {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    set(at, Outcome::LeftAlone("something else is in its place".into()));
+                    set(at, ChangeOutcome::LeftAlone("something else is in its place".into()));
                 }
                 Err(error) => return Err(WorktreeError::io("create", path)(error)),
             }
@@ -257,7 +259,7 @@ impl<'a> Applier<'a> {
     fn write_phase(
         &self,
         changes: &[PlannedChange],
-        set: &(dyn Fn(usize, Outcome) + Sync),
+        set: &(dyn Fn(usize, ChangeOutcome) + Sync),
         count: &(dyn Fn() + Sync),
     ) -> Result<(), WorktreeError> {
         let failure = Mutex::new(None);
@@ -265,7 +267,7 @@ impl<'a> Applier<'a> {
             let mut beneath = self.beneath.again();
             move |at| {
                 let change = &changes[at];
-                if matches!(&change.then, Some(Node::File { .. } | Node::Symlink { .. })) {
+                if matches!(&change.then, Some(TreeNode::File { .. } | TreeNode::Symlink { .. })) {
                     set(at, self.write(&mut beneath, change, at)?);
                     count();
                 }
@@ -279,18 +281,18 @@ impl<'a> Applier<'a> {
     fn dir_modes_phase(
         &self,
         changes: &[PlannedChange],
-        set: &dyn Fn(usize, Outcome),
+        set: &dyn Fn(usize, ChangeOutcome),
     ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate().rev() {
-            let Some(Node::Dir { mode, .. }) = &change.then else { continue };
+            let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
             let Some((dir, name)) = found(beneath.parent(&change.path), &change.path)? else { continue };
             if !is_dir(&dir, name) {
                 continue;
             }
             lock(&self.loosened).remove(&change.path);
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", &change.path))?;
-            set(at, Outcome::Done);
+            set(at, ChangeOutcome::Done);
         }
         Ok(())
     }
@@ -299,7 +301,7 @@ impl<'a> Applier<'a> {
         &self,
         dir: &impl AsFd,
         name: &OsStr,
-        node: &Node,
+        node: &TreeNode,
         path: &RelPath,
     ) -> Result<Present, WorktreeError> {
         match compare(dir, name, node, self.source) {
@@ -372,7 +374,7 @@ impl<'a> Applier<'a> {
             if rustix::fs::statat(&dir, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
                 continue;
             }
-            let is = |node: &Option<Node>| -> Result<bool, WorktreeError> {
+            let is = |node: &Option<TreeNode>| -> Result<bool, WorktreeError> {
                 let Some(node) = node else { return Ok(false) };
                 let present = self.look(&dir, &temporary, node, path)?;
                 Ok(matches!(present, Present::Matches(_) | Present::OtherMode(_)))
@@ -435,12 +437,12 @@ fn on_threads<W: FnMut(usize) -> Result<(), WorktreeError>>(
     });
 }
 
-fn changed_meanwhile() -> Outcome {
-    Outcome::LeftAlone("another process changed it meanwhile".into())
+fn changed_meanwhile() -> ChangeOutcome {
+    ChangeOutcome::LeftAlone("another process changed it meanwhile".into())
 }
 
-fn missing_parent() -> Outcome {
-    Outcome::LeftAlone("its directory is missing or is not a directory any more".into())
+fn missing_parent() -> ChangeOutcome {
+    ChangeOutcome::LeftAlone("its directory is missing or is not a directory any more".into())
 }
 
 type Parent<'p> = Option<(std::sync::Arc<std::os::fd::OwnedFd>, &'p OsStr)>;

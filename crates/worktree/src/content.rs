@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastcdc::v2020::FastCDC;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::list::{self, Item};
+use stepback_model::list::{self, ListItem};
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_store::ObjectBatch;
 
@@ -59,7 +59,7 @@ pub fn store_chunked(
 ) -> Result<Hash, ChunkError> {
     // Only a shortcut: a list that was collected or cannot be read is not needed.
     let known =
-        old.and_then(|root| list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>().ok());
+        old.and_then(|root| list::iter(source, root).collect::<Result<Vec<ListItem>, ObjectError>>().ok());
     let known = known.unwrap_or_default();
     let kept = find_kept(file, size, &known, threads)?;
     let items = cut_between(file, size, kept, batch, threads)?;
@@ -67,7 +67,12 @@ pub fn store_chunked(
 }
 
 /// Known chunks that are still in the file, at their old place or, behind an insertion or deletion, shifted by it.
-fn find_kept(file: &File, size: u64, known: &[Item], threads: usize) -> Result<Vec<(u64, Item)>, ChunkError> {
+fn find_kept(
+    file: &File,
+    size: u64,
+    known: &[ListItem],
+    threads: usize,
+) -> Result<Vec<(u64, ListItem)>, ChunkError> {
     let old_size: u64 = known.iter().map(|item| item.len).sum();
     if known.is_empty() || old_size == 0 {
         return Ok(Vec::new());
@@ -105,7 +110,7 @@ fn find_kept(file: &File, size: u64, known: &[Item], threads: usize) -> Result<V
 fn verify(
     file: &File,
     size: u64,
-    known: &[Item],
+    known: &[ListItem],
     starts: &[u64],
     shift: i64,
     range: Range<usize>,
@@ -162,10 +167,10 @@ fn verify(
 fn cut_between(
     file: &File,
     size: u64,
-    kept: Vec<(u64, Item)>,
+    kept: Vec<(u64, ListItem)>,
     batch: &dyn ObjectBatch,
     threads: usize,
-) -> Result<Vec<Item>, ChunkError> {
+) -> Result<Vec<ListItem>, ChunkError> {
     let mut items = Vec::new();
     let mut at = 0;
     for (start, item) in kept {
@@ -192,7 +197,7 @@ fn cut_gap(
     to: u64,
     batch: &dyn ObjectBatch,
     threads: usize,
-    items: &mut Vec<Item>,
+    items: &mut Vec<ListItem>,
 ) -> Result<u64, ChunkError> {
     let mut at = from;
     let mut buffer = Vec::new();
@@ -221,7 +226,7 @@ fn store_cuts(
     cuts: &[Range<usize>],
     batch: &dyn ObjectBatch,
     threads: usize,
-) -> Result<Vec<Item>, ChunkError> {
+) -> Result<Vec<ListItem>, ChunkError> {
     let next = AtomicUsize::new(0);
     let stored = Mutex::new(vec![None; cuts.len()]);
     let failure = Mutex::new(None);
@@ -230,7 +235,7 @@ fn store_cuts(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(cut) = cuts.get(index) else { return };
             match batch.write(ObjectKind::Blob, &buffer[cut.clone()], None) {
-                Ok(hash) => lock(&stored)[index] = Some(Item { hash, len: cut.len() as u64 }),
+                Ok(hash) => lock(&stored)[index] = Some(ListItem { hash, len: cut.len() as u64 }),
                 Err(error) => {
                     *lock(&failure) = Some(error);
                     return;
@@ -260,7 +265,7 @@ fn run_on(threads: usize, work: &(impl Fn() + Sync)) {
 }
 
 /// Whether a file consists of exactly these chunks; for verifying restored files.
-pub fn matches_chunks(file: &File, size: u64, expected: &[Item]) -> io::Result<bool> {
+pub fn matches_chunks(file: &File, size: u64, expected: &[ListItem]) -> io::Result<bool> {
     if expected.iter().map(|item| item.len).sum::<u64>() != size {
         return Ok(false);
     }

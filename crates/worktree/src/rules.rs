@@ -138,7 +138,7 @@ pub struct DirRules {
 
 /// What a set of rules says about a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// Excluded.
     Out,
     /// Explicitly included.
@@ -162,20 +162,20 @@ impl DirRules {
     }
 
     /// What `.stepbackignore` here says about `path` (relative to this directory).
-    pub fn own_verdict(&self, path: &[u8], is_dir: bool) -> Verdict {
+    pub fn own_verdict(&self, path: &[u8], is_dir: bool) -> RuleVerdict {
         verdict(self.own.as_ref(), path, is_dir)
     }
 
     /// What `.gitignore` here says about `path` (relative to this directory).
-    pub fn git_verdict(&self, path: &[u8], is_dir: bool) -> Verdict {
+    pub fn git_verdict(&self, path: &[u8], is_dir: bool) -> RuleVerdict {
         verdict(self.git.as_ref(), path, is_dir)
     }
 }
 
-fn verdict(rules: Option<&Gitignore>, path: &[u8], is_dir: bool) -> Verdict {
+fn verdict(rules: Option<&Gitignore>, path: &[u8], is_dir: bool) -> RuleVerdict {
     match rules.map(|rules| rules.matched(Path::new(OsStr::from_bytes(path)), is_dir)) {
-        None | Some(Match::None) => Verdict::Silent,
-        Some(Match::Ignore(_)) => Verdict::Out,
-        Some(Match::Whitelist(_)) => Verdict::In,
+        None | Some(Match::None) => RuleVerdict::Silent,
+        Some(Match::Ignore(_)) => RuleVerdict::Out,
+        Some(Match::Whitelist(_)) => RuleVerdict::In,
     }
 }

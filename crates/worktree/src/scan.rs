@@ -16,7 +16,7 @@ use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
 use stepback_store::ObjectBatch;
 
-use self::hints::{Answer, FullScanCost, Hints};
+use self::hints::{FullScanCost, ScanHints, WatchAnswer};
 use self::walk::Trust;
 use crate::error::WorktreeError;
 use crate::rules::Budget;
@@ -55,7 +55,7 @@ pub struct Scan<'a> {
     /// Counts scanned files, for a progress display.
     pub progress: Option<&'a AtomicU64>,
     /// A watcher that may know what changed since the cache was written.
-    pub hints: Option<&'a dyn Hints>,
+    pub hints: Option<&'a dyn ScanHints>,
     /// Scan everything nevertheless; then hints only provide the token from which the next scan can ask for changes.
     pub everything: bool,
 }
@@ -70,7 +70,7 @@ pub struct Snapshot {
     /// The number of files read because `stat` did not prove them unchanged.
     pub hashed: u64,
     /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.
-    pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    pub troubles: Vec<stepback_model::plan::SkippedPath>,
     /// Whether only some directories were scanned because a watcher reported the others as unchanged.
     pub hinted: bool,
     update: Option<CacheUpdate>,
@@ -93,7 +93,7 @@ enum CacheForm {
     /// The whole file is rewritten.
     Whole(statcache::Builder),
     /// Only what changed is written, beside the file with this checksum.
-    Beside([u8; 32], statcache::Overlay),
+    Beside([u8; 32], statcache::CacheOverlay),
 }
 
 impl Snapshot {
@@ -130,8 +130,8 @@ impl Scan<'_> {
         }
         let answer = self.ask(old.as_ref());
         let token = match &answer {
-            Answer::Nothing => None,
-            Answer::Everything(token) | Answer::Only(token, _) => Some(*token),
+            WatchAnswer::Nothing => None,
+            WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => Some(*token),
         };
         let out = build::Out { source, batch, token };
         if let Some(cache) = &old
@@ -151,7 +151,7 @@ impl Scan<'_> {
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
-        if let (Some(hints), Answer::Nothing, false) = (self.hints, &answer, self.everything) {
+        if let (Some(hints), WatchAnswer::Nothing, false) = (self.hints, &answer, self.everything) {
             let took = old.is_some().then(|| started.elapsed());
             let entries = old.as_ref().map_or_else(|| walked.entry_count(), StatCache::entry_count);
             hints.scanned_without(&FullScanCost { root: self.root, entries, took });

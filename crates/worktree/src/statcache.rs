@@ -24,8 +24,8 @@ mod meta;
 mod overlay;
 
 pub use build::Builder;
-pub use meta::{Meta, Tally};
-pub use overlay::Overlay;
+pub use meta::{IgnoredTotals, Meta};
+pub use overlay::CacheOverlay;
 
 const MAGIC: [u8; 8] = *b"SBSTAT\x00\x04";
 /// Magic, four lengths, a checksum, and the meta.
@@ -54,7 +54,7 @@ pub struct Stat {
 /// The type of a cached entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum CachedKind {
     /// A regular file whose content is one blob.
     Whole = 1,
     /// A regular file whose content is a list of chunks.
@@ -69,9 +69,9 @@ pub enum Kind {
     Skipped = 6,
 }
 
-impl Kind {
+impl CachedKind {
     fn from_u8(value: u8) -> Option<Self> {
-        use Kind::{Chunked, Dir, Skipped, Symlink, Vaulted, Whole};
+        use CachedKind::{Chunked, Dir, Skipped, Symlink, Vaulted, Whole};
         [Whole, Chunked, Vaulted, Dir, Symlink, Skipped].into_iter().find(|kind| *kind as u8 == value)
     }
 }
@@ -85,11 +85,11 @@ pub const LINKED: u8 = 4;
 
 /// One cached entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct CachedEntry<'a> {
     /// File name.
     pub name: &'a [u8],
     /// The type of the entry.
-    pub kind: Kind,
+    pub kind: CachedKind,
     /// [`RACY`], [`IGNORED`], [`LINKED`].
     pub flags: u8,
     /// The `stat` of the file when it was hashed.
@@ -111,7 +111,7 @@ pub struct StatCache {
     meta: Meta,
     unsettled: Vec<RelPath>,
     checksum: [u8; 32],
-    overlay: Overlay,
+    overlay: CacheOverlay,
 }
 
 /// Caches up to this size (in bytes) are read at once.
@@ -144,9 +144,9 @@ impl StatCache {
         let unsettled = decode_paths(&read_at(&file, tail_start..tail_start + tail)?)?;
         let body = Body::new(file, HEADER..tail_start, table_len);
         let body = if size <= SMALL { body.read_whole()? } else { body };
-        let overlay = Overlay::default();
+        let overlay = CacheOverlay::default();
         let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay };
-        Some(match Overlay::load(path, &checksum) {
+        Some(match CacheOverlay::load(path, &checksum) {
             Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
             None => below,
         })
@@ -168,7 +168,7 @@ impl StatCache {
     }
 
     /// The changes since the file was written.
-    pub fn overlay(&self) -> &Overlay {
+    pub fn overlay(&self) -> &CacheOverlay {
         &self.overlay
     }
 
@@ -216,14 +216,15 @@ impl StatCache {
     }
 
     /// The total that git ignores in a cached directory and everything below it.
-    pub fn tally_below(&self, dir: u32, budget: &Budget) -> Tally {
-        let mut tally = Tally::default();
+    pub fn tally_below(&self, dir: u32, budget: &Budget) -> IgnoredTotals {
+        let mut tally = IgnoredTotals::default();
         let mut rest = vec![dir];
         // A damaged cache may contain cycles.
         let mut left = self.dir_count();
         while let Some(dir) = rest.pop().and_then(|number| self.dir(number)) {
             tally = tally.plus(dir.tally(budget));
-            let below = (0..dir.len()).filter_map(|at| dir.entry(at)).filter(|entry| entry.kind == Kind::Dir);
+            let below =
+                (0..dir.len()).filter_map(|at| dir.entry(at)).filter(|entry| entry.kind == CachedKind::Dir);
             rest.extend(below.map(|entry| entry.aux));
             left = left.saturating_sub(1);
             if left == 0 {
@@ -251,15 +252,15 @@ impl<'a> Dir<'a> {
     }
 
     /// The total that git ignores in it.
-    pub fn tally(&self, budget: &Budget) -> Tally {
+    pub fn tally(&self, budget: &Budget) -> IgnoredTotals {
         let ignored = self.records.chunks_exact(ENTRY_RECORD).filter(|record| record[7] & IGNORED != 0);
-        ignored.fold(Tally::default(), |tally, record| tally.plus(tally_of(record, budget)))
+        ignored.fold(IgnoredTotals::default(), |tally, record| tally.plus(tally_of(record, budget)))
     }
 
     /// The entry at `index`, in order of names; `None` if the cache is inconsistent.
-    pub fn entry(&self, index: usize) -> Option<Entry<'a>> {
+    pub fn entry(&self, index: usize) -> Option<CachedEntry<'a>> {
         let record: &[u8; ENTRY_RECORD] = self.records.get(index * ENTRY_RECORD..)?.first_chunk()?;
-        let kind = Kind::from_u8(record[6])?;
+        let kind = CachedKind::from_u8(record[6])?;
         let stat = Stat {
             mode: u32_at(record, 8),
             size: u64_at(record, 16),
@@ -268,12 +269,12 @@ impl<'a> Dir<'a> {
             ino: u64_at(record, 40),
         };
         let aux = u32_at(record, 12);
-        let target = if kind == Kind::Symlink {
+        let target = if kind == CachedKind::Symlink {
             self.names.get(aux as usize..(aux as usize).checked_add(stat.size as usize)?)?
         } else {
             &[]
         };
-        Some(Entry {
+        Some(CachedEntry {
             name: self.name(record)?,
             kind,
             flags: record[7],
@@ -329,26 +330,26 @@ fn sum(header: &[u8], rest: &[u8]) -> [u8; 32] {
     *Hash::of(stepback_model::ObjectKind::Blob, &covered).as_bytes()
 }
 
-fn tally_of(record: &[u8], budget: &Budget) -> Tally {
+fn tally_of(record: &[u8], budget: &Budget) -> IgnoredTotals {
     let (kind, size) = (record[6], u64_at(record, 16));
     let class = usize::from(size > crate::rules::SMALL);
-    let mut tally = Tally::default();
+    let mut tally = IgnoredTotals::default();
     if record[7] & IGNORED == 0 {
         return tally;
     }
-    if kind == Kind::Whole as u8 || kind == Kind::Chunked as u8 {
+    if kind == CachedKind::Whole as u8 || kind == CachedKind::Chunked as u8 {
         tally.bytes[class] = size;
-    } else if kind == Kind::Skipped as u8 && size <= budget.file {
+    } else if kind == CachedKind::Skipped as u8 && size <= budget.file {
         tally.waiting = 1;
     }
     tally
 }
 
 /// Appends an entry's record and its name; `names_start` is where the names of its directory begin.
-fn append_entry(records: &mut Vec<u8>, names: &mut Vec<u8>, names_start: usize, entry: &Entry<'_>) {
+fn append_entry(records: &mut Vec<u8>, names: &mut Vec<u8>, names_start: usize, entry: &CachedEntry<'_>) {
     let name_at = (names.len() - names_start) as u32;
     names.extend_from_slice(entry.name);
-    let aux = if entry.kind == Kind::Symlink {
+    let aux = if entry.kind == CachedKind::Symlink {
         let target_at = (names.len() - names_start) as u32;
         names.extend_from_slice(entry.target);
         target_at

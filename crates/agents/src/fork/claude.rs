@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use super::{Fork, ForkOptions, Mode, Source, Start, Write, last_argument, rewrite, tasks, words};
+use super::{Fork, ForkOptions, ForkSource, Mode, Start, Write, last_argument, rewrite, tasks, words};
 use crate::transcript::{claude_project_folder, text};
 
-pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
+pub(super) fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::uuid(wish.id);
     let old = source.place.session.as_str();
     let mut writes = tasks::writes(&source.home.claude, old, &session, &start.lines);

@@ -1,8 +1,8 @@
 //! Codex: a truncated rollout under a new id. No entry in any of its databases is needed.
 
-use super::{Fork, ForkOptions, Mode, Source, Start, Write, last_argument, rewrite, words};
+use super::{Fork, ForkOptions, ForkSource, Mode, Start, Write, last_argument, rewrite, words};
 
-pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
+pub(super) fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::timed_uuid(wish.id, wish.now);
     let old = source.place.session.as_str();
     // The id also occurs inside paths and compound ids, and cannot be confused with ordinary text.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fork, ForkOptions, Mode, Source, Start, Write, rewrite, words};
+use super::{Fork, ForkOptions, ForkSource, Mode, Start, Write, rewrite, words};
 
-pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
+pub(super) fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::uuid(wish.id);
     let old = source.place.session.as_str();
     let lines = start.lines.iter().map(|line| rewrite::value(line, old, &session));
@@ -30,7 +30,7 @@ pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -
 }
 
 /// Returns where Gemini CLI looks for the chats of a directory, if it knows that directory.
-fn chats(source: &Source<'_>, cwd: &Path) -> Option<PathBuf> {
+fn chats(source: &ForkSource<'_>, cwd: &Path) -> Option<PathBuf> {
     if cwd == source.cwd {
         return source.place.path.parent().map(PathBuf::from);
     }

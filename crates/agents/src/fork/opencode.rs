@@ -10,12 +10,16 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    Fork, ForkError, ForkOptions, Mode, Prepare, Source, Start, Write, last_argument, rewrite, words,
+    Fork, ForkError, ForkOptions, ForkSource, Mode, Prepare, Start, Write, last_argument, rewrite, words,
 };
 use crate::agent::Agent;
 use crate::transcript::{TranscriptLocation, about, opencode_session, text};
 
-pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Result<Fork, ForkError> {
+pub(super) fn plan(
+    source: &ForkSource<'_>,
+    wish: &ForkOptions<'_>,
+    start: &Start,
+) -> Result<Fork, ForkError> {
     let old = source.place.session.as_str();
     let session = session_id(wish);
     let messages: Vec<Value> =

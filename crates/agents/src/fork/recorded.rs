@@ -10,13 +10,13 @@ use stepback_model::record::{Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 
-use super::{Fork, ForkError, ForkOptions, Mode, Ready, Source, program};
+use super::{Fork, ForkError, ForkOptions, ForkSource, Mode, ReadyFork, program};
 use crate::agent::Agent;
 use crate::transcript::{self, Home, TranscriptLocation};
 
 /// A fork of a recorded conversation that is planned; nothing is written yet.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedFork {
     /// The session it comes from.
     pub session: Session,
     /// The step it continues from.
@@ -45,7 +45,7 @@ pub fn plan_recorded(
     target: &StepRow,
     home: &Home,
     onward: &ForkRequest<'_>,
-) -> Result<Planned, ForkError> {
+) -> Result<PlannedFork, ForkError> {
     let agent = Agent::parse(&session.agent).ok_or_else(|| ForkError::Unsupported(session.agent.clone()))?;
     let store = workspace.store();
     let tip = workspace.conversation_at(&session, target)?;
@@ -61,11 +61,11 @@ pub fn plan_recorded(
         None => transcript::locate(agent, home, &external, Some(&directory))
             .ok_or_else(|| ForkError::Lost(format!("{} {}", session.agent, session.id.short())))?,
     };
-    let source = Source { place: &place, cwd: &directory, home, lines: &lines };
+    let source = ForkSource { place: &place, cwd: &directory, home, lines: &lines };
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     // The agent may not have written the call yet when it began, and not even the result of the call before.
     let began = &target.step;
-    let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
+    let call = began.meta.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
     let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
     let wish = ForkOptions {
         keep: before.unwrap_or(keep),
@@ -76,17 +76,17 @@ pub fn plan_recorded(
     };
     let mut fork = super::plan(&source, &wish)?;
     program::use_recorded(&mut fork, agent, session.info.started.as_ref(), onward.mode)?;
-    Ok(Planned { session, target: target.clone(), fork })
+    Ok(PlannedFork { session, target: target.clone(), fork })
 }
 
-impl Planned {
+impl PlannedFork {
     /// Carries out the plan, and records where the new session comes from before its first event arrives.
     pub fn carry_out(
         &self,
         engine: &Engine<'_>,
         workspace: &Workspace<'_>,
         now: Timestamp,
-    ) -> Result<Ready, ForkError> {
+    ) -> Result<ReadyFork, ForkError> {
         let ready = super::carry_out(&self.fork)?;
         // A branch in a directory of its own is a workspace of its own.
         let elsewhere =

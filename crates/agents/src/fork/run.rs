@@ -9,14 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Fork, ForkError, Prepare, Write};
-use crate::transcript::{Cursor, read};
+use crate::transcript::{TranscriptCursor, read};
 
 /// Timeout of an agent's own command, in tenths of a second.
 const PATIENCE: u32 = 1200;
 
 /// A fork that is ready to continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ready {
+pub struct ReadyFork {
     /// The id of the new session.
     pub session: String,
     /// The command that continues it.
@@ -26,7 +26,7 @@ pub struct Ready {
 }
 
 /// Carries out a fork. No existing file is overwritten; if anything fails, the files written so far are removed.
-pub fn carry_out(fork: &Fork) -> Result<Ready, ForkError> {
+pub fn carry_out(fork: &Fork) -> Result<ReadyFork, ForkError> {
     let mut written = Vec::new();
     let done = write_all(&fork.writes, &mut written).and_then(|()| match &fork.prepare {
         Some(prepare) => run(prepare, fork),
@@ -38,7 +38,7 @@ pub fn carry_out(fork: &Fork) -> Result<Ready, ForkError> {
             let _ = fs::remove_file(path);
         }
     }
-    done.map(|()| Ready {
+    done.map(|()| ReadyFork {
         session: fork.session.clone(),
         command: fork.command.clone(),
         cwd: fork.cwd.clone(),
@@ -65,7 +65,7 @@ fn write_all<'a>(writes: &'a [Write], written: &mut Vec<&'a Path>) -> Result<(),
 fn run(prepare: &Prepare, fork: &Fork) -> Result<(), ForkError> {
     let failed = |why: String| ForkError::Prepare { command: prepare.command.join(" "), why };
     let outcome = wait(prepare, fork);
-    let made = read(&prepare.place, &Cursor::default()).map(|fresh| fresh.lines.len());
+    let made = read(&prepare.place, &TranscriptCursor::default()).map(|fresh| fresh.lines.len());
     let _ = fs::remove_file(&prepare.file);
     match (outcome, made) {
         (Err(error), _) => Err(failed(error.to_string())),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Write;
 use crate::agent::Agent;
-use crate::transcript::{Part, messages, text};
+use crate::transcript::{MessagePart, messages, text};
 
 /// Returns the files of the task list for a new session.
 pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> Vec<Write> {
@@ -46,10 +46,10 @@ fn replay(lines: &[String]) -> (Tasks, u64) {
     let (mut tasks, mut highest) = (Tasks::new(), 0);
     for part in all.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::ToolCall { id, name, input, .. } if name == "TaskCreate" || name == "TaskUpdate" => {
+            MessagePart::ToolCall { id, name, input, .. } if name == "TaskCreate" || name == "TaskUpdate" => {
                 calls.insert(id.as_str(), (name.as_str(), input));
             }
-            Part::ToolResult { id, output, failed: false, .. } => match calls.remove(id.as_str()) {
+            MessagePart::ToolResult { id, output, failed: false, .. } => match calls.remove(id.as_str()) {
                 Some(("TaskCreate", input)) => {
                     if let Some(number) = created(output) {
                         highest = highest.max(number);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::hooks::Wanted;
 use super::value::Value;
-use super::{Hook, Scope, SettingsPaths};
+use super::{Hook, InstallScope, SettingsPaths};
 
 /// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3600;
@@ -33,10 +33,10 @@ const EVENTS: [&str; 16] = [
     "PermissionDenied",
 ];
 
-pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     match scope {
-        Scope::Project => place.workspace.join(".claude/settings.local.json"),
-        Scope::User => place.claude_dir.join("settings.json"),
+        InstallScope::Project => place.workspace.join(".claude/settings.local.json"),
+        InstallScope::User => place.claude_dir.join("settings.json"),
     }
 }
 
@@ -62,10 +62,10 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     EVENTS.into_iter().map(|event| (event, handler(event))).collect()
 }
 
-pub(super) fn follow_up(hook: &Hook<'_>, scope: Scope) -> Vec<String> {
+pub(super) fn follow_up(hook: &Hook<'_>, scope: InstallScope) -> Vec<String> {
     let mut notes =
         vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
-    if scope == Scope::Project {
+    if scope == InstallScope::Project {
         notes
             .push("Keep .claude/settings.local.json out of git: it names a path of this machine.".to_owned());
     }

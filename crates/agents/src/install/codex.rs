@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::hooks::{OwnHandlers, Wanted, shell_word};
-use super::jsonc::Document;
+use super::jsonc::JsoncDocument;
 use super::value::{Value, quoted};
-use super::{Hook, Scope, SettingsPaths};
+use super::{Hook, InstallScope, SettingsPaths};
 use crate::Agent;
 
 /// Seconds that a tool may wait at a breakpoint. After that, the tool runs.
@@ -34,10 +34,10 @@ const EVENTS: [(&str, &str, u64); 11] = [
     ("Interrupt", "interrupt", LAST),
 ];
 
-pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     match scope {
-        Scope::Project => place.workspace.join(".codex/hooks.json"),
-        Scope::User => place.codex_home.join("hooks.json"),
+        InstallScope::Project => place.workspace.join(".codex/hooks.json"),
+        InstallScope::User => place.codex_home.join("hooks.json"),
     }
 }
 
@@ -53,13 +53,13 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     EVENTS.into_iter().map(|(event, _, timeout)| (event, handler(timeout))).collect()
 }
 
-pub(super) fn follow_up(scope: Scope) -> Vec<String> {
+pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
     let mut notes = vec![
         "Codex runs no hook before you have reviewed it. It asks when you start `codex` here the next time (\"Hooks need \
          review\"; later: /hooks). Until then it skips them without a word, and so does `codex exec`, which never asks."
             .to_owned(),
     ];
-    if scope == Scope::Project {
+    if scope == InstallScope::Project {
         notes.push("Codex reads .codex/hooks.json only in a project it trusts.".to_owned());
         notes.push(
             "Keep .codex/hooks.json out of git, or install with --user: it names a path of this machine."
@@ -93,7 +93,7 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -
             trusted_hash(key, &command, timeout)
         ));
     }
-    for scope in [Scope::User, Scope::Project] {
+    for scope in [InstallScope::User, InstallScope::Project] {
         let file = file(scope, place);
         for key in installed(&file, OwnHandlers { agent: Agent::Codex, binary }) {
             state.push(format!("{}={{enabled=false}}", quoted(&key)));
@@ -106,7 +106,7 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -
 /// Returns the keys by which Codex identifies stepback's installed hooks.
 fn installed(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
     let text = std::fs::read_to_string(file).ok();
-    let Some(document) = text.and_then(|text| Document::parse(text).ok()) else { return Vec::new() };
+    let Some(document) = text.and_then(|text| JsoncDocument::parse(text).ok()) else { return Vec::new() };
     let mut names = vec![file.to_owned()];
     names.extend(std::fs::canonicalize(file).ok().filter(|real| real != file));
     let mut keys = Vec::new();

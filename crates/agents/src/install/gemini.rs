@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::hooks::{Wanted, shell_word};
 use super::value::Value;
-use super::{Hook, Scope, SettingsPaths};
+use super::{Hook, InstallScope, SettingsPaths};
 
 /// Milliseconds that a tool may wait at a breakpoint. After that, the tool runs.
 const PATIENCE: u64 = 3_600_000;
@@ -25,10 +25,10 @@ const EVENTS: [&str; 8] = [
     "Notification",
 ];
 
-pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     match scope {
-        Scope::Project => place.workspace.join(".gemini/settings.json"),
-        Scope::User => place.gemini_dir.join("settings.json"),
+        InstallScope::Project => place.workspace.join(".gemini/settings.json"),
+        InstallScope::User => place.gemini_dir.join("settings.json"),
     }
 }
 
@@ -47,10 +47,10 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     EVENTS.into_iter().map(|event| (event, handler(event))).collect()
 }
 
-pub(super) fn follow_up(scope: Scope) -> Vec<String> {
+pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
     let mut notes =
         vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
-    if scope == Scope::Project {
+    if scope == InstallScope::Project {
         notes.push(
             "Gemini CLI reads the project's settings only in a folder it trusts, and not when trust comes from --skip-trust; \
              with --user the hooks run there too."

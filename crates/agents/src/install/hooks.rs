@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use super::jsonc::{Document, Position, Rest, Step, SyntaxError};
-use super::parse::Node;
+use super::jsonc::{JsoncDocument, PathStep, Position, Rest, SyntaxError};
+use super::parse::SpannedNode;
 use super::value::Value;
 use crate::Agent;
 
@@ -40,8 +40,8 @@ pub(super) struct OwnHandlers<'a> {
 
 impl OwnHandlers<'_> {
     /// Whether `handler` runs `stepback hook AGENT`, with any path of stepback, in exec form or through a shell.
-    pub fn is(self, handler: &Node) -> bool {
-        let Some(command) = handler.member("command").and_then(Node::text) else { return false };
+    pub fn is(self, handler: &SpannedNode) -> bool {
+        let Some(command) = handler.member("command").and_then(SpannedNode::text) else { return false };
         let words = match handler.member("args") {
             Some(args) => {
                 let args = args.elements().unwrap_or_default().iter();
@@ -62,12 +62,12 @@ impl OwnHandlers<'_> {
     }
 
     /// Returns where stepback's handlers are: event, index of the group, index in the group.
-    pub fn places(self, document: &Document) -> Vec<(String, usize, usize)> {
-        let events = document.root().member("hooks").and_then(Node::members).unwrap_or_default();
+    pub fn places(self, document: &JsoncDocument) -> Vec<(String, usize, usize)> {
+        let events = document.root().member("hooks").and_then(SpannedNode::members).unwrap_or_default();
         let mut found = Vec::new();
         for event in events {
             for (group, node) in event.value.elements().unwrap_or_default().iter().enumerate() {
-                let handlers = node.member("hooks").and_then(Node::elements).unwrap_or_default();
+                let handlers = node.member("hooks").and_then(SpannedNode::elements).unwrap_or_default();
                 let ours = handlers.iter().enumerate().filter(|(_, handler)| self.is(handler));
                 found.extend(ours.map(|(handler, _)| (event.name.clone(), group, handler)));
             }
@@ -90,7 +90,7 @@ pub(super) fn all(wanted: &[Wanted]) -> Value {
 
 /// Makes stepback's handlers exactly `wanted`: adds missing ones, updates old ones, removes the others.
 pub(super) fn install(
-    document: &mut Document,
+    document: &mut JsoncDocument,
     wanted: &[Wanted],
     ours: OwnHandlers<'_>,
 ) -> Result<Counts, HookConflict> {
@@ -106,7 +106,7 @@ pub(super) fn install(
         return Err(misfit(document, hooks, "\"hooks\" is not an object"));
     }
     for (event, handler) in wanted {
-        let path = [Step::from("hooks"), Step::from(*event)];
+        let path = [PathStep::from("hooks"), PathStep::from(*event)];
         let Some(node) = document.get(&path) else {
             let value = Value::Array(vec![group(handler)]);
             document.insert_member(&path[..1], event, &value)?;
@@ -146,7 +146,7 @@ pub(super) fn install(
 /// Removes all of stepback's handlers. The second value says whether the rest is empty and looks like a document that
 /// stepback made.
 pub(super) fn uninstall(
-    document: &mut Document,
+    document: &mut JsoncDocument,
     ours: OwnHandlers<'_>,
 ) -> Result<(Counts, bool), SyntaxError> {
     let mut counts = Counts::default();
@@ -159,9 +159,15 @@ pub(super) fn uninstall(
 }
 
 /// Removes one handler, and each container around it that was made for it. Returns what is left of the root.
-fn take_out(document: &mut Document, event: &str, group: usize, handler: usize) -> Result<Rest, SyntaxError> {
+fn take_out(
+    document: &mut JsoncDocument,
+    event: &str,
+    group: usize,
+    handler: usize,
+) -> Result<Rest, SyntaxError> {
     let path = handler_path(event, group, handler);
-    let alone = document.get(&path[..4]).and_then(Node::elements).is_none_or(|handlers| handlers.len() == 1);
+    let alone =
+        document.get(&path[..4]).and_then(SpannedNode::elements).is_none_or(|handlers| handlers.len() == 1);
     if !alone {
         document.remove(&path)?;
         return Ok(Rest::Entries);
@@ -174,11 +180,11 @@ fn take_out(document: &mut Document, event: &str, group: usize, handler: usize) 
     Ok(Rest::EmptyAndOurs)
 }
 
-fn handler_path(event: &str, group: usize, handler: usize) -> [Step; 5] {
+fn handler_path(event: &str, group: usize, handler: usize) -> [PathStep; 5] {
     ["hooks".into(), event.into(), group.into(), "hooks".into(), handler.into()]
 }
 
-fn misfit(document: &Document, node: &Node, what: &str) -> HookConflict {
+fn misfit(document: &JsoncDocument, node: &SpannedNode, what: &str) -> HookConflict {
     HookConflict::Shape { what: what.to_owned(), position: document.position(node) }
 }
 

@@ -1,35 +1,35 @@
 //! Edits a JSON file that the user or an agent owns: every byte that stepback did not write stays the same.
 //!
-//! [`Document`] keeps the text and a tree of spans into it. An edit cuts or inserts text at spans and parses again; nothing
+//! [`JsoncDocument`] keeps the text and a tree of spans into it. An edit cuts or inserts text at spans and parses again; nothing
 //! is ever printed from the tree. Comments, trailing commas and a byte order mark are accepted; whether the agent that owns
-//! the file accepts them too is a separate question, see [`Document::first_comment`] and [`Document::first_trailing_comma`].
+//! the file accepts them too is a separate question, see [`JsoncDocument::first_comment`] and [`JsoncDocument::first_trailing_comma`].
 //!
 //! Removing what was inserted restores the previous bytes. A tree cannot tell whether an empty container was there before, so
 //! the layout of a container records it: one that existed gets its first entry on a line of its own with *no* new line before
 //! the closing bracket (or with a blank one, if there was a line break), while one made by stepback has the usual layout, or
-//! is all on one line. [`Document::remove`] reads this layout.
+//! is all on one line. [`JsoncDocument::remove`] reads this layout.
 
 use super::parse;
 pub use super::value::Value;
 
-pub use super::parse::{Member, Node, Position, Shape, SyntaxError};
+pub use super::parse::{Member, Position, Shape, SpannedNode, SyntaxError};
 
 /// One step of a path into a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum PathStep {
     /// Into the member of an object with this name. If there are several, the last one, as JSON readers do.
     Key(String),
     /// Into the element of an array at this index.
     Index(usize),
 }
 
-impl From<&str> for Step {
+impl From<&str> for PathStep {
     fn from(key: &str) -> Self {
         Self::Key(key.to_owned())
     }
 }
 
-impl From<usize> for Step {
+impl From<usize> for PathStep {
     fn from(index: usize) -> Self {
         Self::Index(index)
     }
@@ -48,14 +48,14 @@ pub enum Rest {
 
 /// A JSON text with the spans of its values.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct JsoncDocument {
     text: String,
-    root: Node,
+    root: SpannedNode,
     comment: Option<usize>,
     trailing_comma: Option<usize>,
 }
 
-impl Document {
+impl JsoncDocument {
     /// Parses `text`. An empty text, or one of white space and comments only, is an error like any other.
     pub fn parse(text: String) -> Result<Self, SyntaxError> {
         let parsed = parse::parse(&text)?;
@@ -68,7 +68,7 @@ impl Document {
     }
 
     /// Returns the root value.
-    pub fn root(&self) -> &Node {
+    pub fn root(&self) -> &SpannedNode {
         &self.root
     }
 
@@ -83,7 +83,7 @@ impl Document {
     }
 
     /// Returns the position of `node`, for messages.
-    pub fn position(&self, node: &Node) -> Position {
+    pub fn position(&self, node: &SpannedNode) -> Position {
         Position::of(&self.text, node.span.start)
     }
 
@@ -93,22 +93,22 @@ impl Document {
     }
 
     /// Returns the value at `path`.
-    pub fn get(&self, path: &[Step]) -> Option<&Node> {
+    pub fn get(&self, path: &[PathStep]) -> Option<&SpannedNode> {
         path.iter().try_fold(&self.root, |node, step| node.child(step))
     }
 
     /// Adds a member to the object at `path`, after the existing ones. The caller must know that there is none of this name.
-    pub fn insert_member(&mut self, path: &[Step], key: &str, value: &Value) -> Result<(), SyntaxError> {
+    pub fn insert_member(&mut self, path: &[PathStep], key: &str, value: &Value) -> Result<(), SyntaxError> {
         self.insert(path, Some(key), value)
     }
 
     /// Adds an element to the array at `path`, after the existing ones.
-    pub fn append(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
+    pub fn append(&mut self, path: &[PathStep], value: &Value) -> Result<(), SyntaxError> {
         self.insert(path, None, value)
     }
 
     /// Replaces the value at `path` with `value`.
-    pub fn replace(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
+    pub fn replace(&mut self, path: &[PathStep], value: &Value) -> Result<(), SyntaxError> {
         let Some(node) = self.get(path) else { return Ok(()) };
         let span = node.span.clone();
         let printed = if self.text[span.clone()].contains('\n') {
@@ -121,7 +121,7 @@ impl Document {
     }
 
     /// Removes the entry at `path` with its comma and its line, and returns what is left of its container.
-    pub fn remove(&mut self, path: &[Step]) -> Result<Rest, SyntaxError> {
+    pub fn remove(&mut self, path: &[PathStep]) -> Result<Rest, SyntaxError> {
         let Some((last, above)) = path.split_last() else { return Ok(Rest::Entries) };
         let Some(container) = self.get(above) else { return Ok(Rest::Entries) };
         let Some(index) = container.index_of(last) else { return Ok(Rest::Entries) };
@@ -165,7 +165,7 @@ impl Document {
         Ok(Rest::Entries)
     }
 
-    fn insert(&mut self, path: &[Step], key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
+    fn insert(&mut self, path: &[PathStep], key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
         let Some(container) = self.get(path) else { return Ok(()) };
         let entries = container.entries();
         let (open, close) = (container.span.start + 1, container.span.end - 1);
@@ -196,7 +196,7 @@ impl Document {
         self.again()
     }
 
-    /// Inserts the first entry into an empty container, in the layout by which [`Document::remove`] knows that it was there
+    /// Inserts the first entry into an empty container, in the layout by which [`JsoncDocument::remove`] knows that it was there
     /// before.
     fn fill(&mut self, open: usize, key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
         let newline = self.newline();
@@ -275,7 +275,7 @@ fn looks_made(before: &str, after: &str) -> bool {
 }
 
 /// Returns how many bytes after a lone entry to remove with it: the line break of a container made with the entry, or the
-/// blank line that [`Document::fill`] added.
+/// blank line that [`JsoncDocument::fill`] added.
 fn line_break_added(after: &str) -> usize {
     let rest = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n'));
     match rest {

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use super::value::{Value, quoted};
-use super::{Hook, Scope, SettingsPaths};
+use super::{Hook, InstallScope, SettingsPaths};
 
 const PLUGIN: &str = include_str!("opencode.js");
 
 /// File name of the plugin.
 pub(super) const NAME: &str = "stepback.js";
 
-pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
+pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     let dir = match scope {
-        Scope::Project => place.workspace.join(".opencode"),
-        Scope::User => place.opencode_config_dir.clone(),
+        InstallScope::Project => place.workspace.join(".opencode"),
+        InstallScope::User => place.opencode_config_dir.clone(),
     };
     dir.join("plugin").join(NAME)
 }

@@ -6,14 +6,14 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::jsonc::Step;
+use super::jsonc::PathStep;
 
 /// Maximum nesting depth. Settings are never that deep, and the parser must not run out of stack.
 const DEEPEST: usize = 128;
 
 /// A value and its span.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct SpannedNode {
     /// Byte range of its text.
     pub span: Range<usize>,
     /// Its kind and content.
@@ -26,7 +26,7 @@ pub enum Shape {
     /// An object.
     Object(Vec<Member>),
     /// An array.
-    Array(Vec<Node>),
+    Array(Vec<SpannedNode>),
     /// A string, unescaped.
     Text(String),
     /// A number, `true`, `false` or `null`, as written.
@@ -41,10 +41,10 @@ pub struct Member {
     /// Byte range of the name, including the quotes.
     pub key: Range<usize>,
     /// The value of the member.
-    pub value: Node,
+    pub value: SpannedNode,
 }
 
-impl Node {
+impl SpannedNode {
     /// Returns the member of this name, the last if there are several.
     pub fn member(&self, name: &str) -> Option<&Self> {
         let Shape::Object(members) = &self.shape else { return None };
@@ -80,19 +80,19 @@ impl Node {
         matches!(&self.shape, Shape::Plain(found) if found == plain)
     }
 
-    pub(super) fn child(&self, step: &Step) -> Option<&Self> {
+    pub(super) fn child(&self, step: &PathStep) -> Option<&Self> {
         match step {
-            Step::Key(name) => self.member(name),
-            Step::Index(index) => self.elements()?.get(*index),
+            PathStep::Key(name) => self.member(name),
+            PathStep::Index(index) => self.elements()?.get(*index),
         }
     }
 
-    pub(super) fn index_of(&self, step: &Step) -> Option<usize> {
+    pub(super) fn index_of(&self, step: &PathStep) -> Option<usize> {
         match (step, &self.shape) {
-            (Step::Key(name), Shape::Object(members)) => {
+            (PathStep::Key(name), Shape::Object(members)) => {
                 members.iter().rposition(|member| member.name == *name)
             }
-            (Step::Index(index), Shape::Array(elements)) => (*index < elements.len()).then_some(*index),
+            (PathStep::Index(index), Shape::Array(elements)) => (*index < elements.len()).then_some(*index),
             _ => None,
         }
     }
@@ -144,7 +144,7 @@ pub struct SyntaxError {
 }
 
 pub(super) struct Parsed {
-    pub root: Node,
+    pub root: SpannedNode,
     pub comment: Option<usize>,
     pub trailing_comma: Option<usize>,
 }
@@ -221,7 +221,7 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+    fn value(&mut self, depth: usize) -> Result<SpannedNode, SyntaxError> {
         if depth > DEEPEST {
             return Err(self.error("values nested too deep"));
         }
@@ -255,7 +255,7 @@ impl Reader<'_> {
                 Shape::Plain(plain)
             }
         };
-        Ok(Node { span: start..self.at, shape })
+        Ok(SpannedNode { span: start..self.at, shape })
     }
 
     fn list<T>(

@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::hooks::{self, Counts, HookConflict, OwnHandlers, Wanted};
-use super::jsonc::Document;
-use super::parse::Node;
+use super::jsonc::JsoncDocument;
+use super::parse::SpannedNode;
 use super::write::resolve;
-use super::{Direction, Hook, InstallError, Scope, SettingsPaths, claude, codex, gemini, opencode};
+use super::{
+    Hook, InstallDirection, InstallError, InstallScope, SettingsPaths, claude, codex, gemini, opencode,
+};
 use crate::Agent;
 
 /// The planned change of one file. Made by [`plan`], executed by [`carry_out`](super::carry_out).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct InstallPlan {
     /// The agent that owns the settings.
     pub agent: Agent,
     /// The file, by the path that the agent uses.
@@ -30,7 +32,7 @@ pub struct Plan {
     pub dirs: Vec<PathBuf>,
 }
 
-impl Plan {
+impl InstallPlan {
     /// Returns a plan that leaves a file unchanged.
     pub(super) fn nothing_yet(
         agent: Agent,
@@ -51,20 +53,20 @@ impl Plan {
 /// Plans to add the hooks of `binary` to the settings of `agent`, or to remove the existing ones.
 pub fn plan(
     agent: Agent,
-    scope: Scope,
+    scope: InstallScope,
     place: &SettingsPaths,
     binary: &Path,
     strict: bool,
-    direction: Direction,
-) -> Result<Plan, InstallError> {
+    direction: InstallDirection,
+) -> Result<InstallPlan, InstallError> {
     let hook = Hook::new(agent, binary, strict)?;
     let file = file(agent, scope, place);
     let shown = place.show(&file);
-    let mut plan = Plan::nothing_yet(agent, file, place)?;
+    let mut plan = InstallPlan::nothing_yet(agent, file, place)?;
     match (agent, direction) {
-        (Agent::Opencode, Direction::Install) => install_plugin(&mut plan, &hook, &shown)?,
-        (Agent::Opencode, Direction::Uninstall) => uninstall_plugin(&mut plan, &shown),
-        (_, Direction::Install) => {
+        (Agent::Opencode, InstallDirection::Install) => install_plugin(&mut plan, &hook, &shown)?,
+        (Agent::Opencode, InstallDirection::Uninstall) => uninstall_plugin(&mut plan, &shown),
+        (_, InstallDirection::Install) => {
             install_hooks(&mut plan, &wanted(&hook), OwnHandlers { agent, binary }, &shown)?;
             plan.follow_up = match agent {
                 Agent::Claude => claude::follow_up(&hook, scope),
@@ -74,9 +76,11 @@ pub fn plan(
             plan.follow_up.extend(switched_off(&plan));
             plan.follow_up.extend(elsewhere(&hook, scope, place, OwnHandlers { agent, binary }));
         }
-        (_, Direction::Uninstall) => uninstall_hooks(&mut plan, OwnHandlers { agent, binary }, &shown)?,
+        (_, InstallDirection::Uninstall) => {
+            uninstall_hooks(&mut plan, OwnHandlers { agent, binary }, &shown)?
+        }
     }
-    if direction == Direction::Install && plan.before.is_none() {
+    if direction == InstallDirection::Install && plan.before.is_none() {
         plan.dirs.retain(|dir| !dir.exists());
     } else if plan.after.is_some() || plan.before.is_none() {
         plan.dirs.clear();
@@ -84,7 +88,7 @@ pub fn plan(
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
+fn file(agent: Agent, scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     match agent {
         Agent::Claude => claude::file(scope, place),
         Agent::Codex => codex::file(scope, place),
@@ -116,7 +120,7 @@ pub(super) fn dirs(file: &Path, place: &SettingsPaths) -> Vec<PathBuf> {
 }
 
 fn install_hooks(
-    plan: &mut Plan,
+    plan: &mut InstallPlan,
     wanted: &[Wanted],
     ours: OwnHandlers<'_>,
     shown: &str,
@@ -155,7 +159,7 @@ fn install_hooks(
     Ok(())
 }
 
-fn uninstall_hooks(plan: &mut Plan, ours: OwnHandlers<'_>, shown: &str) -> Result<(), InstallError> {
+fn uninstall_hooks(plan: &mut InstallPlan, ours: OwnHandlers<'_>, shown: &str) -> Result<(), InstallError> {
     let text = text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(());
@@ -180,7 +184,7 @@ fn uninstall_hooks(plan: &mut Plan, ours: OwnHandlers<'_>, shown: &str) -> Resul
     Ok(())
 }
 
-fn install_plugin(plan: &mut Plan, hook: &Hook<'_>, shown: &str) -> Result<(), InstallError> {
+fn install_plugin(plan: &mut InstallPlan, hook: &Hook<'_>, shown: &str) -> Result<(), InstallError> {
     let plugin = opencode::plugin(hook).into_bytes();
     match &plan.before {
         Some(before) if *before == plugin => {}
@@ -195,7 +199,7 @@ fn install_plugin(plan: &mut Plan, hook: &Hook<'_>, shown: &str) -> Result<(), I
     Ok(())
 }
 
-fn uninstall_plugin(plan: &mut Plan, shown: &str) {
+fn uninstall_plugin(plan: &mut InstallPlan, shown: &str) {
     if plan.before.as_deref().is_some_and(opencode::is_ours) {
         plan.after = None;
         plan.changes.push(format!("removes the plugin {shown}"));
@@ -203,9 +207,9 @@ fn uninstall_plugin(plan: &mut Plan, shown: &str) {
 }
 
 /// Returns a note if the settings disable all hooks.
-fn switched_off(plan: &Plan) -> Option<String> {
+fn switched_off(plan: &InstallPlan) -> Option<String> {
     let text = String::from_utf8(plan.after.clone()?).ok()?;
-    let document = Document::parse(text).ok()?;
+    let document = JsoncDocument::parse(text).ok()?;
     let (setting, off) = match plan.agent {
         Agent::Claude => ("disableAllHooks", document.root().member("disableAllHooks")?.is_plain("true")),
         Agent::Gemini => {
@@ -221,13 +225,18 @@ fn switched_off(plan: &Plan) -> Option<String> {
 
 /// Returns a note if stepback's hooks are in the other scope's file too and the agent would run both. Claude Code and Gemini
 /// CLI run hooks of the same text once.
-fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &SettingsPaths, ours: OwnHandlers<'_>) -> Option<String> {
+fn elsewhere(
+    hook: &Hook<'_>,
+    scope: InstallScope,
+    place: &SettingsPaths,
+    ours: OwnHandlers<'_>,
+) -> Option<String> {
     let other = match scope {
-        Scope::Project => Scope::User,
-        Scope::User => Scope::Project,
+        InstallScope::Project => InstallScope::User,
+        InstallScope::User => InstallScope::Project,
     };
     let other = file(hook.agent, other, place);
-    let mut document = Document::parse(std::fs::read_to_string(&other).ok()?).ok()?;
+    let mut document = JsoncDocument::parse(std::fs::read_to_string(&other).ok()?).ok()?;
     let once = hook.agent != Agent::Codex
         && hooks::install(&mut document, &wanted(hook), ours).is_ok_and(|counts| counts.updated == 0);
     let doubled = !once && !ours.places(&document).is_empty();
@@ -238,26 +247,26 @@ fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &SettingsPaths, ours: OwnHand
 }
 
 /// Whether another group follows one of stepback's under the same event.
-fn others_come_after(document: &Document, ours: OwnHandlers<'_>) -> bool {
+fn others_come_after(document: &JsoncDocument, ours: OwnHandlers<'_>) -> bool {
     ours.places(document).into_iter().any(|(event, group, _)| {
-        let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(Node::elements);
+        let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(SpannedNode::elements);
         groups.unwrap_or_default().iter().skip(group + 1).any(|group| {
-            let handlers = group.member("hooks").and_then(Node::elements).unwrap_or_default();
+            let handlers = group.member("hooks").and_then(SpannedNode::elements).unwrap_or_default();
             handlers.iter().any(|handler| !ours.is(handler))
         })
     })
 }
 
-pub(super) fn text(plan: &Plan) -> Result<String, InstallError> {
+pub(super) fn text(plan: &InstallPlan) -> Result<String, InstallError> {
     let bytes = plan.before.clone().unwrap_or_default();
     String::from_utf8(bytes).map_err(|_| InstallError::NotText(plan.file.clone()))
 }
 
-pub(super) fn parse(plan: &Plan, text: String) -> Result<Document, InstallError> {
-    Document::parse(text).map_err(|error| broken(plan, error.into()))
+pub(super) fn parse(plan: &InstallPlan, text: String) -> Result<JsoncDocument, InstallError> {
+    JsoncDocument::parse(text).map_err(|error| broken(plan, error.into()))
 }
 
-pub(super) fn broken(plan: &Plan, misfit: HookConflict) -> InstallError {
+pub(super) fn broken(plan: &InstallPlan, misfit: HookConflict) -> InstallError {
     let (what, position) = match misfit {
         HookConflict::Shape { what, position } => (what, position),
         HookConflict::Syntax(error) => (error.what, error.position),
@@ -265,7 +274,7 @@ pub(super) fn broken(plan: &Plan, misfit: HookConflict) -> InstallError {
     InstallError::Broken { file: plan.file.clone(), position, what }
 }
 
-fn say(plan: &mut Plan, count: usize, sentence: &str) {
+fn say(plan: &mut InstallPlan, count: usize, sentence: &str) {
     if count > 0 {
         plan.changes.push(sentence.to_owned());
     }

@@ -7,8 +7,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::jsonc::{Document, Step, SyntaxError};
-use super::run::{OPENCODE, Run, RunPlan, arguments_begin};
+use super::jsonc::{JsoncDocument, PathStep, SyntaxError};
+use super::run::{HookedCommand, OPENCODE, RunPlan, arguments_begin};
 use super::value::{Value, quoted};
 use super::{InstallError, SettingsPaths};
 use crate::Agent;
@@ -60,12 +60,12 @@ pub const IN_THE_WAY: [&str; 8] = [
 ];
 
 /// Returns the variable that prevents an agent's calls from being proxied, if there is one.
-pub fn in_the_way(run: &Run<'_>) -> Option<&'static str> {
+pub fn in_the_way(run: &HookedCommand<'_>) -> Option<&'static str> {
     IN_THE_WAY.into_iter().find(|name| variable(run, name).is_some())
 }
 
 /// Returns the addresses that `agent` would call. Empty if the address of its model cannot be changed.
-pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
+pub fn routes(agent: Agent, run: &HookedCommand<'_>) -> Vec<Route> {
     match agent {
         Agent::Claude => {
             let elsewhere = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
@@ -89,7 +89,7 @@ pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
 /// Configures the agent to call `ours` instead, one address for each route.
 pub fn through(
     agent: Agent,
-    run: &Run<'_>,
+    run: &HookedCommand<'_>,
     routes: &[(Route, String)],
     plan: &mut RunPlan,
 ) -> Result<(), InstallError> {
@@ -118,7 +118,7 @@ pub fn through(
             let Some(at) = plan.env.iter().position(|(name, _)| name == OPENCODE) else { return Ok(()) };
             let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
             let mut document =
-                Document::parse(plan.env[at].1.clone()).map_err(|error| wrong(error.to_string()))?;
+                JsoncDocument::parse(plan.env[at].1.clone()).map_err(|error| wrong(error.to_string()))?;
             for (route, ours) in routes {
                 let path = ["provider", &route.name, "options", "baseURL"];
                 set(&mut document, &path, ours).map_err(|error| wrong(error.to_string()))?;
@@ -129,13 +129,13 @@ pub fn through(
     Ok(())
 }
 
-fn variable(run: &Run<'_>, name: &str) -> Option<String> {
+fn variable(run: &HookedCommand<'_>, name: &str) -> Option<String> {
     let (_, value) = run.environment.iter().find(|(known, _)| known == OsStr::new(name))?;
     value.to_str().filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-fn document(file: &Path) -> Option<Document> {
-    Document::parse(std::fs::read_to_string(file).ok()?).ok()
+fn document(file: &Path) -> Option<JsoncDocument> {
+    JsoncDocument::parse(std::fs::read_to_string(file).ok()?).ok()
 }
 
 /// Returns the address in Claude Code's settings; the nearest file wins.
@@ -153,7 +153,7 @@ fn claude_setting(place: &SettingsPaths) -> Option<String> {
 }
 
 /// Returns the provider that Codex would use, and its address.
-fn codex(run: &Run<'_>) -> Option<Route> {
+fn codex(run: &HookedCommand<'_>) -> Option<Route> {
     let text = std::fs::read_to_string(run.place.codex_home.join("config.toml")).unwrap_or_default();
     let config: toml::Table = toml::from_str(&text).ok()?;
     let given = given_settings(run);
@@ -181,7 +181,7 @@ fn codex(run: &Run<'_>) -> Option<Route> {
 }
 
 /// Settings of Codex in the command itself: `-c name=value`, `-p profile`.
-fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
+fn given_settings(run: &HookedCommand<'_>) -> Vec<(String, String)> {
     let mut given = Vec::new();
     let words: Vec<&str> = run.argv.iter().filter_map(|word| word.to_str()).collect();
     for pair in words.windows(2) {
@@ -199,15 +199,15 @@ fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
 }
 
 /// Returns the providers that opencode is configured for.
-fn opencode(run: &Run<'_>) -> Vec<Route> {
+fn opencode(run: &HookedCommand<'_>) -> Vec<Route> {
     let mut files: Vec<PathBuf> = Vec::new();
     for dir in [&run.place.opencode_config_dir, &run.place.workspace, &run.place.workspace.join(".opencode")]
     {
         files.extend(["config.json", "opencode.json", "opencode.jsonc"].map(|name| dir.join(name)));
     }
     files.extend(variable(run, "OPENCODE_CONFIG").map(PathBuf::from));
-    let mut documents: Vec<Document> = files.iter().filter_map(|file| document(file)).collect();
-    documents.extend(variable(run, OPENCODE).and_then(|text| Document::parse(text).ok()));
+    let mut documents: Vec<JsoncDocument> = files.iter().filter_map(|file| document(file)).collect();
+    documents.extend(variable(run, OPENCODE).and_then(|text| JsoncDocument::parse(text).ok()));
     let mut routes: Vec<Route> = Vec::new();
     let mut used: Vec<String> = Vec::new();
     for document in &documents {
@@ -241,8 +241,8 @@ fn opencode(run: &Run<'_>) -> Vec<Route> {
 }
 
 /// Sets a text in a document; creates missing objects on the path.
-fn set(document: &mut Document, path: &[&str], text: &str) -> Result<(), SyntaxError> {
-    let steps: Vec<Step> = path.iter().map(|name| Step::from(*name)).collect();
+fn set(document: &mut JsoncDocument, path: &[&str], text: &str) -> Result<(), SyntaxError> {
+    let steps: Vec<PathStep> = path.iter().map(|name| PathStep::from(*name)).collect();
     let last = path.len() - 1;
     for (depth, name) in path.iter().enumerate() {
         let value = if depth == last { Value::Text(text.to_owned()) } else { Value::Object(Vec::new()) };
@@ -256,12 +256,17 @@ fn set(document: &mut Document, path: &[&str], text: &str) -> Result<(), SyntaxE
 }
 
 /// Sets a text in the settings that Claude Code gets with its command.
-fn set_in_file(plan: &mut RunPlan, run: &Run<'_>, path: &[&str], text: &str) -> Result<(), InstallError> {
+fn set_in_file(
+    plan: &mut RunPlan,
+    run: &HookedCommand<'_>,
+    path: &[&str],
+    text: &str,
+) -> Result<(), InstallError> {
     let wrong = |what: String| InstallError::Option { option: "--settings", what };
     let file = run.temp_dir.join("settings.json");
     for (_, bytes) in plan.files.iter_mut().filter(|(name, _)| *name == file) {
         let given = String::from_utf8(bytes.clone()).map_err(|error| wrong(error.to_string()))?;
-        let mut document = Document::parse(given).map_err(|error| wrong(error.to_string()))?;
+        let mut document = JsoncDocument::parse(given).map_err(|error| wrong(error.to_string()))?;
         set(&mut document, path, text).map_err(|error| wrong(error.to_string()))?;
         *bytes = document.text().as_bytes().to_vec();
     }

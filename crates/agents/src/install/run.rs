@@ -4,14 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::hooks::{self, OwnHandlers};
-use super::jsonc::Document;
+use super::jsonc::JsoncDocument;
 use super::value::Value;
-use super::{Direction, Hook, InstallError, Plan, Scope, SettingsPaths, codex, opencode, plan};
+use super::{
+    Hook, InstallDirection, InstallError, InstallPlan, InstallScope, SettingsPaths, codex, opencode, plan,
+};
 use crate::Agent;
 
 /// A command to run with hooks.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct HookedCommand<'a> {
     /// The program and its arguments.
     pub argv: &'a [OsString],
     /// The directory it is run in.
@@ -39,7 +41,7 @@ pub struct RunPlan {
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Changes for the duration of the run, if the agent has no other way: to be carried out before it and undone after it
     /// with [`take_back`](super::take_back). If that finds the file changed, uninstall instead.
-    pub edits: Vec<Plan>,
+    pub edits: Vec<InstallPlan>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -61,7 +63,7 @@ pub fn launcher(argv: &[OsString]) -> &[OsString] {
 }
 
 /// Plans one run of `agent` with hooks.
-pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError> {
+pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, InstallError> {
     let hook = Hook::new(agent, run.binary, run.strict)?;
     let first = arguments_begin(run.argv);
     let mut out = RunPlan { argv: run.argv.to_vec(), ..RunPlan::default() };
@@ -77,7 +79,14 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
         }
         Agent::Gemini => {
             // Its system settings would be the right place, but Gemini CLI reads them only from a file that root owns.
-            let plan = plan(agent, Scope::User, run.place, run.binary, run.strict, Direction::Install)?;
+            let plan = plan(
+                agent,
+                InstallScope::User,
+                run.place,
+                run.binary,
+                run.strict,
+                InstallDirection::Install,
+            )?;
             if !plan.is_nothing() {
                 let shown = run.place.show(&plan.file);
                 out.notes.push(format!("{shown} holds stepback's hooks while this run lasts."));
@@ -97,7 +106,12 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
 pub(super) const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Claude Code merges the file after `--settings` with the user's and the project's, but uses only the last one given.
-fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Result<(), InstallError> {
+fn claude(
+    out: &mut RunPlan,
+    run: &HookedCommand<'_>,
+    hook: &Hook<'_>,
+    first: usize,
+) -> Result<(), InstallError> {
     let file = run.temp_dir.join("settings.json");
     let wanted = plan::wanted(hook);
     let text = match settings_option(run.argv, first) {
@@ -113,7 +127,7 @@ fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Re
                     std::fs::read_to_string(run.cwd.join(&value)).map_err(|error| wrong(error.to_string()))?
                 }
             };
-            let mut document = Document::parse(text).map_err(|error| wrong(error.to_string()))?;
+            let mut document = JsoncDocument::parse(text).map_err(|error| wrong(error.to_string()))?;
             let ours = OwnHandlers { agent: Agent::Claude, binary: run.binary };
             hooks::install(&mut document, &wanted, ours).map_err(|misfit| wrong(misfit.to_string()))?;
             out.argv[at] = if joined {
@@ -165,7 +179,7 @@ fn file_url(file: &Path) -> String {
 }
 
 /// opencode merges the plugins of all its configurations; the one in the environment is one of them.
-fn opencode_config(run: &Run<'_>, url: &str) -> Result<String, InstallError> {
+fn opencode_config(run: &HookedCommand<'_>, url: &str) -> Result<String, InstallError> {
     let given = run.environment.iter().find(|(name, _)| name == OPENCODE).map(|(_, value)| value);
     let Some(given) = given.filter(|given| !given.is_empty()) else {
         let plugins = Value::Array(vec![Value::Text(url.to_owned())]);
@@ -173,7 +187,7 @@ fn opencode_config(run: &Run<'_>, url: &str) -> Result<String, InstallError> {
     };
     let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
     let text = given.to_str().ok_or_else(|| wrong("it is not UTF-8".to_owned()))?;
-    let mut document = Document::parse(text.to_owned()).map_err(|error| wrong(error.to_string()))?;
+    let mut document = JsoncDocument::parse(text.to_owned()).map_err(|error| wrong(error.to_string()))?;
     let plugin = Value::Text(url.to_owned());
     let done = match document.root().member("plugin") {
         Some(_) => document.append(&["plugin".into()], &plugin),

@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use super::hooks::HookConflict;
-use super::jsonc::{Document, Rest, Step};
-use super::parse::Node;
-use super::plan::{Plan, broken, parse, text};
+use super::jsonc::{JsoncDocument, PathStep, Rest};
+use super::parse::SpannedNode;
+use super::plan::{InstallPlan, broken, parse, text};
 use super::value::{Value, quoted};
-use super::{Direction, InstallError, Position, Scope, SettingsPaths};
+use super::{InstallDirection, InstallError, InstallScope, Position, SettingsPaths};
 use crate::Agent;
 
 /// The server's name in every settings file.
@@ -23,39 +23,39 @@ const TABLE: &str = "[mcp_servers.stepback]";
 /// carried out before this one.
 pub fn plan_server(
     agent: Agent,
-    scope: Scope,
+    scope: InstallScope,
     place: &SettingsPaths,
     binary: &Path,
-    direction: Direction,
-    earlier: Option<&Plan>,
-) -> Result<Plan, InstallError> {
+    direction: InstallDirection,
+    earlier: Option<&InstallPlan>,
+) -> Result<InstallPlan, InstallError> {
     let program = binary.to_str().filter(|_| binary.is_absolute());
     let Some(program) = program else { return Err(InstallError::Binary(binary.to_owned())) };
     let file = file(agent, scope, place);
     let shown = place.show(&file);
-    let mut plan = Plan::nothing_yet(agent, file, place)?;
+    let mut plan = InstallPlan::nothing_yet(agent, file, place)?;
     if let Some(earlier) = earlier.filter(|earlier| earlier.target == plan.target) {
         plan.before.clone_from(&earlier.after);
         plan.after.clone_from(&earlier.after);
     }
     match (agent, direction) {
-        (Agent::Codex, Direction::Install) => into_table(&mut plan, program)?,
-        (Agent::Codex, Direction::Uninstall) => out_of_table(&mut plan)?,
-        (_, Direction::Install) => into_object(&mut plan, program)?,
-        (_, Direction::Uninstall) => out_of_object(&mut plan)?,
+        (Agent::Codex, InstallDirection::Install) => into_table(&mut plan, program)?,
+        (Agent::Codex, InstallDirection::Uninstall) => out_of_table(&mut plan)?,
+        (_, InstallDirection::Install) => into_object(&mut plan, program)?,
+        (_, InstallDirection::Uninstall) => out_of_object(&mut plan)?,
     }
     if !plan.is_nothing() {
         let change = match (direction, &plan.after) {
-            (Direction::Install, _) => format!("adds the MCP server to {shown}"),
-            (Direction::Uninstall, Some(_)) => format!("takes the MCP server out of {shown}"),
-            (Direction::Uninstall, None) => format!("removes {shown}, which held only the MCP server"),
+            (InstallDirection::Install, _) => format!("adds the MCP server to {shown}"),
+            (InstallDirection::Uninstall, Some(_)) => format!("takes the MCP server out of {shown}"),
+            (InstallDirection::Uninstall, None) => format!("removes {shown}, which held only the MCP server"),
         };
         plan.changes.push(change);
     }
-    if direction == Direction::Install {
+    if direction == InstallDirection::Install {
         plan.follow_up = follow_up(agent, scope);
     }
-    if direction == Direction::Install && plan.before.is_none() {
+    if direction == InstallDirection::Install && plan.before.is_none() {
         plan.dirs.retain(|dir| !dir.exists());
     } else if plan.after.is_some() || plan.before.is_none() {
         plan.dirs.clear();
@@ -63,35 +63,35 @@ pub fn plan_server(
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
+fn file(agent: Agent, scope: InstallScope, place: &SettingsPaths) -> PathBuf {
     match (agent, scope) {
-        (Agent::Claude, Scope::Project) => place.workspace.join(".mcp.json"),
+        (Agent::Claude, InstallScope::Project) => place.workspace.join(".mcp.json"),
         // Beside the directory, unless the user configured another directory.
-        (Agent::Claude, Scope::User) if place.claude_dir == place.home.join(".claude") => {
+        (Agent::Claude, InstallScope::User) if place.claude_dir == place.home.join(".claude") => {
             place.home.join(".claude.json")
         }
-        (Agent::Claude, Scope::User) => place.claude_dir.join(".claude.json"),
-        (Agent::Codex, Scope::Project) => place.workspace.join(".codex/config.toml"),
-        (Agent::Codex, Scope::User) => place.codex_home.join("config.toml"),
-        (Agent::Gemini, Scope::Project) => place.workspace.join(".gemini/settings.json"),
-        (Agent::Gemini, Scope::User) => place.gemini_dir.join("settings.json"),
-        (Agent::Opencode, Scope::Project) => place.workspace.join("opencode.json"),
-        (Agent::Opencode, Scope::User) => place.opencode_config_dir.join("opencode.json"),
+        (Agent::Claude, InstallScope::User) => place.claude_dir.join(".claude.json"),
+        (Agent::Codex, InstallScope::Project) => place.workspace.join(".codex/config.toml"),
+        (Agent::Codex, InstallScope::User) => place.codex_home.join("config.toml"),
+        (Agent::Gemini, InstallScope::Project) => place.workspace.join(".gemini/settings.json"),
+        (Agent::Gemini, InstallScope::User) => place.gemini_dir.join("settings.json"),
+        (Agent::Opencode, InstallScope::Project) => place.workspace.join("opencode.json"),
+        (Agent::Opencode, InstallScope::User) => place.opencode_config_dir.join("opencode.json"),
     }
 }
 
-fn follow_up(agent: Agent, scope: Scope) -> Vec<String> {
+fn follow_up(agent: Agent, scope: InstallScope) -> Vec<String> {
     let mut notes = Vec::new();
-    if (agent, scope) == (Agent::Claude, Scope::Project) {
+    if (agent, scope) == (Agent::Claude, InstallScope::Project) {
         notes.push(
             "Claude Code asks once, at its next start here, whether to use the server in .mcp.json."
                 .to_owned(),
         );
     }
-    if (agent, scope) == (Agent::Codex, Scope::Project) {
+    if (agent, scope) == (Agent::Codex, InstallScope::Project) {
         notes.push("Codex reads .codex/config.toml only in a project it trusts.".to_owned());
     }
-    if scope == Scope::Project {
+    if scope == InstallScope::Project {
         notes.push(
             "Keep the file out of git, or install with --user: it names a path of this machine.".to_owned(),
         );
@@ -117,19 +117,21 @@ fn entry(agent: Agent, program: &str) -> Value {
 }
 
 /// Whether an entry starts `stepback mcp`, with any path of stepback.
-fn is_ours(node: &Node) -> bool {
+fn is_ours(node: &SpannedNode) -> bool {
     let mut words: Vec<&str> = Vec::new();
     for member in ["command", "args"] {
         match node.member(member) {
             Some(node) if node.text().is_some() => words.extend(node.text()),
-            Some(node) => words.extend(node.elements().unwrap_or_default().iter().filter_map(Node::text)),
+            Some(node) => {
+                words.extend(node.elements().unwrap_or_default().iter().filter_map(SpannedNode::text))
+            }
             None => {}
         }
     }
     matches!(words.as_slice(), [program, "mcp", ..] if Path::new(program).file_stem().is_some_and(|stem| stem == NAME))
 }
 
-fn into_object(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
+fn into_object(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
     let (container, entry) = (container(plan.agent), entry(plan.agent, program));
     let text = text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
@@ -139,7 +141,7 @@ fn into_object(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
         return Ok(());
     }
     let mut document = parse(plan, text)?;
-    let shape = |document: &Document, node: &Node, what: &str| {
+    let shape = |document: &JsoncDocument, node: &SpannedNode, what: &str| {
         let misfit = HookConflict::Shape { what: what.to_owned(), position: document.position(node) };
         broken(plan, misfit)
     };
@@ -163,13 +165,13 @@ fn into_object(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
     Ok(())
 }
 
-fn out_of_object(plan: &mut Plan) -> Result<(), InstallError> {
+fn out_of_object(plan: &mut InstallPlan) -> Result<(), InstallError> {
     let text = text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(());
     }
     let mut document = parse(plan, text)?;
-    let path: [Step; 2] = [container(plan.agent).into(), NAME.into()];
+    let path: [PathStep; 2] = [container(plan.agent).into(), NAME.into()];
     if !document.get(&path).is_some_and(is_ours) {
         return Ok(());
     }
@@ -200,7 +202,7 @@ fn table(text: &str) -> Option<std::ops::Range<usize>> {
     start.map(|start| start..text.len())
 }
 
-fn checked(plan: &Plan, text: &str) -> Result<toml::Table, InstallError> {
+fn checked(plan: &InstallPlan, text: &str) -> Result<toml::Table, InstallError> {
     text.parse::<toml::Table>().map_err(|error| InstallError::Broken {
         file: plan.file.clone(),
         position: Position::of(text, error.span().map_or(0, |span| span.start)),
@@ -208,7 +210,7 @@ fn checked(plan: &Plan, text: &str) -> Result<toml::Table, InstallError> {
     })
 }
 
-fn into_table(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
+fn into_table(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError> {
     let text = text(plan)?;
     let known = checked(plan, &text)?;
     let lines = format!("{TABLE}\ncommand = {}\nargs = [\"mcp\"]\n", quoted(program));
@@ -245,7 +247,7 @@ fn says_the_same(there: &toml::Value, program: &str) -> bool {
         && args.is_some_and(|args| matches!(args.as_slice(), [one] if one.as_str() == Some("mcp")))
 }
 
-fn out_of_table(plan: &mut Plan) -> Result<(), InstallError> {
+fn out_of_table(plan: &mut InstallPlan) -> Result<(), InstallError> {
     let text = text(plan)?;
     checked(plan, &text)?;
     let Some(range) = table(&text) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! JSON values that stepback writes, with a fixed member order.
 
-use super::parse::{Node, Shape};
+use super::parse::{Shape, SpannedNode};
 
 /// A value to insert into a document. Objects keep the order of their members, which `serde_json` would not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ impl Value {
     }
 
     /// Whether `node` has the same content, in any order and spacing.
-    pub(super) fn says_the_same_as(&self, node: &Node) -> bool {
+    pub(super) fn says_the_same_as(&self, node: &SpannedNode) -> bool {
         match (self, &node.shape) {
             (Self::Object(members), Shape::Object(found)) => {
                 members.len() == found.len()

@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{InstallError, Plan};
+use super::{InstallError, InstallPlan};
 
 /// What [`carry_out`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Done {
+pub enum WriteResult {
     /// Nothing: the plan changes nothing.
     Nothing,
     /// The file was created.
@@ -20,9 +20,9 @@ pub enum Done {
 }
 
 /// Carries out `plan`, if the file still is the one that the plan was made for.
-pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
+pub fn carry_out(plan: &InstallPlan) -> Result<WriteResult, InstallError> {
     if plan.is_nothing() {
-        return Ok(Done::Nothing);
+        return Ok(WriteResult::Nothing);
     }
     let (target, now) = resolve(&plan.file)?;
     if now != plan.before || target != plan.target {
@@ -40,7 +40,7 @@ pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
                     break;
                 }
             }
-            Ok(Done::Removed)
+            Ok(WriteResult::Removed)
         }
         Some(after) => {
             if now.is_some() {
@@ -55,7 +55,7 @@ pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
                 }
             }
             written?;
-            Ok(if now.is_some() { Done::Changed } else { Done::Made })
+            Ok(if now.is_some() { WriteResult::Changed } else { WriteResult::Made })
         }
     }
 }
@@ -74,12 +74,12 @@ fn make_dirs<'a>(dirs: &'a [PathBuf], made: &mut Vec<&'a Path>) -> Result<(), In
 
 /// Returns the plan that undoes one that was carried out, restoring the exact previous bytes. `None` if the file was changed
 /// since; then only a new plan can say what to do.
-pub fn take_back(plan: &Plan) -> Result<Option<Plan>, InstallError> {
+pub fn take_back(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError> {
     let (target, now) = resolve(&plan.file)?;
     if now != plan.after || target != plan.target {
         return Ok(None);
     }
-    let back = Plan {
+    let back = InstallPlan {
         before: plan.after.clone(),
         after: plan.before.clone(),
         changes: vec![format!("puts {} back as it was", plan.file.display())],

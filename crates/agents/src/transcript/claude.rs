@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::message::{Message, Part, Role, Usage};
+use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
 use super::value::{count, flag, list, moment, owned, text};
 
 /// Returns the folder under `projects` in which Claude Code keeps the conversations of a directory.
@@ -50,7 +50,7 @@ fn invented(body: &Value) -> bool {
     text(body, "model") == Some("<synthetic>")
 }
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     let mut out = Vec::new();
     for (at, line) in lines {
         match text(&line, "type") {
@@ -63,8 +63,8 @@ pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Messa
     out
 }
 
-fn begin(role: Role, at: usize, line: &Value) -> Message {
-    let mut message = Message::new(role, at);
+fn begin(role: MessageRole, at: usize, line: &Value) -> TranscriptMessage {
+    let mut message = TranscriptMessage::new(role, at);
     message.record = owned(line, "uuid");
     message.id = message.record.clone();
     message.at = moment(line, "timestamp");
@@ -75,34 +75,35 @@ fn begin(role: Role, at: usize, line: &Value) -> Message {
 }
 
 /// Reads a line of an answer: a new message, or another block of the last one.
-fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
+fn answer(out: &mut Vec<TranscriptMessage>, at: usize, line: &Value) {
     let Some(body) = line.get("message") else { return };
-    let mut message = begin(Role::Assistant, at, line);
+    let mut message = begin(MessageRole::Assistant, at, line);
     message.parts = blocks(body, line);
     if flag(line, "isApiErrorMessage") {
         let text = message.text();
-        message.role = Role::System;
-        message.parts = vec![Part::Failure { text }];
+        message.role = MessageRole::System;
+        message.parts = vec![MessagePart::Failure { text }];
         out.push(message);
         return;
     }
     if invented(body) {
-        message.role = Role::System;
+        message.role = MessageRole::System;
         out.push(message);
         return;
     }
     message.id = owned(body, "id").or(message.id);
     message.model = owned(body, "model");
-    message.usage = body.get("usage").map(|usage| Usage {
+    message.usage = body.get("usage").map(|usage| MessageUsage {
         input: count(usage, "input_tokens"),
         output: count(usage, "output_tokens"),
         cache_read: count(usage, "cache_read_input_tokens"),
         cache_write: count(usage, "cache_creation_input_tokens"),
     });
     // Results of its first calls may come between the blocks of an answer, but not another answer or a prompt.
-    let last = out.iter_mut().rev().find(|last| last.role != Role::Tool && last.worker == message.worker);
+    let last =
+        out.iter_mut().rev().find(|last| last.role != MessageRole::Tool && last.worker == message.worker);
     match last {
-        Some(last) if last.role == Role::Assistant && last.id == message.id => {
+        Some(last) if last.role == MessageRole::Assistant && last.id == message.id => {
             last.parts.append(&mut message.parts);
             last.usage = message.usage.or(last.usage);
             last.lines.end = at + 1;
@@ -111,47 +112,47 @@ fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
     }
 }
 
-fn blocks(body: &Value, line: &Value) -> Vec<Part> {
+fn blocks(body: &Value, line: &Value) -> Vec<MessagePart> {
     if let Some(text) = text(body, "content") {
-        return vec![Part::Text { text: text.into() }];
+        return vec![MessagePart::Text { text: text.into() }];
     }
     list(body, "content").iter().map(|block| part(block, line)).collect()
 }
 
-fn part(block: &Value, line: &Value) -> Part {
+fn part(block: &Value, line: &Value) -> MessagePart {
     let at = moment(line, "timestamp");
     let get = |key| owned(block, key).unwrap_or_default();
     match text(block, "type") {
-        Some("text") => Part::Text { text: get("text") },
-        Some("thinking") => Part::Thinking { text: get("thinking") },
+        Some("text") => MessagePart::Text { text: get("text") },
+        Some("thinking") => MessagePart::Thinking { text: get("thinking") },
         Some("tool_use" | "server_tool_use") => {
             let input = block.get("input").cloned().unwrap_or_default();
-            Part::ToolCall { id: get("id"), name: get("name"), input, at }
+            MessagePart::ToolCall { id: get("id"), name: get("name"), input, at }
         }
         Some("tool_result") => {
             let output = block.get("content").cloned().unwrap_or_default();
-            Part::ToolResult { id: get("tool_use_id"), output, failed: flag(block, "is_error"), at }
+            MessagePart::ToolResult { id: get("tool_use_id"), output, failed: flag(block, "is_error"), at }
         }
-        _ => Part::Other { value: block.clone() },
+        _ => MessagePart::Other { value: block.clone() },
     }
 }
 
 /// Reads a prompt, the results of calls, or a message that Claude Code adds in the user's name.
-fn said(at: usize, line: &Value) -> Option<Message> {
-    let mut message = begin(Role::User, at, line);
+fn said(at: usize, line: &Value) -> Option<TranscriptMessage> {
+    let mut message = begin(MessageRole::User, at, line);
     message.parts = blocks(line.get("message")?, line);
     let text = message.text();
     if let Some(command) = command(&text) {
-        message.parts = vec![Part::Text { text: command }];
+        message.parts = vec![MessagePart::Text { text: command }];
     }
     if message.results().next().is_some() {
-        message.role = Role::Tool;
+        message.role = MessageRole::Tool;
     } else if flag(line, "isCompactSummary")
         || flag(line, "isMeta")
         || text.starts_with("[Request interrupted by user")
         || text.starts_with("<local-command-")
     {
-        message.role = Role::System;
+        message.role = MessageRole::System;
     }
     Some(message)
 }
@@ -167,19 +168,21 @@ fn command(text: &str) -> Option<String> {
     Some(format!("{name} {}", inside("command-args").unwrap_or_default()).trim_end().to_owned())
 }
 
-fn notice(at: usize, line: &Value) -> Option<Message> {
+fn notice(at: usize, line: &Value) -> Option<TranscriptMessage> {
     let said = owned(line, "content");
     let part = match text(line, "subtype")? {
-        "compact_boundary" | "microcompact_boundary" => Part::Compaction { text: said.unwrap_or_default() },
+        "compact_boundary" | "microcompact_boundary" => {
+            MessagePart::Compaction { text: said.unwrap_or_default() }
+        }
         "api_error" => {
             let cause = line
                 .get("error")
                 .and_then(|error| owned(error, "message").or_else(|| Some(error.to_string())));
-            Part::Failure { text: said.or(cause).unwrap_or_default() }
+            MessagePart::Failure { text: said.or(cause).unwrap_or_default() }
         }
         _ => return None,
     };
-    let mut message = begin(Role::System, at, line);
+    let mut message = begin(MessageRole::System, at, line);
     message.parts.push(part);
     Some(message)
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::message::{Message, Part, Role, Usage};
+use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
 use super::value::{count, list, moment, owned, text};
 
 /// Whether a line comes right before a prompt and belongs to its turn.
@@ -18,12 +18,14 @@ pub(super) fn leads_prompt(line: &Value) -> bool {
         Some("event_msg") => {
             matches!(text(payload, "type"), Some("task_started" | "thread_settings_applied"))
         }
-        Some("response_item") => text(payload, "type") == Some("message") && said_by(payload) == Role::System,
+        Some("response_item") => {
+            text(payload, "type") == Some("message") && said_by(payload) == MessageRole::System
+        }
         _ => false,
     }
 }
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     let mut reading = Reading::default();
     for (at, line) in lines {
         if let Some(payload) = line.get("payload") {
@@ -35,7 +37,7 @@ pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Messa
 
 #[derive(Default)]
 struct Reading {
-    out: Vec<Message>,
+    out: Vec<TranscriptMessage>,
     /// The answer that is being read.
     open: Option<usize>,
     /// The line at which the display of an answer began whose items are still to come.
@@ -65,7 +67,7 @@ impl Reading {
             }
             Some("compacted") => {
                 let text = owned(payload, "message").unwrap_or_default();
-                self.alone(Role::System, at, line, Part::Compaction { text });
+                self.alone(MessageRole::System, at, line, MessagePart::Compaction { text });
             }
             _ => {}
         }
@@ -94,7 +96,7 @@ impl Reading {
             Some("task_started" | "task_complete" | "turn_aborted") => self.open = None,
             Some("error") => {
                 let text = owned(payload, "message").unwrap_or_default();
-                self.alone(Role::System, at, line, Part::Failure { text });
+                self.alone(MessageRole::System, at, line, MessagePart::Failure { text });
             }
             Some("thread_rolled_back") => self.roll_back(count(payload, "num_turns")),
             _ => {}
@@ -104,12 +106,12 @@ impl Reading {
     fn item(&mut self, at: usize, line: &Value, payload: &Value) {
         let get = |key| owned(payload, key).unwrap_or_default();
         let when = moment(line, "timestamp");
-        let call = |name: String, input| Part::ToolCall { id: get("call_id"), name, input, at: when };
+        let call = |name: String, input| MessagePart::ToolCall { id: get("call_id"), name, input, at: when };
         match text(payload, "type") {
             Some("message") => {
                 let role = said_by(payload);
                 let parts = list(payload, "content").iter().map(content);
-                if role == Role::Assistant {
+                if role == MessageRole::Assistant {
                     let open = self.answer(at, line, payload);
                     open.parts.extend(parts);
                 } else {
@@ -122,8 +124,9 @@ impl Reading {
             Some("reasoning") => {
                 let open = self.answer(at, line, payload);
                 let texts = list(payload, "summary").iter().chain(list(payload, "content"));
-                open.parts
-                    .extend(texts.filter_map(|part| Some(Part::Thinking { text: owned(part, "text")? })));
+                open.parts.extend(
+                    texts.filter_map(|part| Some(MessagePart::Thinking { text: owned(part, "text")? })),
+                );
             }
             Some("function_call") => {
                 let arguments = get("arguments");
@@ -142,23 +145,23 @@ impl Reading {
                 let id = get("call_id");
                 let output = payload.get("output").cloned().unwrap_or_default();
                 let failed = self.failed.get(&id).copied().unwrap_or_else(|| looks_failed(&output));
-                let mut message = begin(Role::Tool, at, line, payload);
-                message.parts.push(Part::ToolResult { id, output, failed, at: when });
+                let mut message = begin(MessageRole::Tool, at, line, payload);
+                message.parts.push(MessagePart::ToolResult { id, output, failed, at: when });
                 self.open = None;
                 self.out.push(message);
             }
             Some(_) if text(payload, "id").is_some() => {
                 let kind = json!({"type": payload["type"]});
-                self.answer(at, line, payload).parts.push(Part::Other { value: kind });
+                self.answer(at, line, payload).parts.push(MessagePart::Other { value: kind });
             }
             _ => {}
         }
     }
 
     /// Returns the answer that this line belongs to: the one being read, or a new one.
-    fn answer(&mut self, at: usize, line: &Value, payload: &Value) -> &mut Message {
+    fn answer(&mut self, at: usize, line: &Value, payload: &Value) -> &mut TranscriptMessage {
         let index = self.open.unwrap_or_else(|| {
-            let mut message = begin(Role::Assistant, at, line, payload);
+            let mut message = begin(MessageRole::Assistant, at, line, payload);
             message.model.clone_from(&self.model);
             message.lines.start = self.lead.unwrap_or(at);
             self.out.push(message);
@@ -169,7 +172,7 @@ impl Reading {
         &mut self.out[index]
     }
 
-    fn alone(&mut self, role: Role, at: usize, line: &Value, part: Part) {
+    fn alone(&mut self, role: MessageRole, at: usize, line: &Value, part: MessagePart) {
         self.open = None;
         let mut message = begin(role, at, line, &Value::Null);
         message.parts.push(part);
@@ -179,12 +182,13 @@ impl Reading {
     /// Sets the tokens of the last answer. The displayed count is used only for rollouts without token records.
     fn usage(&mut self, usage: Option<&Value>, certain: bool) {
         let Some(usage) = usage else { return };
-        let Some(last) = self.out.iter_mut().rev().find(|message| message.role == Role::Assistant) else {
+        let Some(last) = self.out.iter_mut().rev().find(|message| message.role == MessageRole::Assistant)
+        else {
             return;
         };
         if certain || last.usage.is_none() {
             let cache_read = count(usage, "cached_input_tokens");
-            last.usage = Some(Usage {
+            last.usage = Some(MessageUsage {
                 input: count(usage, "input_tokens").saturating_sub(cache_read),
                 output: count(usage, "output_tokens"),
                 cache_read,
@@ -195,15 +199,15 @@ impl Reading {
 
     fn roll_back(&mut self, turns: u64) {
         for _ in 0..turns {
-            let Some(prompt) = self.out.iter().rposition(Message::is_prompt) else { return };
+            let Some(prompt) = self.out.iter().rposition(TranscriptMessage::is_prompt) else { return };
             self.out.truncate(prompt);
         }
         self.open = None;
     }
 }
 
-fn begin(role: Role, at: usize, line: &Value, payload: &Value) -> Message {
-    let mut message = Message::new(role, at);
+fn begin(role: MessageRole, at: usize, line: &Value, payload: &Value) -> TranscriptMessage {
+    let mut message = TranscriptMessage::new(role, at);
     message.id = owned(payload, "id");
     message.record = line.get("ordinal").and_then(Value::as_u64).map(|ordinal| format!("line-{ordinal}"));
     message.record = message.record.or_else(|| message.id.clone());
@@ -211,26 +215,26 @@ fn begin(role: Role, at: usize, line: &Value, payload: &Value) -> Message {
     message
 }
 
-fn content(part: &Value) -> Part {
+fn content(part: &Value) -> MessagePart {
     match owned(part, "text") {
-        Some(text) => Part::Text { text },
-        None => Part::Other { value: part.clone() },
+        Some(text) => MessagePart::Text { text },
+        None => MessagePart::Other { value: part.clone() },
     }
 }
 
 /// Returns the author: Codex adds context in the user's name, and marks it only in its newer rollouts.
-fn said_by(payload: &Value) -> Role {
+fn said_by(payload: &Value) -> MessageRole {
     match text(payload, "role") {
-        Some("assistant") => return Role::Assistant,
+        Some("assistant") => return MessageRole::Assistant,
         Some("user") => {}
-        _ => return Role::System,
+        _ => return MessageRole::System,
     }
     let kinds = payload
         .get("internal_chat_message_metadata_passthrough")
         .map(|meta| list(meta, "content_item_kinds"));
     if let Some(kinds) = kinds.filter(|kinds| !kinds.is_empty()) {
         let own = kinds.iter().any(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("user.")));
-        return if own { Role::User } else { Role::System };
+        return if own { MessageRole::User } else { MessageRole::System };
     }
     let added = [
         "<environment_context>",
@@ -240,7 +244,7 @@ fn said_by(payload: &Value) -> Role {
         "# AGENTS.md",
     ];
     let first = list(payload, "content").first().and_then(|part| text(part, "text")).unwrap_or_default();
-    if added.iter().any(|start| first.starts_with(start)) { Role::System } else { Role::User }
+    if added.iter().any(|start| first.starts_with(start)) { MessageRole::System } else { MessageRole::User }
 }
 
 /// Whether the content of an output shows that the command failed.

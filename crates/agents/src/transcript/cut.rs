@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::message::{Message, Role, messages};
+use super::message::{MessageRole, TranscriptMessage, messages};
 use super::{claude, codex};
 use crate::agent::Agent;
 
@@ -24,26 +24,27 @@ pub fn before_call_since<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, s
 
 /// Which answer requested a call, as far as the last lines of a conversation show.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestingAnswer {
     /// The answer that requested the call, if it was found.
-    pub by: Option<Message>,
+    pub by: Option<TranscriptMessage>,
     /// Whether lines further back would not change the result.
     pub settled: bool,
 }
 
 /// Finds the answer that requested a call which is about to run. `main` is false for a call of a sub-agent.
-pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -> Asked {
+pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -> RequestingAnswer {
     let mut all = messages(agent, lines);
     let found = all.iter().rposition(|message| message.calls().any(|id| id == call));
     let Some(at) = found else {
         // A model is called again only when its calls have results: a call that begins now belongs to the last answer, or to
         // one that is not written yet. If another answer comes before it, the last one is complete.
         let answers =
-            all.iter().filter(|message| message.role == Role::Assistant && message.worker.is_none());
-        return Asked { by: None, settled: main && answers.count() > 1 };
+            all.iter().filter(|message| message.role == MessageRole::Assistant && message.worker.is_none());
+        return RequestingAnswer { by: None, settled: main && answers.count() > 1 };
     };
     let answer = all.swap_remove(at);
-    let separates = |message: &Message| message.role != Role::Tool && message.worker == answer.worker;
+    let separates =
+        |message: &TranscriptMessage| message.role != MessageRole::Tool && message.worker == answer.worker;
     let settled = match agent {
         // The parts of one answer follow each other, up to results: if anything else comes before it, the answer begins after
         // that.
@@ -52,7 +53,7 @@ pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -
         Agent::Gemini => false,
         Agent::Opencode => true,
     };
-    Asked { by: Some(answer), settled }
+    RequestingAnswer { by: Some(answer), settled }
 }
 
 /// Returns how many lines to keep so that the conversation ends right before the prompt `nth`, counted from zero. `None` if
@@ -81,7 +82,8 @@ fn leads_prompt(agent: Agent, line: &str) -> bool {
 pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
     let mut keep = keep.min(lines.len());
     let all = messages(agent, lines);
-    let main = all.iter().filter(|message| message.role == Role::Assistant && message.worker.is_none());
+    let main =
+        all.iter().filter(|message| message.role == MessageRole::Assistant && message.worker.is_none());
     if let Some(torn) =
         main.map(|message| &message.lines).find(|lines| lines.start < keep && keep < lines.end)
     {
@@ -94,11 +96,13 @@ pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
 }
 
 /// Returns where the last answer begins, if one of its calls has no result.
-fn dangling(all: &[Message]) -> Option<usize> {
-    let main: Vec<&Message> = all.iter().filter(|message| message.worker.is_none()).collect();
-    let at = main.iter().rposition(|message| matches!(message.role, Role::Assistant | Role::User))?;
+fn dangling(all: &[TranscriptMessage]) -> Option<usize> {
+    let main: Vec<&TranscriptMessage> = all.iter().filter(|message| message.worker.is_none()).collect();
+    let at = main
+        .iter()
+        .rposition(|message| matches!(message.role, MessageRole::Assistant | MessageRole::User))?;
     let last = main[at];
     let results: HashSet<&str> = main[at..].iter().flat_map(|message| message.results()).collect();
-    let waits = last.role == Role::Assistant && last.calls().any(|id| !results.contains(id));
+    let waits = last.role == MessageRole::Assistant && last.calls().any(|id| !results.contains(id));
     waits.then_some(last.lines.start)
 }

@@ -10,7 +10,7 @@ use stepback_model::time::Timestamp;
 
 use serde_json::Value;
 
-use super::message::{Message, messages};
+use super::message::{TranscriptMessage, messages};
 use super::value::{clip, moment, owned, text};
 use super::{TranscriptLocation, claude, opencode_db};
 use crate::agent::Agent;
@@ -52,7 +52,7 @@ impl Home {
 
 /// Facts about a conversation from its first lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct About {
+pub struct ConversationHead {
     /// The agent's own id of the session, if the lines say it.
     pub session: Option<String>,
     /// The directory it runs in.
@@ -67,11 +67,11 @@ pub struct About {
 
 /// A conversation that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundTranscript {
     /// Where it is stored.
     pub place: TranscriptLocation,
     /// What it is about.
-    pub about: About,
+    pub about: ConversationHead,
 }
 
 /// Finds the conversation of a session. Its directory makes this faster, if known.
@@ -109,13 +109,13 @@ pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> O
 }
 
 /// Returns all conversations of all agents, oldest first. Those that cannot be read are skipped.
-pub fn discover(home: &Home) -> Vec<Found> {
+pub fn discover(home: &Home) -> Vec<FoundTranscript> {
     let folders = entries(&home.claude.join("projects"));
     let claude = folders.iter().flat_map(|folder| entries(folder)).filter(|path| is_jsonl(path));
     let files = claude.map(|path| (Agent::Claude, path));
     let files = files.chain(rollouts(home).into_iter().map(|path| (Agent::Codex, path)));
     let files = files.chain(chats(home).into_iter().map(|path| (Agent::Gemini, path)));
-    let mut found: Vec<Found> = files.filter_map(|(agent, path)| in_file(agent, path)).collect();
+    let mut found: Vec<FoundTranscript> = files.filter_map(|(agent, path)| in_file(agent, path)).collect();
     found.extend(in_database(&home.opencode_db()));
     found.sort_by(|a, b| (a.about.started_at, &a.place.path).cmp(&(b.about.started_at, &b.place.path)));
     found
@@ -123,7 +123,7 @@ pub fn discover(home: &Home) -> Vec<Found> {
 
 /// Returns the conversations in a file, or in a directory and below. The agent that wrote a file is detected from its
 /// content, unless it is given.
-pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<Found> {
+pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<FoundTranscript> {
     let mut found = Vec::new();
     let mut waiting = vec![(path.to_path_buf(), 0)];
     while let Some((path, depth)) = waiting.pop() {
@@ -168,7 +168,7 @@ pub fn workers(place: &TranscriptLocation) -> Vec<TranscriptLocation> {
     paths.into_iter().filter(|path| is_jsonl(path)).map(place).collect()
 }
 
-fn in_file(agent: Agent, path: PathBuf) -> Option<Found> {
+fn in_file(agent: Agent, path: PathBuf) -> Option<FoundTranscript> {
     let mut about = about(agent, &head(&path));
     if agent == Agent::Gemini && about.cwd.is_none() {
         let marker = path.parent()?.parent()?.join(".project_root");
@@ -181,23 +181,26 @@ fn in_file(agent: Agent, path: PathBuf) -> Option<Found> {
     };
     // Files without a prompt are summaries and the like.
     about.title.as_ref()?;
-    Some(Found { place: TranscriptLocation { agent, path, session }, about })
+    Some(FoundTranscript { place: TranscriptLocation { agent, path, session }, about })
 }
 
-fn in_database(path: &Path) -> Vec<Found> {
+fn in_database(path: &Path) -> Vec<FoundTranscript> {
     let rows = opencode_db::sessions(path).unwrap_or_default();
     let found = rows.into_iter().filter(|row| row.parent.is_none()).map(|row| {
         let place = TranscriptLocation { agent: Agent::Opencode, path: path.into(), session: row.id };
         let title = Some(clip(&row.title, 100));
         let (session, cwd) = (Some(place.session.clone()), Some(PathBuf::from(row.directory)));
-        Found { place, about: About { session, cwd, started_at: Some(row.created), title, model: row.model } }
+        FoundTranscript {
+            place,
+            about: ConversationHead { session, cwd, started_at: Some(row.created), title, model: row.model },
+        }
     });
     found.collect()
 }
 
 /// Returns what the first lines of a chain say about the conversation.
-pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> About {
-    let mut about = About::default();
+pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> ConversationHead {
+    let mut about = ConversationHead::default();
     for line in lines.iter().take(64) {
         let Ok(line) = serde_json::from_str::<Value>(line.as_ref()) else { continue };
         let header = match agent {
@@ -222,7 +225,7 @@ pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> About {
         }
     }
     let all = messages(agent, lines);
-    let prompt = all.iter().find(|message| message.is_prompt()).map(Message::text);
+    let prompt = all.iter().find(|message| message.is_prompt()).map(TranscriptMessage::text);
     about.title = prompt.map(|prompt| clip(&prompt, 100));
     about.model = all.into_iter().find_map(|message| message.model);
     about

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use stepback_model::event::ReportedError;
 
-use super::message::{Message, Part, Role, Usage};
+use super::message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage};
 use super::value::{count, list, moment, owned, text};
 
 /// The state of a message after some lines.
@@ -18,7 +18,7 @@ struct Entry {
     compaction: bool,
 }
 
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     let mut entries = Vec::new();
     for (at, line) in lines {
         if let Some(to) = text(&line, "$rewindTo") {
@@ -31,7 +31,7 @@ pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Messa
             replace(&mut entries, at, list(set, "messages"));
         }
     }
-    let mut out: Vec<Message> = entries.iter().filter_map(read).collect();
+    let mut out: Vec<TranscriptMessage> = entries.iter().filter_map(read).collect();
     answer_calls(&mut out, &entries);
     out
 }
@@ -61,12 +61,12 @@ fn replace(entries: &mut Vec<Entry>, at: usize, messages: &[Value]) {
     }
 }
 
-fn read(entry: &Entry) -> Option<Message> {
+fn read(entry: &Entry) -> Option<TranscriptMessage> {
     let value = &entry.value;
-    let mut message = Message::new(Role::System, entry.lines.start);
+    let mut message = TranscriptMessage::new(MessageRole::System, entry.lines.start);
     message.lines = entry.lines.clone();
     if entry.compaction {
-        message.parts.push(Part::Compaction { text: String::new() });
+        message.parts.push(MessagePart::Compaction { text: String::new() });
         return Some(message);
     }
     message.id = owned(value, "id");
@@ -76,34 +76,34 @@ fn read(entry: &Entry) -> Option<Message> {
         "user" => {
             message.parts = contents(value, message.at);
             message.role = if message.results().next().is_some() {
-                Role::Tool
+                MessageRole::Tool
             } else if message.text().starts_with("<session_context>") {
-                Role::System
+                MessageRole::System
             } else {
-                Role::User
+                MessageRole::User
             };
         }
         "gemini" => {
-            message.role = Role::Assistant;
+            message.role = MessageRole::Assistant;
             message.model = owned(value, "model");
             message.usage = value.get("tokens").map(usage);
             message.parts = list(value, "thoughts").iter().map(thought).collect();
             message.parts.extend(contents(value, message.at));
-            message.parts.extend(list(value, "toolCalls").iter().map(|call| Part::ToolCall {
+            message.parts.extend(list(value, "toolCalls").iter().map(|call| MessagePart::ToolCall {
                 id: owned(call, "id").unwrap_or_default(),
                 name: owned(call, "name").unwrap_or_default(),
                 input: call.get("args").cloned().unwrap_or_default(),
                 at: message.at,
             }));
         }
-        "error" => message.parts.push(Part::Failure { text: plain(value) }),
+        "error" => message.parts.push(MessagePart::Failure { text: plain(value) }),
         _ => return None,
     }
     Some(message)
 }
 
 /// The outcome of a call is stored with the call, and its output in a separate message, unless the turn was aborted before.
-fn answer_calls(out: &mut [Message], entries: &[Entry]) {
+fn answer_calls(out: &mut [TranscriptMessage], entries: &[Entry]) {
     let answered: HashSet<String> =
         out.iter().flat_map(|message| message.results().map(str::to_owned)).collect();
     for call in entries.iter().flat_map(|entry| list(&entry.value, "toolCalls")) {
@@ -116,7 +116,7 @@ fn answer_calls(out: &mut [Message], entries: &[Entry]) {
         if answered.contains(id) {
             for part in out.iter_mut().flat_map(|message| &mut message.parts) {
                 match part {
-                    Part::ToolResult { id: of, failed, at, .. } if of == id => {
+                    MessagePart::ToolResult { id: of, failed, at, .. } if of == id => {
                         *failed |= bad;
                         *at = when.or(*at);
                     }
@@ -125,44 +125,46 @@ fn answer_calls(out: &mut [Message], entries: &[Entry]) {
             }
         } else if let Some(message) = out.iter_mut().find(|message| message.calls().any(|of| of == id)) {
             let output = call.get("result").cloned().unwrap_or_default();
-            message.parts.push(Part::ToolResult { id: id.into(), output, failed: bad, at: when });
+            message.parts.push(MessagePart::ToolResult { id: id.into(), output, failed: bad, at: when });
         }
     }
 }
 
-fn contents(value: &Value, at: Option<stepback_model::time::Timestamp>) -> Vec<Part> {
+fn contents(value: &Value, at: Option<stepback_model::time::Timestamp>) -> Vec<MessagePart> {
     if let Some(text) = text(value, "content") {
-        return if text.is_empty() { Vec::new() } else { vec![Part::Text { text: text.into() }] };
+        return if text.is_empty() { Vec::new() } else { vec![MessagePart::Text { text: text.into() }] };
     }
     let part = |part: &Value| {
         if let Some(text) = owned(part, "text") {
-            return Part::Text { text };
+            return MessagePart::Text { text };
         }
-        let Some(answer) = part.get("functionResponse") else { return Part::Other { value: part.clone() } };
+        let Some(answer) = part.get("functionResponse") else {
+            return MessagePart::Other { value: part.clone() };
+        };
         let response = answer.get("response").cloned().unwrap_or_default();
         let failed = response.get("error").and_then(ReportedError::reported).is_some();
         let output = response.get("output").cloned().unwrap_or(response);
-        Part::ToolResult { id: owned(answer, "id").unwrap_or_default(), output, failed, at }
+        MessagePart::ToolResult { id: owned(answer, "id").unwrap_or_default(), output, failed, at }
     };
     list(value, "content").iter().map(part).collect()
 }
 
 fn plain(value: &Value) -> String {
     let texts = contents(value, None).into_iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text),
+        MessagePart::Text { text } => Some(text),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn thought(value: &Value) -> Part {
+fn thought(value: &Value) -> MessagePart {
     let words = [text(value, "subject"), text(value, "description")];
-    Part::Thinking { text: words.into_iter().flatten().collect::<Vec<_>>().join(": ") }
+    MessagePart::Thinking { text: words.into_iter().flatten().collect::<Vec<_>>().join(": ") }
 }
 
-fn usage(tokens: &Value) -> Usage {
+fn usage(tokens: &Value) -> MessageUsage {
     let cache_read = count(tokens, "cached");
-    Usage {
+    MessageUsage {
         input: count(tokens, "input").saturating_sub(cache_read),
         output: count(tokens, "output") + count(tokens, "thoughts"),
         cache_read,

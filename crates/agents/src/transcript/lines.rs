@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::{Cursor, Fresh, TranscriptError};
+use super::{Fresh, TranscriptCursor, TranscriptError};
 
 /// Longest line that is kept, in bytes. Longer ones are replaced by a marker with their length.
 pub const LINE_LIMIT: usize = 16 << 20;
@@ -27,7 +27,7 @@ pub fn left_out(line: &str) -> bool {
     line.starts_with("{\"stepback\":\"line left out\"")
 }
 
-pub(super) fn read(path: &Path, cursor: &Cursor, limit: u64) -> Result<Fresh, TranscriptError> {
+pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result<Fresh, TranscriptError> {
     let io = |error| TranscriptError::io(path, error);
     // Opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, cursor: &Cursor, limit: u64) -> Result<Fresh, Tr
         }
     }
     let seen = edges(&file, offset).map_err(io)?;
-    let cursor = Cursor { lines: keep + lines.len(), offset, file: id, seen, marks: Vec::new() };
+    let cursor = TranscriptCursor { lines: keep + lines.len(), offset, file: id, seen, marks: Vec::new() };
     Ok(Fresh { keep, lines, cursor })
 }
 

@@ -12,7 +12,7 @@ use crate::agent::Agent;
 /// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum MessageRole {
     /// The user: a prompt.
     User,
     /// The model.
@@ -28,7 +28,7 @@ pub enum Role {
 /// A part of a message.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
-pub enum Part {
+pub enum MessagePart {
     /// Plain text.
     Text {
         /// The text itself.
@@ -82,7 +82,7 @@ pub enum Part {
 
 /// Token counts of one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Usage {
+pub struct MessageUsage {
     /// Input tokens that were not read from a cache.
     pub input: u64,
     /// Output tokens, including reasoning.
@@ -95,7 +95,7 @@ pub struct Usage {
 
 /// One message of a conversation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Message {
+pub struct TranscriptMessage {
     /// The agent's own id of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -103,9 +103,9 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
     /// The author.
-    pub role: Role,
+    pub role: MessageRole,
     /// The content, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// When it was written, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
@@ -114,7 +114,7 @@ pub struct Message {
     pub model: Option<String>,
     /// Token counts, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<MessageUsage>,
     /// The sub-agent it belongs to; `None` for the main conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -122,9 +122,9 @@ pub struct Message {
     pub lines: Range<usize>,
 }
 
-impl Message {
+impl TranscriptMessage {
     /// Returns an empty message read from one line.
-    pub(super) fn new(role: Role, line: usize) -> Self {
+    pub(super) fn new(role: MessageRole, line: usize) -> Self {
         let lines = line..line + 1;
         Self {
             id: None,
@@ -141,13 +141,13 @@ impl Message {
 
     /// Whether the user said this in the main conversation.
     pub fn is_prompt(&self) -> bool {
-        self.role == Role::User && self.worker.is_none()
+        self.role == MessageRole::User && self.worker.is_none()
     }
 
     /// Returns all plain text in it.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
+            MessagePart::Text { text } => Some(text.as_str()),
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
@@ -168,8 +168,8 @@ impl Message {
             other => other.to_string(),
         };
         let shown = self.parts.iter().filter_map(|part| match part {
-            Part::ToolResult { output, .. } => Some(plain(output)),
-            Part::Other { value } if self.role == Role::Unknown => Some(value.to_string()),
+            MessagePart::ToolResult { output, .. } => Some(plain(output)),
+            MessagePart::Other { value } if self.role == MessageRole::Unknown => Some(value.to_string()),
             _ => None,
         });
         shown.collect::<Vec<_>>().join("\n")
@@ -178,7 +178,7 @@ impl Message {
     /// Returns the ids of the calls it requests.
     pub fn calls(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolCall { id, .. } => Some(id.as_str()),
+            MessagePart::ToolCall { id, .. } => Some(id.as_str()),
             _ => None,
         })
     }
@@ -186,7 +186,7 @@ impl Message {
     /// Returns the ids of the calls it has results of.
     pub fn results(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolResult { id, .. } => Some(id.as_str()),
+            MessagePart::ToolResult { id, .. } => Some(id.as_str()),
             _ => None,
         })
     }
@@ -194,7 +194,7 @@ impl Message {
 
 /// Reads the messages out of a chain of the agent with this name. An agent that stepback does not support writes plain
 /// messages; so does a client that reports for a supported one over the network.
-pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Message> {
+pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<TranscriptMessage> {
     let Some(agent) = Agent::parse(agent) else {
         // Lines of unknown agents are all kept.
         let whole = |line: &S| serde_json::from_str(line.as_ref()).unwrap_or_else(|_| line.as_ref().into());
@@ -212,7 +212,7 @@ pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Message> {
 }
 
 /// Reads the messages out of a chain. Lines of unknown kinds, and lines that are not JSON, are skipped.
-pub fn messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<Message> {
+pub fn messages<S: AsRef<str>>(agent: Agent, lines: &[S]) -> Vec<TranscriptMessage> {
     let values = lines
         .iter()
         .enumerate()

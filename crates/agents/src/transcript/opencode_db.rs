@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 
 use super::value::owned;
-use super::{Cursor, Fresh, LINE_LIMIT, TranscriptError};
+use super::{Fresh, LINE_LIMIT, TranscriptCursor, TranscriptError};
 
 /// A session in the database.
 pub(crate) struct Row {
@@ -40,7 +40,7 @@ fn open(path: &Path) -> Result<Connection, TranscriptError> {
     open().map_err(|source| TranscriptError::Database { path: path.into(), source })
 }
 
-pub(super) fn read(path: &Path, session: &str, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+pub(super) fn read(path: &Path, session: &str, cursor: &TranscriptCursor) -> Result<Fresh, TranscriptError> {
     let connection = open(path)?;
     let fresh = changed(&connection, session, cursor);
     fresh
@@ -48,7 +48,11 @@ pub(super) fn read(path: &Path, session: &str, cursor: &Cursor) -> Result<Fresh,
         .ok_or_else(|| TranscriptError::NotFound(path.into()))
 }
 
-fn changed(connection: &Connection, session: &str, cursor: &Cursor) -> rusqlite::Result<Option<Fresh>> {
+fn changed(
+    connection: &Connection,
+    session: &str,
+    cursor: &TranscriptCursor,
+) -> rusqlite::Result<Option<Fresh>> {
     // One transaction, so that messages and parts are from the same time.
     let moment = connection.unchecked_transaction()?;
     let find = "SELECT revert FROM session WHERE id = ?1";
@@ -99,7 +103,7 @@ fn changed(connection: &Connection, session: &str, cursor: &Cursor) -> rusqlite:
             break;
         }
     }
-    let cursor = Cursor { lines: marks.len(), marks, ..Cursor::default() };
+    let cursor = TranscriptCursor { lines: marks.len(), marks, ..TranscriptCursor::default() };
     Ok(Some(Fresh { keep, lines, cursor }))
 }
 

@@ -6,16 +6,16 @@
 
 use serde_json::Value;
 
-use super::message::{Message, Part, Role};
+use super::message::{MessagePart, MessageRole, TranscriptMessage};
 use super::value::{flag, list, moment, owned, text};
 
 /// Reads every line. One without an author is kept as it is.
-pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<TranscriptMessage> {
     let unknown = |at: usize, line: Value| {
-        let mut message = Message::new(Role::Unknown, at);
+        let mut message = TranscriptMessage::new(MessageRole::Unknown, at);
         message.parts = match line {
-            Value::String(text) => vec![Part::Text { text }],
-            value => vec![Part::Other { value }],
+            Value::String(text) => vec![MessagePart::Text { text }],
+            value => vec![MessagePart::Other { value }],
         };
         message
     };
@@ -23,21 +23,21 @@ pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Messa
 }
 
 /// Reads one line, if it names its author.
-pub(super) fn read(at: usize, line: &Value) -> Option<Message> {
+pub(super) fn read(at: usize, line: &Value) -> Option<TranscriptMessage> {
     // Some frameworks wrap the message in an object with metadata.
     let inner = ["message", "content"].into_iter().filter_map(|name| line.get(name));
     let inner = inner.into_iter().find(|inner| inner.get("role").is_some_and(Value::is_string));
     let value = if line.get("role").is_some_and(Value::is_string) { line } else { inner.unwrap_or(line) };
     let role = match text(value, "role").or_else(|| text(value, "type"))? {
-        "user" | "human" => Role::User,
-        "assistant" | "ai" | "model" => Role::Assistant,
-        "tool" | "function" => Role::Tool,
-        "system" | "developer" => Role::System,
-        "function_call" | "custom_tool_call" => Role::Assistant,
-        "function_call_output" | "custom_tool_call_output" => Role::Tool,
+        "user" | "human" => MessageRole::User,
+        "assistant" | "ai" | "model" => MessageRole::Assistant,
+        "tool" | "function" => MessageRole::Tool,
+        "system" | "developer" => MessageRole::System,
+        "function_call" | "custom_tool_call" => MessageRole::Assistant,
+        "function_call_output" | "custom_tool_call_output" => MessageRole::Tool,
         _ => return None,
     };
-    let mut message = Message::new(role, at);
+    let mut message = TranscriptMessage::new(role, at);
     message.id = owned(value, "id").or_else(|| owned(line, "id"));
     message.model = owned(value, "model").or_else(|| owned(line, "model"));
     message.at = ["timestamp", "at", "created_at"]
@@ -45,24 +45,27 @@ pub(super) fn read(at: usize, line: &Value) -> Option<Message> {
         .find_map(|name| moment(value, name).or_else(|| moment(line, name)));
     message.parts = said(value);
     if let Some(id) = ["tool_call_id", "toolCallId"].into_iter().find_map(|name| owned(value, name))
-        && role == Role::Tool
-        && !message.parts.iter().any(|part| matches!(part, Part::ToolResult { .. }))
+        && role == MessageRole::Tool
+        && !message.parts.iter().any(|part| matches!(part, MessagePart::ToolResult { .. }))
     {
         let output = value.get("content").or_else(|| value.get("text")).cloned().unwrap_or_default();
-        message.parts = vec![Part::ToolResult { id, output, failed: has_failed(value), at: message.at }];
+        message.parts =
+            vec![MessagePart::ToolResult { id, output, failed: has_failed(value), at: message.at }];
     }
     // In the Messages API, results of tools come in messages of the user.
-    if role == Role::User && message.results().next().is_some() {
-        message.role = Role::Tool;
+    if role == MessageRole::User && message.results().next().is_some() {
+        message.role = MessageRole::Tool;
     }
     Some(message)
 }
 
 /// Returns the content of a message, from any of the known fields.
-fn said(value: &Value) -> Vec<Part> {
+fn said(value: &Value) -> Vec<MessagePart> {
     let mut parts = Vec::new();
     for name in ["reasoning_content", "thinking"] {
-        parts.extend(owned(value, name).filter(|text| !text.is_empty()).map(|text| Part::Thinking { text }));
+        parts.extend(
+            owned(value, name).filter(|text| !text.is_empty()).map(|text| MessagePart::Thinking { text }),
+        );
     }
     let content = ["content", "parts", "text"].into_iter().find_map(|name| value.get(name));
     parts.extend(contents(content.unwrap_or(&Value::Null)));
@@ -74,11 +77,11 @@ fn said(value: &Value) -> Vec<Part> {
     parts
 }
 
-fn contents(content: &Value) -> Vec<Part> {
+fn contents(content: &Value) -> Vec<MessagePart> {
     match content {
         Value::Null => Vec::new(),
         Value::String(text) if text.is_empty() => Vec::new(),
-        Value::String(text) => vec![Part::Text { text: text.clone() }],
+        Value::String(text) => vec![MessagePart::Text { text: text.clone() }],
         Value::Array(all) => all
             .iter()
             .flat_map(|one| match one {
@@ -90,17 +93,17 @@ fn contents(content: &Value) -> Vec<Part> {
             Some(inner) if !fields.contains_key("type") => contents(inner),
             _ => vec![part(content)],
         },
-        other => vec![Part::Other { value: other.clone() }],
+        other => vec![MessagePart::Other { value: other.clone() }],
     }
 }
 
-fn part(value: &Value) -> Part {
+fn part(value: &Value) -> MessagePart {
     let kind = text(value, "type").unwrap_or_default();
     let words = ["text", "thinking", "reasoning", "content"].into_iter().find_map(|name| owned(value, name));
     let is_thought = flag(value, "thought") || matches!(kind, "thinking" | "reasoning");
     let inside = |names: [&str; 2]| names.into_iter().find_map(|name| value.get(name));
     match (kind, words) {
-        (_, Some(text)) if is_thought => Part::Thinking { text },
+        (_, Some(text)) if is_thought => MessagePart::Thinking { text },
         (
             "tool_result"
             | "tool_call_response"
@@ -115,20 +118,20 @@ fn part(value: &Value) -> Part {
             | "function",
             _,
         ) => call(value),
-        ("" | "text" | "input_text" | "output_text" | "refusal", Some(text)) => Part::Text { text },
+        ("" | "text" | "input_text" | "output_text" | "refusal", Some(text)) => MessagePart::Text { text },
         _ => match (
             inside(["functionCall", "function_call"]),
             inside(["functionResponse", "function_response"]),
         ) {
             (Some(asked), _) => call(asked),
             (_, Some(answer)) => result(answer),
-            _ => Part::Other { value: value.clone() },
+            _ => MessagePart::Other { value: value.clone() },
         },
     }
 }
 
 /// Reads a call, in the format of any of the APIs.
-fn call(value: &Value) -> Part {
+fn call(value: &Value) -> MessagePart {
     let function = value.get("function").filter(|function| function.is_object()).unwrap_or(value);
     let input = ["input", "arguments", "args", "parameters"].into_iter().find_map(|name| function.get(name));
     let input = match input {
@@ -137,14 +140,19 @@ fn call(value: &Value) -> Part {
         other => other.cloned().unwrap_or_default(),
     };
     let name = ["name", "tool_name", "toolName"].into_iter().find_map(|name| owned(function, name));
-    Part::ToolCall { id: call_id(value), name: name.unwrap_or_default(), input, at: None }
+    MessagePart::ToolCall { id: call_id(value), name: name.unwrap_or_default(), input, at: None }
 }
 
 /// Reads the result of a tool call.
-fn result(value: &Value) -> Part {
+fn result(value: &Value) -> MessagePart {
     let output = ["content", "output", "response", "result"].into_iter().find_map(|name| value.get(name));
     let failed = has_failed(value);
-    Part::ToolResult { id: call_id(value), output: output.cloned().unwrap_or_default(), failed, at: None }
+    MessagePart::ToolResult {
+        id: call_id(value),
+        output: output.cloned().unwrap_or_default(),
+        failed,
+        at: None,
+    }
 }
 
 fn call_id(value: &Value) -> String {
@@ -165,32 +173,40 @@ mod tests {
     #[test]
     fn the_usual_ways_to_write_a_message_are_read_alike() {
         for (line, role, text) in [
-            (json!({ "role": "user", "content": "fix it" }), Role::User, "fix it"),
-            (json!({ "role": "human", "text": "fix it" }), Role::User, "fix it"),
-            (json!({ "type": "ai", "content": "done" }), Role::Assistant, "done"),
+            (json!({ "role": "user", "content": "fix it" }), MessageRole::User, "fix it"),
+            (json!({ "role": "human", "text": "fix it" }), MessageRole::User, "fix it"),
+            (json!({ "type": "ai", "content": "done" }), MessageRole::Assistant, "done"),
             (
                 json!({ "role": "model", "parts": [{ "text": "a" }, { "text": "b" }] }),
-                Role::Assistant,
+                MessageRole::Assistant,
                 "a\nb",
             ),
             (
                 json!({ "role": "user", "parts": [{ "type": "text", "content": "a" }, "b"] }),
-                Role::User,
+                MessageRole::User,
                 "a\nb",
             ),
             (
                 json!({ "role": "user", "content": ["a", { "type": "input_text", "text": "b" }] }),
-                Role::User,
+                MessageRole::User,
                 "a\nb",
             ),
             (
                 json!({ "role": "assistant", "content": { "type": "text", "text": "a" } }),
-                Role::Assistant,
+                MessageRole::Assistant,
                 "a",
             ),
-            (json!({ "content": { "role": "model", "parts": [{ "text": "a" }] } }), Role::Assistant, "a"),
-            (json!({ "message": { "role": "developer", "content": "a" }, "id": "m1" }), Role::System, "a"),
-            (json!({ "role": "assistant", "content": null }), Role::Assistant, ""),
+            (
+                json!({ "content": { "role": "model", "parts": [{ "text": "a" }] } }),
+                MessageRole::Assistant,
+                "a",
+            ),
+            (
+                json!({ "message": { "role": "developer", "content": "a" }, "id": "m1" }),
+                MessageRole::System,
+                "a",
+            ),
+            (json!({ "role": "assistant", "content": null }), MessageRole::Assistant, ""),
         ] {
             let message = read(0, &line).unwrap();
             assert_eq!((message.role, message.text().as_str()), (role, text), "{line}");
@@ -212,14 +228,14 @@ mod tests {
             json!({ "type": "function_call_output", "call_id": "c4", "output": "ok" }),
         ];
         let all = messages(lines.into_iter().enumerate());
-        let calls: Vec<_> = all.iter().flat_map(Message::calls).collect();
+        let calls: Vec<_> = all.iter().flat_map(TranscriptMessage::calls).collect();
         assert_eq!(calls, ["c1", "c2", "c3", "c4"]);
-        let results: Vec<_> = all.iter().flat_map(Message::results).collect();
+        let results: Vec<_> = all.iter().flat_map(TranscriptMessage::results).collect();
         assert_eq!(results, ["c1", "c2", "c4"]);
-        assert_eq!(all[3].role, Role::Tool);
-        let Part::ToolCall { input, .. } = &all[0].parts[1] else { panic!("{:?}", all[0]) };
+        assert_eq!(all[3].role, MessageRole::Tool);
+        let MessagePart::ToolCall { input, .. } = &all[0].parts[1] else { panic!("{:?}", all[0]) };
         assert_eq!(input["command"], "ls");
-        assert!(matches!(&all[3].parts[0], Part::ToolResult { failed: true, .. }));
+        assert!(matches!(&all[3].parts[0], MessagePart::ToolResult { failed: true, .. }));
         assert_eq!(all[1].shown_text(), "a.txt");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_llm_wire::{Chunks, Request, Response};
+use stepback_llm_wire::{Chunks, ModelRequest, Response};
 use stepback_model::event::ReportedError;
 
 use super::{Provider, chat};
@@ -70,7 +70,7 @@ impl Http {
         Self { post, dialect, url, key, stop }
     }
 
-    fn headers(&self, request: &Request) -> Vec<(String, String)> {
+    fn headers(&self, request: &ModelRequest) -> Vec<(String, String)> {
         let known = request.headers.iter().filter(|(name, _)| match self.dialect {
             Dialect::Anthropic => name != WORKER,
             Dialect::Chat => name == "content-type",
@@ -85,7 +85,7 @@ impl Http {
 }
 
 impl Provider for Http {
-    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
+    fn ask(&mut self, request: &ModelRequest) -> Result<Response, ReportedError> {
         let body = match self.dialect {
             Dialect::Anthropic => request.body.to_string(),
             Dialect::Chat => chat::question(&request.body).to_string(),
@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Mutex;
 
     use serde_json::json;
-    use stepback_llm_wire::Ended;
+    use stepback_llm_wire::AnswerEnd;
 
     use super::*;
     use crate::request;
@@ -154,7 +154,7 @@ mod tests {
                 headers: Vec::new(),
                 body: self.0.to_string(),
                 chunks: Chunks::default(),
-                ended: Ended::Complete,
+                ended: AnswerEnd::Complete,
                 first_byte: None,
                 took: 1,
                 left_out: 0,
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    fn ask(dialect: Dialect, base: Option<&str>, said: Value) -> (request::Answer, Sent) {
+    fn ask(dialect: Dialect, base: Option<&str>, said: Value) -> (request::ModelAnswer, Sent) {
         let server = Arc::new(Server(said, Mutex::default()));
         let mut http = Http::new(server.clone(), dialect, base, Some("k".into()), Arc::default());
         let request = request::request("m", "", &[json!({ "role": "user", "content": "go" })], Some("w c"));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stepback_llm_wire::{Chunks, Ended, Request, Response};
+use stepback_llm_wire::{AnswerEnd, Chunks, ModelRequest, Response};
 use stepback_model::event::ReportedError;
 
 use super::Provider;
@@ -203,7 +203,7 @@ impl Script {
 }
 
 impl Provider for Scripted {
-    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
+    fn ask(&mut self, request: &ModelRequest) -> Result<Response, ReportedError> {
         let messages = request.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let worker = request.headers.iter().find(|(name, _)| name == WORKER).map(|(_, worker)| worker);
         // "tester call_2_1": the name, and the call that gave it its task.
@@ -264,7 +264,7 @@ fn answer(status: u16, body: &Value, took: u64) -> Response {
         headers: vec![("content-type".into(), "application/json".into())],
         body,
         chunks,
-        ended: Ended::Complete,
+        ended: AnswerEnd::Complete,
         first_byte: Some(took),
         took,
         left_out: 0,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::clip::Clipped;
-use super::{Limits, ToolInput, ToolResult};
+use super::{ToolInput, ToolLimits, ToolResult};
 
 /// Default timeout of a command, in seconds.
 const SECONDS: u64 = 120;
@@ -33,7 +33,7 @@ enum End {
 }
 
 /// Runs a command.
-pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &Limits<'_>) -> Result<ToolResult, String> {
+pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Result<ToolResult, String> {
     let command = given.text("command")?;
     let seconds = given.number("timeout")?.unwrap_or(SECONDS).clamp(1, MOST_SECONDS);
     let begun = Instant::now();
@@ -110,7 +110,7 @@ fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Ended) {
     (text, Ended { told, is_over: Cell::new(false) })
 }
 
-fn wait(child: &mut Child, ended: &Ended, until: Instant, limits: &Limits<'_>) -> End {
+fn wait(child: &mut Child, ended: &Ended, until: Instant, limits: &ToolLimits<'_>) -> End {
     let mut glance = Duration::from_micros(100);
     loop {
         match child.try_wait() {

@@ -26,7 +26,7 @@ impl Dir {
     }
 
     fn run(&self, tool: &str, input: Value) -> ToolResult {
-        run(&self.root, tool, &input, &Limits { stop: &self.stop, deadline: None })
+        run(&self.root, tool, &input, &ToolLimits { stop: &self.stop, deadline: None })
     }
 
     #[track_caller]

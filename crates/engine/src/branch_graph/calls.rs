@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Step, StepKind};
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
-use super::Lines;
+use super::BranchLines;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
@@ -16,7 +16,7 @@ impl Workspace<'_> {
     /// rolled back, and the branch of the end.
     pub(super) fn ends_of_split_calls(
         &self,
-        lines: &Lines,
+        lines: &BranchLines,
         session: Option<SessionId>,
     ) -> Result<HashMap<StepId, (bool, usize)>, EngineError> {
         let mut ends = HashMap::new();
@@ -27,17 +27,17 @@ impl Workspace<'_> {
         let kinds = vec![StepKind::ToolStart, StepKind::ToolEnd, StepKind::ModelStart, StepKind::ModelEnd];
         // A call that ended before the first move cannot be split by any of them.
         let after = Some(boundary.saturating_sub(1));
-        let query = Query { session, kinds, after, oldest_first: true, ..Query::default() };
+        let query = StepQuery { session, kinds, after, oldest_first: true, ..StepQuery::default() };
         let mut starts: HashMap<(SessionId, StepKind, String), StepRow> = HashMap::new();
         for stored in self.store().steps(self.record.id, &query)? {
             let step = &stored.step;
             let Some(start_kind) = start_of(step.kind) else {
-                if let Some(call) = step.facts.call.clone() {
+                if let Some(call) = step.meta.call.clone() {
                     starts.insert((step.session, step.kind, call), stored);
                 }
                 continue;
             };
-            let key = step.facts.call.clone().map(|call| (step.session, start_kind, call));
+            let key = step.meta.call.clone().map(|call| (step.session, start_kind, call));
             let start = match key.and_then(|key| starts.remove(&key)) {
                 Some(start) => start,
                 None => match self.start_of_call(step, start_kind)? {
@@ -58,7 +58,7 @@ impl Workspace<'_> {
     /// call id.
     fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StepRow>, EngineError> {
         // A model answer without a call id is not paired.
-        if end.facts.call.is_none() && end.kind != StepKind::ToolEnd {
+        if end.meta.call.is_none() && end.kind != StepKind::ToolEnd {
             return Ok(None);
         }
         let detail = self.detail_of(end)?;
@@ -66,14 +66,14 @@ impl Workspace<'_> {
         if let Some(start) = named {
             return Ok(self.store().step(start)?);
         }
-        let Some(call) = end.facts.call.clone() else { return Ok(None) };
-        let query = Query {
+        let Some(call) = end.meta.call.clone() else { return Ok(None) };
+        let query = StepQuery {
             session: Some(end.session),
             kinds: vec![kind],
             call: Some(call),
             before: Some(end.number),
             limit: Some(1),
-            ..Query::default()
+            ..StepQuery::default()
         };
         Ok(self.store().steps(self.record.id, &query)?.pop())
     }

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use serde_json::Value;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, OpStatus, Operation, StateTransition, StepKind, Trigger};
-use stepback_model::state::State;
+use stepback_model::record::{OpStatus, Operation, OperationAction, StateTransition, StepKind, Trigger};
+use stepback_model::state::WorkspaceState;
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -258,11 +258,11 @@ impl Workspace<'_> {
         let (mut done, mut undone) = (HashMap::new(), HashMap::new());
         for operation in operations {
             match &operation.action {
-                Action::BranchCreate { name, step, upto } => {
+                OperationAction::BranchCreate { name, step, upto } => {
                     let own = graph.nodes.get(step).map_or(0, |node| node.number);
                     graph.ends.insert(name.clone(), (*step, upto.unwrap_or(own)));
                 }
-                Action::BranchRename { from, to, .. } => {
+                OperationAction::BranchRename { from, to, .. } => {
                     let end = graph.ends.remove(from).map(|end| (to.clone(), end));
                     graph.ends.extend(end);
                 }
@@ -274,11 +274,11 @@ impl Workspace<'_> {
                 graph.saved.insert(moved.before);
             }
             let reversed = match &operation.action {
-                Action::Undo { op, .. } => {
+                OperationAction::Undo { op, .. } => {
                     undone.insert(*op, moved.after);
                     done.get(op).copied()
                 }
-                Action::Redo { op, .. } => {
+                OperationAction::Redo { op, .. } => {
                     done.insert(*op, moved.after);
                     undone.get(op).copied()
                 }
@@ -360,7 +360,7 @@ impl Workspace<'_> {
         if a.step.state == b.step.state {
             return true;
         }
-        let files = |stored: &StepRow| -> Option<State> { self.state_of(stored).ok() };
+        let files = |stored: &StepRow| -> Option<WorkspaceState> { self.state_of(stored).ok() };
         match (files(a), files(b)) {
             (Some(a), Some(b)) => a.files == b.files && a.git == b.git,
             _ => false,

@@ -6,7 +6,7 @@ use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{OpStatus, Session};
 
 use super::error::BundleError;
-use super::records::{Log, Moment, Reference, What};
+use super::records::{ExportedStep, Log, Reference, What};
 
 /// Maximum length of a name or one-line text, in bytes.
 const LONGEST: usize = 4096;
@@ -60,7 +60,7 @@ impl Seen {
         // A parent must be an earlier step, so that no chain of steps can form a cycle.
         let mut steps = HashSet::new();
         for moment in &log.steps {
-            let Moment { step, hidden_by, purged, .. } = moment;
+            let ExportedStep { step, hidden_by, purged, .. } = moment;
             if !here.contains(&step.session) {
                 return wrong(format!("step {} belongs to no session", step.id));
             }

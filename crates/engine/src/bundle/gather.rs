@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId};
-use stepback_model::record::{Action, OpStatus, Operation, Session, Workspace};
-use stepback_model::state::State;
-use stepback_store::port::{Query, StepRow};
+use stepback_model::record::{OpStatus, Operation, OperationAction, Session, WorkspaceRecord};
+use stepback_model::state::WorkspaceState;
+use stepback_store::port::{StepQuery, StepRow};
 
-use super::records::{Log, Moment, Place, Reference, What, told};
+use super::records::{ExportedStep, ExportedWorkspace, Log, Reference, What, told};
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
@@ -36,7 +36,7 @@ pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, Engin
     Ok(logs)
 }
 
-fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Result<Log, EngineError> {
+fn log(engine: &Engine<'_>, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, EngineError> {
     if sessions.iter().any(|session| session.agent == Session::PERSON) {
         return Err(EngineError::Input(
             "what a person did belongs to no session of an agent, and is not given away by itself".into(),
@@ -45,7 +45,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     let person = Session::id_of(workspace.id, Session::PERSON, "");
     let mut steps = Steps { engine, workspace, person, by_id: HashMap::new() };
     for session in sessions {
-        let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+        let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         for stored in engine.store.steps(workspace.id, &query)? {
             steps.by_id.insert(stored.step.id, stored);
         }
@@ -65,9 +65,9 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
             (step.id, if stays { step.id } else { origin_id(step.id) })
         })
         .collect();
-    let mut moments: Vec<Moment> = by_id.values().map(Moment::of).collect();
+    let mut moments: Vec<ExportedStep> = by_id.values().map(ExportedStep::of).collect();
     moments.sort_by_key(|moment| moment.step.number);
-    for Moment { step, .. } in &mut moments {
+    for ExportedStep { step, .. } in &mut moments {
         if !own.contains(&step.id) {
             step.session = person;
         }
@@ -76,7 +76,7 @@ fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Res
     }
     let given = |session: &&Session| Session { info: told(&session.info), ..(**session).clone() };
     Ok(Log {
-        place: Place::of(workspace),
+        place: ExportedWorkspace::of(workspace),
         sessions: sessions.iter().map(given).collect(),
         references: references(engine, workspace, &names, &moments)?,
         steps: moments,
@@ -94,7 +94,7 @@ pub fn origin_id(step: StepId) -> StepId {
 
 struct Steps<'e> {
     engine: &'e Engine<'e>,
-    workspace: &'e Workspace,
+    workspace: &'e WorkspaceRecord,
     person: SessionId,
     by_id: HashMap<StepId, StepRow>,
 }
@@ -110,7 +110,7 @@ impl Steps<'_> {
             let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
             let ends = stored.is_checkpoint()
                 || stored.purged
-                || State::load(self.engine.store, stored.step.state)?.files.is_some();
+                || WorkspaceState::load(self.engine.store, stored.step.state)?.files.is_some();
             next = stored.step.parent.filter(|_| !ends);
             self.by_id.insert(id, stored);
         }
@@ -129,7 +129,7 @@ impl Steps<'_> {
             }
             let about = steps_of(&operation.action);
             let again = match &operation.action {
-                Action::Undo { op, .. } | Action::Redo { op, .. } => taken.contains(op),
+                OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } => taken.contains(op),
                 _ => false,
             };
             if !again && !about.iter().any(|step| own.contains(step)) {
@@ -152,16 +152,16 @@ impl Steps<'_> {
 }
 
 /// Returns the steps that an operation refers to.
-fn steps_of(action: &Action) -> Vec<StepId> {
+fn steps_of(action: &OperationAction) -> Vec<StepId> {
     match action {
-        Action::CheckpointCreate { step }
-        | Action::CheckpointAnnotate { step, .. }
-        | Action::BranchCreate { step, .. }
-        | Action::BranchDelete { step, .. }
-        | Action::BranchRename { step, .. } => vec![*step],
-        Action::CheckpointDelete { steps } | Action::Prune { steps } => steps.clone(),
-        Action::ChangesClear { .. } => Vec::new(),
-        Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
+        OperationAction::CheckpointCreate { step }
+        | OperationAction::CheckpointAnnotate { step, .. }
+        | OperationAction::BranchCreate { step, .. }
+        | OperationAction::BranchDelete { step, .. }
+        | OperationAction::BranchRename { step, .. } => vec![*step],
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => steps.clone(),
+        OperationAction::ChangesClear { .. } => Vec::new(),
+        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
             action.moved().map_or_else(Vec::new, |moved| vec![moved.before, moved.after, moved.onto])
         }
     }
@@ -169,9 +169,9 @@ fn steps_of(action: &Action) -> Vec<StepId> {
 
 fn references(
     engine: &Engine<'_>,
-    workspace: &Workspace,
+    workspace: &WorkspaceRecord,
     names: &HashMap<StepId, StepId>,
-    moments: &[Moment],
+    moments: &[ExportedStep],
 ) -> Result<Vec<Reference>, EngineError> {
     let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
     let head = engine.store.reference(&format!("head/{}", workspace.id))?;

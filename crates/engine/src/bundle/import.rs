@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Operation, Session, SessionInfo, Step, Workspace};
+use stepback_model::record::{Operation, Session, SessionInfo, Step, WorkspaceRecord};
 use stepback_store::{Mutation, copy};
 use stepback_worktree::WorktreeError;
 
@@ -30,7 +30,7 @@ pub const ROOT: &str = "/imported/";
 
 /// What an import added to the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Imported {
+pub struct ImportReport {
     /// The sessions of the bundle, with the workspaces they are in here.
     pub sessions: Vec<(SessionId, WorkspaceId)>,
     /// Number of steps in the bundle.
@@ -45,7 +45,7 @@ pub struct Imported {
 
 impl Engine<'_> {
     /// Imports everything in a bundle that the store does not have, or nothing.
-    pub fn import_bundle(&self, bundle: &Bundle) -> Result<Imported, EngineError> {
+    pub fn import_bundle(&self, bundle: &Bundle) -> Result<ImportReport, EngineError> {
         let _lock = self.keep_collector_out()?;
         let (mut imported, mutations) = plan(self, &bundle.logs, MissingObjects::Nothing)?;
         if mutations.is_empty() {
@@ -156,8 +156,8 @@ pub(super) fn plan(
     engine: &Engine<'_>,
     logs: &[Log],
     lacks: MissingObjects,
-) -> Result<(Imported, Vec<Mutation>), EngineError> {
-    let mut imported = Imported::default();
+) -> Result<(ImportReport, Vec<Mutation>), EngineError> {
+    let mut imported = ImportReport::default();
     let mut mutations = Vec::new();
     for log in logs {
         let planned = Planned::new(engine, log, lacks)?;
@@ -174,7 +174,7 @@ struct Planned<'l> {
     log: &'l Log,
     /// The sessions of the log that the store already has.
     known: HashMap<SessionId, Session>,
-    target: Workspace,
+    target: WorkspaceRecord,
     is_new: bool,
     lacks: MissingObjects,
 }
@@ -196,7 +196,7 @@ impl<'l> Planned<'l> {
         let id = home.unwrap_or(id);
         let found = all.into_iter().find(|workspace| workspace.id == id);
         let is_new = found.is_none();
-        let target = found.unwrap_or(Workspace { id, root, created_at: log.place.created_at });
+        let target = found.unwrap_or(WorkspaceRecord { id, root, created_at: log.place.created_at });
         Ok(Self { engine, log, known, target, is_new, lacks })
     }
 
@@ -209,7 +209,7 @@ impl<'l> Planned<'l> {
     }
 
     /// Returns the mutations that import the log, and counts new steps.
-    fn mutations(&self, imported: &mut Imported) -> Result<Vec<Mutation>, EngineError> {
+    fn mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, EngineError> {
         let mut mutations = Vec::new();
         let [person, here] =
             [self.log.place.id, self.target.id].map(|place| Session::id_of(place, Session::PERSON, ""));
@@ -309,7 +309,7 @@ impl<'l> Planned<'l> {
 }
 
 /// Returns the id and root of the workspace that a log becomes. A workspace that was imported before keeps its id.
-fn destination(log: &Log, known: &[Workspace]) -> (WorkspaceId, Vec<u8>) {
+fn destination(log: &Log, known: &[WorkspaceRecord]) -> (WorkspaceId, Vec<u8>) {
     let place = &log.place;
     let mut below: Vec<&str> =
         place.root.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
@@ -331,7 +331,7 @@ fn destination(log: &Log, known: &[Workspace]) -> (WorkspaceId, Vec<u8>) {
     (id, root.trim_end_matches('/').as_bytes().to_vec())
 }
 
-fn is_imported(workspace: &Workspace) -> bool {
+fn is_imported(workspace: &WorkspaceRecord) -> bool {
     workspace.root.starts_with(ROOT.as_bytes())
 }
 
@@ -343,9 +343,8 @@ fn clash(what: String) -> EngineError {
 /// other lacks or has under another id.
 fn same(here: &StepRow, there: &StepRow) -> Result<(), EngineError> {
     let (a, b) = (&here.step, &there.step);
-    let told = |step: &Step| {
-        (step.session, step.kind, step.at, step.state, step.summary.clone(), step.facts.clone())
-    };
+    let told =
+        |step: &Step| (step.session, step.kind, step.at, step.state, step.summary.clone(), step.meta.clone());
     let grew = match (a.parent, b.parent) {
         (Some(a), Some(b)) => a == b || origin_id(a) == b || a == origin_id(b),
         _ => true,

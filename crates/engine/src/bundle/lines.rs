@@ -8,15 +8,15 @@ use std::io::{BufWriter, Write};
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use stepback_model::conversation::Message;
+use stepback_model::conversation::ConversationMessage;
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_model::json::{self as stored_json, Root};
+use stepback_model::json::{self as stored_json, ValueRoot};
 use stepback_model::record::Session;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 
 use super::error::BundleError;
-use super::records::{Log, Moment, Record};
+use super::records::{ExportedStep, Log, Record};
 use super::{Exported, gather};
 use crate::diff;
 use crate::error::EngineError;
@@ -59,7 +59,7 @@ impl Engine<'_> {
             // Ids, times and texts always serialise.
             let mut value = serde_json::to_value(&record).unwrap_or_default();
             if let Record::Step(moment) = &record {
-                value["detail"] = self.detail(moment.step.facts.detail)?;
+                value["detail"] = self.detail(moment.step.meta.detail)?;
                 value["changes"] = files.changes(moment)?;
                 if let Some(progress) = self.progress {
                     progress.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn detail(&self, root: Option<Root>) -> Result<Value, EngineError> {
+    fn detail(&self, root: Option<ValueRoot>) -> Result<Value, EngineError> {
         let Some(root) = root else { return Ok(Value::Null) };
         stored_json::load(self.store, root).map_err(|error| match error {
             stored_json::JsonError::Object(error) => error.into(),
@@ -87,10 +87,10 @@ impl Engine<'_> {
         let mut next = session.info.tip;
         while let Some(hash) = next {
             chain.push(hash);
-            next = Message::load(self.store, hash)?.previous;
+            next = ConversationMessage::load(self.store, hash)?.previous;
         }
         for (index, hash) in chain.into_iter().rev().enumerate() {
-            let text = Message::load(self.store, hash)?.text;
+            let text = ConversationMessage::load(self.store, hash)?.text;
             let message = serde_json::from_str(&text).unwrap_or(Value::String(text));
             lines.put(&json!({
                 "record": "message", "session": session.id, "index": index + 1, "message": message,
@@ -124,18 +124,19 @@ struct Files<'e> {
 impl Files<'_> {
     /// Returns the paths that a step changed; empty for a step without files of its own, or without earlier files to compare
     /// with.
-    fn changes(&mut self, moment: &Moment) -> Result<Value, EngineError> {
+    fn changes(&mut self, moment: &ExportedStep) -> Result<Value, EngineError> {
         let before = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
         if moment.purged {
             self.known.insert(moment.step.id, None);
             return Ok(json!([]));
         }
-        let state = State::load(self.engine.store, moment.step.state)?;
+        let state = WorkspaceState::load(self.engine.store, moment.step.state)?;
         self.known.insert(moment.step.id, state.files.or(before));
         let (Some(_), Some(before), Some(after)) = (moment.trigger, before, state.files) else {
             return Ok(json!([]));
         };
-        let [before, after] = [before, after].map(|files| State { files: Some(files), ..State::default() });
+        let [before, after] =
+            [before, after].map(|files| WorkspaceState { files: Some(files), ..WorkspaceState::default() });
         let changes = diff::visible(self.engine.store, &before, &after)?;
         let shown = changes.iter().map(|change| {
             json!({

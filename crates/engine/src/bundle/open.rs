@@ -37,7 +37,7 @@ pub struct Placed {
 
 /// A git file and the locations of its parts.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct PackedFile {
     /// Name and size of the file.
     pub file: GitFile,
     blocks: Vec<u64>,
@@ -52,7 +52,7 @@ pub struct Bundle {
     /// The objects and git files that its records need; the file may contain more.
     pub(super) needed: Alive,
     /// Git files in the bundle.
-    pub(super) git_files: Vec<Parts>,
+    pub(super) git_files: Vec<PackedFile>,
 }
 
 #[derive(Debug)]
@@ -137,7 +137,10 @@ impl Bundle {
     }
 
     /// Returns the bytes of a git file, part by part.
-    pub(super) fn git_file(&self, parts: &Parts) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
+    pub(super) fn git_file(
+        &self,
+        parts: &PackedFile,
+    ) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
         parts.blocks.iter().map(|place| self.source.block(*place))
     }
 }
@@ -148,7 +151,7 @@ struct Contents {
     logs: Vec<Log>,
     lines: u64,
     index: HashMap<Hash, Placed>,
-    git_files: Vec<Parts>,
+    git_files: Vec<PackedFile>,
     /// Number of bytes still missing from the last git file.
     unfinished: Option<u64>,
 }
@@ -166,7 +169,7 @@ impl Contents {
                 let file: GitFile = serde_json::from_slice(block)
                     .map_err(|error| BundleError::senseless(format!("a git file: {error}")))?;
                 self.unfinished = Some(file.size).filter(|size| *size > 0);
-                self.git_files.push(Parts { file, blocks: Vec::new() });
+                self.git_files.push(PackedFile { file, blocks: Vec::new() });
                 Ok(())
             }
             Block::Part => {

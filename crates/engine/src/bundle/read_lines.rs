@@ -13,14 +13,14 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::SessionId;
 use stepback_model::json::{self as stored_json, JsonError};
 use stepback_model::record::StateRefs;
-use stepback_model::state::State;
-use stepback_model::{conversation, json::Root};
+use stepback_model::state::WorkspaceState;
+use stepback_model::{conversation, json::ValueRoot};
 use stepback_store::ObjectBatch;
 
 use super::error::BundleError;
-use super::import::Imported;
+use super::import::ImportReport;
 use super::lines::{FORMAT, VERSION};
-use super::records::{Log, Moment, Record};
+use super::records::{ExportedStep, Log, Record};
 use super::{check, import};
 use crate::error::EngineError;
 use crate::workspace::Engine;
@@ -31,7 +31,7 @@ const LONGEST: u64 = 64 << 20;
 
 impl Engine<'_> {
     /// Imports everything in exported lines that the store does not have, or nothing.
-    pub fn import_lines(&self, lines: impl BufRead) -> Result<Imported, EngineError> {
+    pub fn import_lines(&self, lines: impl BufRead) -> Result<ImportReport, EngineError> {
         let _lock = self.keep_collector_out()?;
         let batch = self.store.begin()?;
         let mut reading = Reading::new(&*batch)?;
@@ -72,7 +72,7 @@ struct Reading<'b> {
 
 impl<'b> Reading<'b> {
     fn new(batch: &'b dyn ObjectBatch) -> Result<Self, EngineError> {
-        let state = batch.write(ObjectKind::State, &State::default().encode(), None)?;
+        let state = batch.write(ObjectKind::State, &WorkspaceState::default().encode(), None)?;
         let (logs, said) = (Vec::new(), HashMap::new());
         Ok(Self { batch, state, logs, said, lines: 0, steps: 0, is_whole: false })
     }
@@ -168,17 +168,19 @@ impl<'b> Reading<'b> {
 
     fn step(&mut self, record: Record, detail: &Value) -> Result<(), EngineError> {
         let Record::Step(mut moment) = record else { return Ok(()) };
-        moment.step.facts.detail = match detail {
+        moment.step.meta.detail = match detail {
             Value::Null => None,
-            value => Some(Root::from(stored_json::store(self.batch, value, None).map_err(
-                |error| match error {
-                    JsonError::Object(error) => error.into(),
-                    error => self.wrong(&error.to_string()),
-                },
-            )?)),
+            value => {
+                Some(ValueRoot::from(stored_json::store(self.batch, value, None).map_err(
+                    |error| match error {
+                        JsonError::Object(error) => error.into(),
+                        error => self.wrong(&error.to_string()),
+                    },
+                )?))
+            }
         };
         // A checkpoint stays marked as one although its files are missing. No other step had files of its own.
-        let Moment { step, trigger, purged, .. } = &mut moment;
+        let ExportedStep { step, trigger, purged, .. } = &mut moment;
         *purged = trigger.is_some();
         if trigger.is_none() {
             step.state = self.state;

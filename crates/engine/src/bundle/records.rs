@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Annotation, Operation, Session, SessionInfo, Step, Trigger, Workspace};
+use stepback_model::record::{Annotation, Operation, Session, SessionInfo, Step, Trigger, WorkspaceRecord};
 use stepback_model::time::Timestamp;
 
 use crate::reachability::Marker;
@@ -14,11 +14,11 @@ use crate::reachability::Marker;
 #[expect(clippy::large_enum_variant, reason = "they are read and written one at a time")]
 pub enum Record {
     /// The following records belong to this workspace.
-    Workspace(Place),
+    Workspace(ExportedWorkspace),
     /// A session, with all its steps.
     Session(Session),
     /// A step with its annotation.
-    Step(Moment),
+    Step(ExportedStep),
     /// An operation, such as a rewind or an undo.
     Operation(Operation),
     /// A named reference to a step.
@@ -27,7 +27,7 @@ pub enum Record {
 
 /// A workspace, as exported.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct ExportedWorkspace {
     /// Id of the workspace.
     pub id: WorkspaceId,
     /// Path of its root on the machine where it was recorded.
@@ -38,7 +38,7 @@ pub struct Place {
 
 /// A step with its annotation and checkpoint data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Moment {
+pub struct ExportedStep {
     /// The step.
     #[serde(flatten)]
     pub step: Step,
@@ -105,15 +105,15 @@ impl GitFile {
     }
 }
 
-impl Place {
+impl ExportedWorkspace {
     /// The exported form of a workspace.
-    pub fn of(workspace: &Workspace) -> Self {
+    pub fn of(workspace: &WorkspaceRecord) -> Self {
         let root = stepback_model::path::display_bytes(&workspace.root).into_owned();
         Self { id: workspace.id, root, created_at: workspace.created_at }
     }
 }
 
-impl Moment {
+impl ExportedStep {
     /// The exported form of a stored step.
     pub fn of(stored: &StepRow) -> Self {
         let StepRow { step, annotation, trigger, hidden_by, purged } = stored.clone();
@@ -146,11 +146,11 @@ pub fn told(info: &SessionInfo) -> SessionInfo {
 #[derive(Clone, Debug)]
 pub struct Log {
     /// The workspace.
-    pub place: Place,
+    pub place: ExportedWorkspace,
     /// The exported sessions.
     pub sessions: Vec<Session>,
     /// Steps, each after its parent. Steps that belong to none of the sessions are the user's.
-    pub steps: Vec<Moment>,
+    pub steps: Vec<ExportedStep>,
     /// Operations, oldest first.
     pub operations: Vec<Operation>,
     /// Head, branches and present branch.

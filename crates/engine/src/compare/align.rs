@@ -7,7 +7,7 @@ use std::ops::Range;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// The keys of a step, from the most to the least exact.
-pub type Key = [u64; LOOKS];
+pub type AlignmentKey = [u64; LOOKS];
 /// Number of levels of exactness: the whole input, the subject, the tool, the kind.
 pub const LOOKS: usize = 4;
 
@@ -15,15 +15,15 @@ pub const LOOKS: usize = 4;
 ///
 /// First it finds the longest common subsequence of exactly equal steps; in the gaps between them, it pairs steps about the
 /// same subject, in the remaining gaps steps with the same tool, and then steps of the same kind.
-pub fn align(a: &[Key], b: &[Key]) -> Vec<(Option<usize>, Option<usize>)> {
+pub fn align(a: &[AlignmentKey], b: &[AlignmentKey]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut rows = Vec::with_capacity(a.len().max(b.len()));
     between(a, b, 0..a.len(), 0..b.len(), 0, &mut rows);
     rows
 }
 
 fn between(
-    a: &[Key],
-    b: &[Key],
+    a: &[AlignmentKey],
+    b: &[AlignmentKey],
     left: Range<usize>,
     right: Range<usize>,
     look: usize,
@@ -45,8 +45,14 @@ fn between(
 
 /// Returns the longest common subsequence. Steps that occur on one side only are removed first: they cannot be part of it,
 /// and they make the search slow.
-fn common(a: &[Key], b: &[Key], left: Range<usize>, right: Range<usize>, look: usize) -> Vec<(usize, usize)> {
-    let key = |keys: &[Key], at: usize| keys[at][look];
+fn common(
+    a: &[AlignmentKey],
+    b: &[AlignmentKey],
+    left: Range<usize>,
+    right: Range<usize>,
+    look: usize,
+) -> Vec<(usize, usize)> {
+    let key = |keys: &[AlignmentKey], at: usize| keys[at][look];
     let in_a: HashSet<u64> = left.clone().map(|at| key(a, at)).collect();
     let in_b: HashSet<u64> = right.clone().map(|at| key(b, at)).collect();
     let left: Vec<usize> = left.filter(|at| in_b.contains(&key(a, *at))).collect();

@@ -2,14 +2,14 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
-use stepback_model::state::State;
-use stepback_reasoning::Mind;
+use stepback_model::state::WorkspaceState;
+use stepback_reasoning::ReasoningBoard;
 
-use super::side::{Side, unreadable};
+use super::side::{ComparedRun, unreadable};
 use super::speech;
 use crate::diff;
 use crate::error::EngineError;
@@ -19,7 +19,7 @@ use crate::error::EngineError;
 pub struct Ends {
     /// Changes from the files of the first side to those of the second; `None` if the files of one side are unknown.
     #[serde(serialize_with = "changes")]
-    pub files: Option<Vec<Change>>,
+    pub files: Option<Vec<PathChange>>,
     /// Number of files in which they differed at the start; `None` if that is unknown.
     pub files_at_start: Option<u64>,
     /// Slots that differ: memory, task and the like.
@@ -40,7 +40,7 @@ pub struct SlotDifference {
     /// Parts that both have, with another value.
     pub changed: u64,
     /// All of these parts, each with its JSON pointer.
-    pub differences: Vec<value::Difference>,
+    pub differences: Vec<value::ValueDifference>,
 }
 
 /// How far two conversations are the same.
@@ -54,18 +54,20 @@ pub struct Conversations {
     pub b: u64,
 }
 
-fn changes<S: Serializer>(changes: &Option<Vec<Change>>, serializer: S) -> Result<S::Ok, S::Error> {
+fn changes<S: Serializer>(changes: &Option<Vec<PathChange>>, serializer: S) -> Result<S::Ok, S::Error> {
     let listed = changes.as_ref().map(|changes| {
         let item =
-            |change: &Change| json!({ "path": change.path, "kind": change.kind(), "from": change.from });
+            |change: &PathChange| json!({ "path": change.path, "kind": change.kind(), "from": change.from });
         changes.iter().map(item).collect::<Vec<_>>()
     });
     listed.serialize(serializer)
 }
 
 /// Compares the ends of two runs, without regard to their steps.
-pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, EngineError> {
-    let between = |a: Option<State>, b: Option<State>| -> Result<Option<Vec<Change>>, EngineError> {
+pub fn ends(source: &dyn ObjectSource, a: &ComparedRun, b: &ComparedRun) -> Result<Ends, EngineError> {
+    let between = |a: Option<WorkspaceState>,
+                   b: Option<WorkspaceState>|
+     -> Result<Option<Vec<PathChange>>, EngineError> {
         match (a, b) {
             (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
                 Ok(Some(diff::visible(source, &a, &b)?))
@@ -73,7 +75,7 @@ pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, Engin
             _ => Ok(None),
         }
     };
-    let state = |side: &Side| side.end.unwrap_or_default();
+    let state = |side: &ComparedRun| side.end.unwrap_or_default();
     let (left, right) = (state(a), state(b));
     let mut slots = Vec::new();
     for (slot, before, after) in [
@@ -101,7 +103,7 @@ fn values(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
-) -> Result<Vec<value::Difference>, EngineError> {
+) -> Result<Vec<value::ValueDifference>, EngineError> {
     let whole = |hash: Hash| -> Result<Option<Value>, EngineError> {
         value::load(source, hash).map(Some).map_err(unreadable)
     };
@@ -111,7 +113,7 @@ fn values(
         (before, after) => {
             let before = before.map_or(Ok(None), whole)?;
             let after = after.map_or(Ok(None), whole)?;
-            vec![value::Difference { pointer: String::new(), before, after }]
+            vec![value::ValueDifference { pointer: String::new(), before, after }]
         }
     })
 }
@@ -121,16 +123,16 @@ fn thoughts(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
-) -> Result<Vec<value::Difference>, EngineError> {
+) -> Result<Vec<value::ValueDifference>, EngineError> {
     if before == after {
         return Ok(Vec::new());
     }
     let load = |root: Option<Hash>| match root {
-        Some(root) => Ok(Mind::load(source, root)?.0),
-        None => Ok::<_, EngineError>(Mind::default()),
+        Some(root) => Ok(ReasoningBoard::load(source, root)?.0),
+        None => Ok::<_, EngineError>(ReasoningBoard::default()),
     };
     let changes = load(before)?.diff(&load(after)?).changes;
-    let listed = changes.into_iter().map(|change| value::Difference {
+    let listed = changes.into_iter().map(|change| value::ValueDifference {
         pointer: format!("/{}/{}", change.item.kind.plural(), change.item),
         before: change.before,
         after: change.after,
@@ -140,8 +142,8 @@ fn thoughts(
 
 impl SlotDifference {
     /// Counts the differences; `None` if there are none.
-    fn of(slot: &'static str, differences: Vec<value::Difference>) -> Option<Self> {
-        let count = |wanted: fn(&value::Difference) -> bool| {
+    fn of(slot: &'static str, differences: Vec<value::ValueDifference>) -> Option<Self> {
+        let count = |wanted: fn(&value::ValueDifference) -> bool| {
             differences.iter().filter(|part| wanted(part)).count() as u64
         };
         let added = count(|part| part.before.is_none());

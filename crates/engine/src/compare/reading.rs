@@ -9,15 +9,15 @@ use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
 
-use super::Part;
-use super::align::{Key, number_of};
-use super::side::{Side, unreadable};
+use super::StepDifference;
+use super::align::{AlignmentKey, number_of};
+use super::side::{ComparedRun, unreadable};
 use crate::error::EngineError;
 use crate::read_cache::LastRead;
 use crate::timeline::{Spent, answer_of};
 
 /// The data of a side that is compared and counted.
-pub struct Reading {
+pub struct SideSummary {
     /// One print for each step.
     pub prints: Vec<Print>,
     /// Tokens and cost of the model calls.
@@ -41,18 +41,18 @@ pub struct Print {
 
 impl Print {
     /// Returns how two paired steps differ.
-    pub fn differs(&self, other: &Self) -> Vec<Part> {
+    pub fn differs(&self, other: &Self) -> Vec<StepDifference> {
         let mut parts = Vec::new();
         let mut put = |differs: bool, part| {
             if differs {
                 parts.push(part);
             }
         };
-        put(self.tool != other.tool, Part::Tool);
-        put(self.input != other.input, Part::Input);
-        put(self.output != other.output, Part::Output);
-        put(self.failed != other.failed, Part::Outcome);
-        put(self.summary != other.summary, Part::Summary);
+        put(self.tool != other.tool, StepDifference::Tool);
+        put(self.input != other.input, StepDifference::Input);
+        put(self.output != other.output, StepDifference::Output);
+        put(self.failed != other.failed, StepDifference::Outcome);
+        put(self.summary != other.summary, StepDifference::Summary);
         parts
     }
 }
@@ -64,19 +64,19 @@ struct OpenSide {
     wire: Option<Wire>,
 }
 
-impl Reading {
+impl SideSummary {
     /// Reads the details of all steps.
-    pub fn of(source: &dyn ObjectSource, side: &Side) -> Result<Self, EngineError> {
+    pub fn of(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, EngineError> {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
         let mut begun: HashMap<&str, OpenSide> = HashMap::new();
         let source = LastRead::new(source);
         for step in &side.steps {
-            let detail = match step.facts.detail {
+            let detail = match step.meta.detail {
                 Some(hash) => value::load(&source, hash).map_err(unreadable)?,
                 None => Value::Null,
             };
-            let call = step.facts.call.as_deref();
+            let call = step.meta.call.as_deref();
             let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
             reading.take(side, step, &detail, &start);
             if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
@@ -90,7 +90,7 @@ impl Reading {
     }
 
     /// Returns the keys by which steps are aligned.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<AlignmentKey> {
         let key = |print: &Print| {
             let kind = number_of(&print.kind);
             [
@@ -103,12 +103,12 @@ impl Reading {
         self.prints.iter().map(key).collect()
     }
 
-    fn take(&mut self, side: &Side, step: &Step, detail: &Value, start: &OpenSide) {
+    fn take(&mut self, side: &ComparedRun, step: &Step, detail: &Value, start: &OpenSide) {
         let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
         let print = |value: Option<Value>| value.map_or(0, |value| number_of(&value.to_string()));
         let normal = |name: &str| get(name).map(|value| side.normal(value));
         let spent = (step.kind != StepKind::ModelStart).then(|| Spent::of(detail)).flatten();
-        let mut tool = step.facts.tool.as_ref().map(|tool| tool.to_lowercase());
+        let mut tool = step.meta.tool.as_ref().map(|tool| tool.to_lowercase());
         let mut said = None;
         let (input, output, summary) = match step.kind {
             StepKind::ToolStart => (print(normal("input")), 0, 0),
@@ -152,7 +152,7 @@ impl Reading {
             tool: number_of(&tool),
             input,
             output,
-            failed: step.facts.failed,
+            failed: step.meta.failed,
             summary,
             about: number_of(&side.plain(&step.summary).split_whitespace().take(2).collect::<Vec<_>>()),
         });
@@ -165,7 +165,7 @@ struct Answer {
     text: Option<String>,
 }
 
-fn answer(side: &Side, output: Option<&Value>, wire: Option<Wire>) -> Answer {
+fn answer(side: &ComparedRun, output: Option<&Value>, wire: Option<Wire>) -> Answer {
     let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
     let Some(answered) = answer_of(output, wire) else {
         // Agents report the text; for an unknown wire format, only the body is available.

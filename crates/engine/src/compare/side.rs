@@ -7,23 +7,23 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
 use stepback_model::json::JsonError;
 use stepback_model::record::{Session, Step, StepKind};
-use stepback_model::state::State;
-use stepback_store::port::{Query, StepRow};
+use stepback_model::state::WorkspaceState;
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
 
 /// A run: its steps, and the states it began and ended with.
 #[derive(Clone, Debug, Default)]
-pub struct Side {
+pub struct ComparedRun {
     /// Name of the side.
     pub name: String,
     /// Its steps, oldest first; none for a single point.
     pub steps: Vec<Step>,
     /// The state it began with; `None` if unknown.
-    pub start: Option<State>,
+    pub start: Option<WorkspaceState>,
     /// The state it ended with; `None` if unknown.
-    pub end: Option<State>,
+    pub end: Option<WorkspaceState>,
     /// The last message of its conversation; `None` if there is none.
     pub conversation: Option<Hash>,
     /// The session, if the side is one.
@@ -32,10 +32,10 @@ pub struct Side {
     pub directories: Vec<String>,
 }
 
-impl Side {
+impl ComparedRun {
     /// Creates a side from a recorded session.
     pub fn of_session(workspace: &Workspace<'_>, session: &Session) -> Result<Self, EngineError> {
-        let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+        let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         // A stop at a breakpoint is not a step of the agent; the user's decision there is.
         steps.retain(|stored| stored.hidden_by.is_none() && stored.step.kind != StepKind::BreakpointHit);
@@ -44,8 +44,10 @@ impl Side {
         let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
         let known = |stored: &StepRow| match workspace.state_of(stored) {
             Ok(state) if looked => Ok(Some(state)),
-            Ok(state) => Ok(Some(State { files: None, git: None, ..state })),
-            Err(EngineError::NoFiles { .. }) => Ok(Some(State::load(workspace.store(), stored.step.state)?)),
+            Ok(state) => Ok(Some(WorkspaceState { files: None, git: None, ..state })),
+            Err(EngineError::NoFiles { .. }) => {
+                Ok(Some(WorkspaceState::load(workspace.store(), stored.step.state)?))
+            }
             Err(EngineError::Purged { .. }) => Ok(None),
             Err(error) => Err(error),
         };
@@ -68,11 +70,14 @@ impl Side {
         side.steps = on_line(workspace, &line)?;
         // Light steps continue after the last checkpoint, and the conversation with them. A rewind of files has no
         // conversation.
-        let states =
-            side.steps.iter().rev().filter_map(|step| State::load(workspace.store(), step.state).ok());
+        let states = side
+            .steps
+            .iter()
+            .rev()
+            .filter_map(|step| WorkspaceState::load(workspace.store(), step.state).ok());
         if let Some(last) = states.into_iter().find(|state| state.conversation.is_some()) {
             side.conversation = last.conversation;
-            side.end = side.end.map(|end| State { env: end.env.or(last.env), ..end });
+            side.end = side.end.map(|end| WorkspaceState { env: end.env.or(last.env), ..end });
         }
         side.start = line.last().and_then(|first| workspace.state_of(first).ok());
         Ok(side)
@@ -138,7 +143,7 @@ fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
 fn on_line(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Vec<Step>, EngineError> {
-    let query = Query { oldest_first: true, ..Query::default() };
+    let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
     let kept = all.iter().filter(|stored| stored.is_checkpoint());
@@ -174,7 +179,7 @@ fn on_line(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Vec<Step>, Eng
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
 fn last_said(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Option<Hash>, EngineError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
-        let state = State::load(workspace.store(), stored.step.state)?;
+        let state = WorkspaceState::load(workspace.store(), stored.step.state)?;
         if state.conversation.is_some() {
             return Ok(state.conversation);
         }

@@ -14,7 +14,7 @@ use stepback_model::object::ObjectSource;
 
 use super::align::number_of;
 use super::ends::Conversations;
-use super::side::Side;
+use super::side::ComparedRun;
 use crate::error::EngineError;
 
 /// Fields in messages that differ between any two runs, or that are only counts and measurements.
@@ -38,7 +38,11 @@ const PASSING: [&str; 16] = [
 ];
 
 /// Counts the messages of two runs, and how many of them are equal from the beginning.
-pub fn conversations(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Conversations, EngineError> {
+pub fn conversations(
+    source: &dyn ObjectSource,
+    a: &ComparedRun,
+    b: &ComparedRun,
+) -> Result<Conversations, EngineError> {
     let directories = || a.directories.iter().chain(&b.directories).map(Path::new);
     let normalizer = TextNormalizer::new(directories());
     let said = |tip: Option<Hash>| -> Result<Vec<u64>, EngineError> {

@@ -6,7 +6,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::object::ObjectSink;
 use stepback_model::record::StepMeta;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as value};
 use stepback_store::Store;
@@ -34,7 +34,7 @@ impl Maker {
         written
     }
 
-    fn side(&self, name: &str, told: &[Told]) -> Side {
+    fn side(&self, name: &str, told: &[Told]) -> ComparedRun {
         let directory = format!("/somewhere/{name}");
         let in_place = |value: &Value| -> Value {
             serde_json::from_str(&value.to_string().replace("HERE", &directory)).unwrap()
@@ -63,7 +63,7 @@ impl Maker {
                 at: Timestamp::from_micros(at as i64 * 1_000_000),
                 state: Hash::of(ObjectKind::State, b""),
                 summary: format!("{tool} in {directory}"),
-                facts: StepMeta {
+                meta: StepMeta {
                     tool: (!tool.is_empty()).then(|| (*tool).to_string()),
                     failed: output == "failed",
                     detail: Some(detail.into()),
@@ -72,25 +72,25 @@ impl Maker {
                 },
             }
         });
-        Side {
+        ComparedRun {
             name: name.to_string(),
             steps: steps.collect(),
             start: Some(state()),
             end: Some(state()),
             directories: vec![directory.clone()],
-            ..Side::default()
+            ..ComparedRun::default()
         }
     }
 
     #[track_caller]
-    fn compare(&self, a: &Side, b: &Side) -> Comparison {
+    fn compare(&self, a: &ComparedRun, b: &ComparedRun) -> Comparison {
         compare(&self.store, a, b).unwrap()
     }
 }
 
 /// A state with files, the same for all tests.
-fn state() -> State {
-    State { files: Some(Hash::of(ObjectKind::Tree, b"")), ..State::default() }
+fn state() -> WorkspaceState {
+    WorkspaceState { files: Some(Hash::of(ObjectKind::Tree, b"")), ..WorkspaceState::default() }
 }
 
 fn bash(command: &str, output: &str) -> [Told; 2] {
@@ -107,9 +107,11 @@ fn told(calls: &[[Told; 2]]) -> Vec<Told> {
 
 /// Formats rows as step numbers of both sides, with `!` where they differ.
 fn rows(comparison: &Comparison) -> Vec<String> {
-    let number = |entry: &Option<Entry>| entry.as_ref().map_or("-".into(), |entry| entry.number.to_string());
-    let row =
-        |row: &Row| format!("{}{}{}", number(&row.a), if row.is_same() { "=" } else { "!" }, number(&row.b));
+    let number =
+        |entry: &Option<ComparedStep>| entry.as_ref().map_or("-".into(), |entry| entry.number.to_string());
+    let row = |row: &ComparisonRow| {
+        format!("{}{}{}", number(&row.a), if row.is_same() { "=" } else { "!" }, number(&row.b))
+    };
     comparison.rows.iter().map(row).collect()
 }
 
@@ -121,10 +123,10 @@ fn a_step_more_does_not_make_the_others_differ() {
         .side("bb", &told(&[bash("ls", "x"), bash("pwd", "/"), bash("make", "ok"), bash("git diff", "")]));
     let found = maker.compare(&a, &b);
     assert_eq!(rows(&found), ["1=1", "2=2", "-!3", "-!4", "3=5", "4=6", "5=7", "6=8"]);
-    assert_eq!(found.counts, Counts { same: 6, differ: 0, only_a: 0, only_b: 2 });
+    assert_eq!(found.counts, RowCounts { same: 6, differ: 0, only_a: 0, only_b: 2 });
     let first = found.first_difference.unwrap();
     assert_eq!((first.row, first.a, first.b), (2, None, Some(3)));
-    assert_eq!(first.differs, [Part::OnlyB]);
+    assert_eq!(first.differs, [StepDifference::OnlyB]);
     assert!(found.summary[0].contains("only B has #3"), "{:?}", found.summary);
     assert_eq!(found.summary[1], "B runs 1 tool call more and takes 2 s longer.");
     assert_eq!(found.summary[2], "They end with the same files.");
@@ -138,7 +140,7 @@ fn another_input_is_found_with_its_place() {
     let found = maker.compare(&a, &b);
     assert_eq!(rows(&found), ["1=1", "2=2", "3!3", "4!4"]);
     let first = found.first_difference.clone().unwrap();
-    assert_eq!((first.a, first.b, first.differs), (Some(3), Some(3), vec![Part::Input]));
+    assert_eq!((first.a, first.b, first.differs), (Some(3), Some(3), vec![StepDifference::Input]));
     let part = &first.parts[0];
     assert_eq!(part.pointer, "/input/command");
     assert_eq!((&part.before, &part.after), (&Some(json!("make test")), &Some(json!("make check"))));
@@ -157,7 +159,7 @@ fn the_directory_of_a_run_makes_no_difference_and_its_output_does() {
     let c = maker.side("c", &told(&[bash("cd HERE && ls HERE/src", "failed")]));
     let found = maker.compare(&a, &c);
     assert_eq!(rows(&found), ["1=1", "2!2"]);
-    assert_eq!(found.rows[1].differs, [Part::Output, Part::Outcome]);
+    assert_eq!(found.rows[1].differs, [StepDifference::Output, StepDifference::Outcome]);
     assert!(found.summary[0].contains("gave another output at /output"), "{:?}", found.summary);
     assert_eq!((found.a.failed, found.b.failed), (0, 1));
 }
@@ -225,9 +227,10 @@ fn ends_tell_memory_and_conversation_apart() {
     let maker = Maker::new();
     let (mut a, mut b) = (maker.side("a", &[]), maker.side("b", &[]));
     let slot = |value: Value| Some(maker.write(|batch| value::store(batch, &value, None).unwrap()));
-    let memory = |value| State { memory: slot(value), ..state() };
+    let memory = |value| WorkspaceState { memory: slot(value), ..state() };
     a.end = Some(memory(json!({ "plan": "one", "seen": 1 })));
-    b.end = Some(State { task: slot(json!("new")), ..memory(json!({ "plan": "two", "more": true })) });
+    b.end =
+        Some(WorkspaceState { task: slot(json!("new")), ..memory(json!({ "plan": "two", "more": true })) });
     let talk = |texts: &[&str]| {
         maker.write(|batch| {
             let sink: &dyn ObjectSink = batch;
@@ -251,7 +254,7 @@ fn ends_tell_memory_and_conversation_apart() {
             "They have 1 message in common; then A has 1 more and B 2."
         ]
     );
-    b.end = Some(State { files: None, ..state() });
+    b.end = Some(WorkspaceState { files: None, ..state() });
     let unknown = maker.compare(&a, &b);
     assert!(
         unknown.ends.files.is_none() && unknown.summary[0].contains("not known"),
@@ -269,7 +272,7 @@ fn long_runs_that_have_nothing_in_common_are_compared_too() {
         |word: &str| -> Vec<Told> { (0..2500).flat_map(|at| bash(&format!("{word} {at}"), word)).collect() };
     let (a, b) = (maker.side("a", &run("one")), maker.side("b", &run("two")));
     let found = maker.compare(&a, &b);
-    assert_eq!(found.counts, Counts { same: 0, differ: 5000, only_a: 0, only_b: 0 });
+    assert_eq!(found.counts, RowCounts { same: 0, differ: 5000, only_a: 0, only_b: 0 });
 }
 
 proptest! {
@@ -291,7 +294,7 @@ proptest! {
         let same = maker.compare(&one, &one);
         prop_assert!(same.first_difference.is_none() && same.counts.same == a.len() as u64);
         let found = maker.compare(&one, &other);
-        let of = |pick: fn(&Row) -> &Option<Entry>| -> Vec<u64> {
+        let of = |pick: fn(&ComparisonRow) -> &Option<ComparedStep>| -> Vec<u64> {
             found.rows.iter().filter_map(|row| pick(row).as_ref().map(|entry| entry.number)).collect()
         };
         prop_assert_eq!(of(|row| &row.a), (1..=a.len() as u64).collect::<Vec<_>>());

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stepback_llm_wire::semantics::Usage;
+use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepKind;
 
-use super::reading::Reading;
-use super::side::Side;
+use super::reading::SideSummary;
+use super::side::ComparedRun;
 use crate::timeline::{add_up, is_error};
 
 /// Maximum length of the last answer, in characters.
@@ -34,7 +34,7 @@ pub struct Totals {
     /// Number of model answers.
     pub model_calls: u64,
     /// Tokens of all model calls that reported them.
-    pub tokens: Usage,
+    pub tokens: TokenUsage,
     /// Cost in dollars; `None` if unknown.
     pub cost_usd: Option<f64>,
     /// Time from the first step to the last, in microseconds.
@@ -63,7 +63,7 @@ pub enum Ending {
 
 impl Totals {
     /// Computes the totals of a side.
-    pub(super) fn of(side: &Side, reading: &Reading, messages: u64) -> Self {
+    pub(super) fn of(side: &ComparedRun, reading: &SideSummary, messages: u64) -> Self {
         let mut totals = Self {
             name: side.name.clone(),
             session: side.session.as_ref().map(|session| session.id),
@@ -72,14 +72,14 @@ impl Totals {
             ..Self::default()
         };
         for step in &side.steps {
-            totals.iterations = totals.iterations.max(step.facts.iteration);
+            totals.iterations = totals.iterations.max(step.meta.iteration);
             totals.failed += u64::from(is_error(step));
             match step.kind {
                 StepKind::UserInput => totals.prompts += 1,
                 StepKind::ModelEnd => totals.model_calls += 1,
                 StepKind::ToolStart => {
                     totals.tool_calls += 1;
-                    let tool = step.facts.tool.clone().unwrap_or_default();
+                    let tool = step.meta.tool.clone().unwrap_or_default();
                     *totals.tools.entry(tool).or_default() += 1;
                 }
                 _ => {}

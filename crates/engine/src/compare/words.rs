@@ -4,7 +4,7 @@ use stepback_model::record::StepKind;
 
 use crate::timeline::all_tokens;
 
-use super::{Comparison, Entry, FirstDifference, Part, Row, Totals};
+use super::{ComparedStep, Comparison, ComparisonRow, FirstDifference, StepDifference, Totals};
 
 /// Returns the summary, the most important sentence first.
 pub fn sentences(found: &Comparison) -> Vec<String> {
@@ -27,7 +27,7 @@ fn parting(found: &Comparison) -> String {
         return format!("Both take the same {}.", plural(found.counts.same, "step"));
     };
     let row = telling(&found.rows[first.row..]);
-    let what = |entry: &Entry| format!("{} ({})", entry.kind.as_str(), entry.summary);
+    let what = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
     let after = match first.row {
         0 => String::new(),
         same => format!(" after {} in common", plural(same as u64, "step")),
@@ -48,13 +48,14 @@ fn parting(found: &Comparison) -> String {
 
 /// Returns the row that best explains why the sides diverge: of steps that only one of them has, the first call, because the
 /// prompt and the answer that led to it say less.
-fn telling(rows: &[Row]) -> &Row {
+fn telling(rows: &[ComparisonRow]) -> &ComparisonRow {
     let first = &rows[0];
-    let is_call = |row: &&Row| {
+    let is_call = |row: &&ComparisonRow| {
         let only = row.a.as_ref().or(row.b.as_ref());
         only.is_some_and(|entry| entry.kind == StepKind::ToolStart)
     };
-    let same_side = |row: &&Row| row.a.is_some() == first.a.is_some() && row.b.is_some() == first.b.is_some();
+    let same_side =
+        |row: &&ComparisonRow| row.a.is_some() == first.a.is_some() && row.b.is_some() == first.b.is_some();
     match (&first.a, &first.b) {
         (Some(_), Some(_)) => first,
         _ => rows.iter().take_while(same_side).find(is_call).unwrap_or(first),
@@ -62,14 +63,14 @@ fn telling(rows: &[Row]) -> &Row {
 }
 
 /// Explains how two paired steps differ.
-fn cause(first: &FirstDifference, a: &Entry, b: &Entry) -> String {
-    let name = |entry: &Entry| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
+fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String {
+    let name = |entry: &ComparedStep| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
     let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
     match first.differs.first() {
-        Some(Part::Tool) => format!("{} instead of {}", name(b), name(a)),
-        Some(Part::Input) => format!("{} got another input{at}", name(a)),
-        Some(Part::Output) => format!("{} gave another output{at}", name(a)),
-        Some(Part::Outcome) => format!("{} went wrong in one of them", name(a)),
+        Some(StepDifference::Tool) => format!("{} instead of {}", name(b), name(a)),
+        Some(StepDifference::Input) => format!("{} got another input{at}", name(a)),
+        Some(StepDifference::Output) => format!("{} gave another output{at}", name(a)),
+        Some(StepDifference::Outcome) => format!("{} went wrong in one of them", name(a)),
         _ => format!("{} instead of {}", b.summary, a.summary),
     }
 }

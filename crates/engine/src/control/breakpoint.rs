@@ -51,7 +51,7 @@ pub enum Condition {
 
 /// Whether a call is checked before or after it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
+pub enum BreakSide {
     /// The call is about to run.
     Start,
     /// The call has run.
@@ -61,7 +61,7 @@ pub enum Side {
 /// The data on which a breakpoint decides.
 pub struct BreakContext<'a> {
     /// Whether the call is about to run or has run.
-    pub side: Side,
+    pub side: BreakSide,
     /// Name of the tool.
     pub tool: &'a str,
     /// Input of the call, as text.
@@ -142,7 +142,7 @@ impl Breakpoint {
 
     fn holds(&self, moment: &BreakContext<'_>) -> bool {
         let input = clipped(moment.input);
-        let at_start = moment.side == Side::Start;
+        let at_start = moment.side == BreakSide::Start;
         let held = match &self.on {
             Condition::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
             Condition::Iteration { number } => at_start && (moment.session)().0 >= *number,

@@ -52,7 +52,7 @@ pub struct Stop {
 /// The user's answer to a waiting agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
-pub enum Answer {
+pub enum StopAnswer {
     /// Continue.
     Resume,
     /// Refuse the call.
@@ -74,7 +74,7 @@ impl Control {
     }
 
     /// Waits for the answer to a stop, at most for `patience`; returns `None` if it timed out. Removes the stop.
-    pub fn wait(&self, stop: &Stop, patience: Duration) -> io::Result<Option<Answer>> {
+    pub fn wait(&self, stop: &Stop, patience: Duration) -> io::Result<Option<StopAnswer>> {
         self.wait_while(stop, patience, &|| true)
     }
 
@@ -84,7 +84,7 @@ impl Control {
         stop: &Stop,
         patience: Duration,
         waits: &dyn Fn() -> bool,
-    ) -> io::Result<Option<Answer>> {
+    ) -> io::Result<Option<StopAnswer>> {
         let begun = Instant::now();
         let answered = loop {
             match self.take_answer(&stop.id)? {
@@ -103,7 +103,7 @@ impl Control {
     }
 
     /// Answers a stop, and other stops of the same call: an agent whose hooks are installed twice waits twice.
-    pub fn answer(&self, stop: &Stop, answer: &Answer) -> io::Result<()> {
+    pub fn answer(&self, stop: &Stop, answer: &StopAnswer) -> io::Result<()> {
         let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
         self.put(&answer_name(&stop.id), &bytes)?;
         let same = |other: &Stop| {
@@ -140,7 +140,7 @@ impl Control {
         Ok(stops)
     }
 
-    fn take_answer(&self, id: &str) -> io::Result<Option<Answer>> {
+    fn take_answer(&self, id: &str) -> io::Result<Option<StopAnswer>> {
         let path = self.dir.join(answer_name(id));
         match fs::read(&path) {
             Ok(bytes) => {

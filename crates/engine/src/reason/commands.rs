@@ -11,7 +11,7 @@ use serde_json::Value;
 use stepback_model::conversation;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -81,12 +81,12 @@ impl Workspace<'_> {
         let mut before = until.map(|number| number.saturating_add(1));
         let mut told = None;
         while found.len() < most {
-            let query = Query {
+            let query = StepQuery {
                 session: Some(session.id),
                 kinds: vec![StepKind::ToolEnd],
                 before,
                 limit: Some(64),
-                ..Query::default()
+                ..StepQuery::default()
             };
             let steps = self.store().steps(self.record.id, &query)?;
             let Some(last) = steps.last() else { break };
@@ -127,10 +127,10 @@ impl Workspace<'_> {
         }
         let printed = ending.printed.as_deref().unwrap_or_default();
         let not_run = NOT_RUN.iter().any(|words| printed.starts_with(words));
-        if output.get("denied").is_some() || (step.facts.failed && not_run) {
+        if output.get("denied").is_some() || (step.meta.failed && not_run) {
             return Ok(None);
         }
-        if let (None, Some(call)) = (ending.exit, &step.facts.call) {
+        if let (None, Some(call)) = (ending.exit, &step.meta.call) {
             if told.is_none() {
                 *told = Some(self.told_in_conversation(session)?);
             }
@@ -143,11 +143,11 @@ impl Workspace<'_> {
         Ok(Some(CommandRun {
             step: step.number,
             at: step.at,
-            tool: step.facts.tool.clone().unwrap_or_default(),
+            tool: step.meta.tool.clone().unwrap_or_default(),
             command,
             directory: self.directory(session, input, cwd),
             exit: ending.exit,
-            failed: step.facts.failed,
+            failed: step.meta.failed,
             output: printed,
         }))
     }

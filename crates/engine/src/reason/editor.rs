@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_reasoning::store::Place;
-use stepback_reasoning::{Effect as Led, Mind, Mutation, Origin};
+use stepback_reasoning::store::BoardLocation;
+use stepback_reasoning::{BoardMutation, ItemOrigin, MutationEffect as Led, ReasoningBoard};
 use stepback_store::StoreError;
 
-use super::at_point::{Moment, Seen};
+use super::at_point::{BoardAtPoint, BoardMoment};
 use crate::error::EngineError;
 use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Thinking};
 use crate::session::seen;
@@ -32,13 +32,13 @@ pub struct Thinker<'w> {
 
 struct Known {
     root: Option<Hash>,
-    mind: Mind,
-    place: Option<Place>,
+    mind: ReasoningBoard,
+    place: Option<BoardLocation>,
 }
 
 /// The effect of a change, and where it is recorded.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Thought {
+pub struct BoardEdit {
     /// The effect of the change on the mind.
     #[serde(flatten)]
     pub effect: Led,
@@ -54,7 +54,7 @@ pub struct Thought {
 
 /// A mind that is about to be recorded.
 pub(super) struct Next<'a> {
-    pub mind: Mind,
+    pub mind: ReasoningBoard,
     pub noun: &'a str,
     pub summary: String,
     pub input: Value,
@@ -76,17 +76,20 @@ impl<'w> Thinker<'w> {
     }
 
     /// Returns the mind as it is now.
-    pub fn mind(&mut self) -> Result<Mind, EngineError> {
+    pub fn mind(&mut self) -> Result<ReasoningBoard, EngineError> {
         let session = self.session()?;
         Ok(self.present(&session)?.0)
     }
 
     /// Returns the mind at a moment.
-    pub fn at(&self, moment: &Moment) -> Result<Seen, EngineError> {
+    pub fn at(&self, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
         self.workspace.mind_at(&self.session()?, moment)
     }
 
-    pub(super) fn present(&mut self, session: &Session) -> Result<(Mind, Option<Place>), EngineError> {
+    pub(super) fn present(
+        &mut self,
+        session: &Session,
+    ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         let root = session.info.slots.reasoning;
         if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
             return Ok((known.mind.clone(), known.place.clone()));
@@ -94,7 +97,7 @@ impl<'w> Thinker<'w> {
         // A forked session continues with the mind that its parent session had at the fork.
         let (mind, place) = match (root, session.info.forked_from) {
             (None, Some(_)) => {
-                let seen = self.workspace.mind_at(session, &Moment::Now)?;
+                let seen = self.workspace.mind_at(session, &BoardMoment::Now)?;
                 (seen.mind, seen.place)
             }
             _ => self.workspace.load_mind(root)?,
@@ -104,7 +107,7 @@ impl<'w> Thinker<'w> {
     }
 
     /// Applies a change and records it. If the change is refused, nothing changes.
-    pub fn think(&mut self, mutation: &Mutation) -> Result<Thought, EngineError> {
+    pub fn think(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
         let mutation = without_secrets(mutation)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
@@ -120,14 +123,14 @@ impl<'w> Thinker<'w> {
             causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
         };
         let (recorded, checkpoint) = self.record(&lock, &session, place, origin, next)?;
-        Ok(Thought { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
+        Ok(BoardEdit { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
     }
 
     /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
-    pub(super) fn origin(&self, session: &Session) -> Origin {
+    pub(super) fn origin(&self, session: &Session) -> ItemOrigin {
         let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
         let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
-        Origin { at: self.workspace.engine.env.now(), step, during }
+        ItemOrigin { at: self.workspace.engine.env.now(), step, during }
     }
 
     /// Records a new mind, with a checkpoint before it if one is due.
@@ -135,8 +138,8 @@ impl<'w> Thinker<'w> {
         &mut self,
         lock: &RecordLock,
         session: &Session,
-        before: Option<Place>,
-        origin: Origin,
+        before: Option<BoardLocation>,
+        origin: ItemOrigin,
         next: Next<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
         let checkpoint = self.keep(lock, session, &origin, &next)?;
@@ -165,7 +168,7 @@ impl<'w> Thinker<'w> {
         &self,
         lock: &RecordLock,
         session: &Session,
-        origin: &Origin,
+        origin: &ItemOrigin,
         next: &Next<'_>,
     ) -> Result<Option<u64>, EngineError> {
         let is_long = origin.at.as_micros() - seen(session).as_micros() > LONG;
@@ -193,7 +196,7 @@ impl<'w> Thinker<'w> {
     ) -> ReportedEvent<'static> {
         let external = session.info.external.as_deref().unwrap_or_default();
         ReportedEvent {
-            event: Event::new(&session.agent, external, kind, summary),
+            event: AgentEvent::new(&session.agent, external, kind, summary),
             effect: ScanPolicy::None,
             at,
             conversation: None,
@@ -204,7 +207,7 @@ impl<'w> Thinker<'w> {
 }
 
 /// Returns the change with secrets removed from its texts.
-fn without_secrets(mutation: &Mutation) -> Result<Mutation, EngineError> {
+fn without_secrets(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
     let before = json!(mutation);
     let mut document = before.clone();
     stepback_redact::redact_value(&mut document);

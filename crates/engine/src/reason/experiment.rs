@@ -2,12 +2,12 @@
 //! left.
 
 use stepback_model::ids::SessionId;
-use stepback_model::plan::Plan;
-use stepback_reasoning::Mutation;
+use stepback_model::plan::RewindPlan;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::HypothesisId;
 
-use super::at_point::Moment;
-use super::editor::{Thinker, Thought};
+use super::at_point::BoardMoment;
+use super::editor::{BoardEdit, Thinker};
 use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindReport};
 
@@ -15,7 +15,7 @@ use crate::rewind::{PreparedRewind, RewindReport};
 #[derive(Debug)]
 pub struct StartedExperiment {
     /// The entry on the board.
-    pub thought: Thought,
+    pub thought: BoardEdit,
     /// The branch that the workspace was on before.
     pub left: String,
     /// The report of the switch to the new branch.
@@ -36,7 +36,7 @@ impl Thinker<'_> {
         // Checked before anything is written: a branch that cannot be created must not leave an experiment without one.
         workspace.check_new_branch(branch)?;
         workspace.head()?;
-        let thought = self.think(&Mutation::StartExperiment {
+        let thought = self.think(&BoardMutation::StartExperiment {
             branch: branch.to_owned(),
             hypothesis,
             success: success.to_owned(),
@@ -61,7 +61,7 @@ impl Thinker<'_> {
         workspace.create_branch(branch, &workspace.head()?)?;
         let entered = self.prepare_switch(branch).and_then(|mut prepared| {
             // Changes since the checkpoint belong to the experiment too.
-            prepared.plan = Plan::default();
+            prepared.plan = RewindPlan::default();
             prepared.by = by;
             workspace.switch(branch, prepared)
         });
@@ -83,9 +83,9 @@ impl Thinker<'_> {
     /// Switches to another branch as planned, and restores the board that was left there.
     pub fn switch(&mut self, branch: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
-        let there = self.at(&Moment::Branch(branch.to_owned()))?.step;
+        let there = self.at(&BoardMoment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;
-        let there = Moment::Step(there.map_or(0, |stored| stored.step.number));
+        let there = BoardMoment::Step(there.map_or(0, |stored| stored.step.number));
         let board = self.restore_with(&there, report.operation.id)?;
         Ok(RewindReport { board: Some(board), ..report })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
-use stepback_reasoning::Mind;
+use stepback_reasoning::ReasoningBoard;
 use stepback_reasoning::item::HypothesisStatus;
 
 use crate::error::EngineError;
@@ -20,12 +20,12 @@ pub struct History {
     /// The sampling interval in thoughts; 1 if every thought is a moment.
     pub every: usize,
     /// The history of each hypothesis, by its number.
-    pub lines: BTreeMap<u32, Line>,
+    pub lines: BTreeMap<u32, HypothesisHistory>,
 }
 
 /// The history of one hypothesis. An entry holds until the next one.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Line {
+pub struct HypothesisHistory {
     /// The indexes into [`History::moments`] at which it changed.
     pub at: Vec<usize>,
     /// Its probability from that moment on; `None` once it was taken back.
@@ -41,7 +41,7 @@ impl Workspace<'_> {
         let thoughts = self.thoughts(session)?;
         let every = thoughts.len().div_ceil(most.max(1)).max(1);
         let mut history = History { thoughts: thoughts.len(), every, ..History::default() };
-        let mut known = Mind::default();
+        let mut known = ReasoningBoard::default();
         // Sample the last of each interval, so that the newest thought is included.
         let first = (thoughts.len() + every - 1) % every;
         for thought in thoughts.iter().skip(first).step_by(every) {

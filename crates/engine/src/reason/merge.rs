@@ -4,13 +4,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::record::{Operation, StepKind};
-use stepback_reasoning::diff::Diff;
-use stepback_reasoning::merge::{Conflict, Merged};
-use stepback_reasoning::{Item, Mind};
+use stepback_reasoning::diff::BoardDiff;
+use stepback_reasoning::merge::{BoardMerge, Conflict};
+use stepback_reasoning::{ItemId, ReasoningBoard};
 use stepback_store::Mutation;
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
-use super::at_point::{Moment, Seen};
+use super::at_point::{BoardAtPoint, BoardMoment};
 use super::editor::{Next, Thinker};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -25,36 +25,36 @@ pub struct Joined {
     pub summary: String,
     /// The differences to the mind before.
     #[serde(flatten)]
-    pub diff: Diff,
+    pub diff: BoardDiff,
     /// Items that both sides had changed.
     pub conflicts: Vec<Conflict>,
     /// Items whose id differs between the two sides.
-    pub renamed: Vec<(Item, Item)>,
+    pub renamed: Vec<(ItemId, ItemId)>,
     /// The number of the step that records it; `None` if nothing changed or for a dry run.
     pub step: Option<u64>,
 }
 
 impl Thinker<'_> {
     /// Restores the mind of a moment. Everything since stays recorded.
-    pub fn restore(&mut self, moment: &Moment, dry_run: bool) -> Result<Joined, EngineError> {
+    pub fn restore(&mut self, moment: &BoardMoment, dry_run: bool) -> Result<Joined, EngineError> {
         self.restored(moment, None, dry_run)
     }
 
     /// Restores the mind along with the files that `operation` took to that moment. Undoing the operation reverts both.
-    pub fn restore_with(&mut self, moment: &Moment, operation: OpId) -> Result<Joined, EngineError> {
+    pub fn restore_with(&mut self, moment: &BoardMoment, operation: OpId) -> Result<Joined, EngineError> {
         self.restored(moment, Some(operation), false)
     }
 
     fn restored(
         &mut self,
-        moment: &Moment,
+        moment: &BoardMoment,
         operation: Option<OpId>,
         dry_run: bool,
     ) -> Result<Joined, EngineError> {
         let seen = self.at(moment)?;
         let summary = format!("restore the board of {}", described(&seen));
         let from = seen.step.as_ref().map(|stored| stored.step.id);
-        let merged = Merged { mind: seen.mind, conflicts: Vec::new(), renamed: Vec::new() };
+        let merged = BoardMerge { mind: seen.mind, conflicts: Vec::new(), renamed: Vec::new() };
         self.become_of(merged, summary, said("restore", "from", from, operation), dry_run)
     }
 
@@ -70,7 +70,7 @@ impl Thinker<'_> {
         dry_run: bool,
     ) -> Result<Joined, EngineError> {
         let session = self.session()?;
-        let moment = number.map_or(Moment::Now, Moment::Step);
+        let moment = number.map_or(BoardMoment::Now, BoardMoment::Step);
         let after = self.workspace.mind_at(&session, &moment)?;
         let step = match (&after.step, number) {
             (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.step.number) => {
@@ -83,7 +83,7 @@ impl Thinker<'_> {
             }
             (_, None) => return Err(EngineError::NothingTo("take back")),
         };
-        let before = self.workspace.mind_at(&session, &Moment::Step(step.number.saturating_sub(1)))?;
+        let before = self.workspace.mind_at(&session, &BoardMoment::Step(step.number.saturating_sub(1)))?;
         let merged = self.present(&session)?.0.revert(&before.mind, &after.mind)?;
         let summary = format!("take back #{}: {}", step.number, step.summary);
         self.become_of(merged, summary, said("take-back", "step", Some(step.id), operation), dry_run)
@@ -92,8 +92,8 @@ impl Thinker<'_> {
     /// Merges what was learned between `base` and `from`. `base` defaults to the start of the experiment on the branch `from`.
     pub fn merge(
         &mut self,
-        from: &Moment,
-        base: Option<&Moment>,
+        from: &BoardMoment,
+        base: Option<&BoardMoment>,
         take_theirs: bool,
         dry_run: bool,
     ) -> Result<Joined, EngineError> {
@@ -101,7 +101,7 @@ impl Thinker<'_> {
         let theirs = self.workspace.mind_at(&session, from)?;
         let base = match (base, from) {
             (Some(base), _) => self.workspace.mind_at(&session, base)?,
-            (None, Moment::Branch(branch)) => self.fork_of(branch, &theirs.mind)?,
+            (None, BoardMoment::Branch(branch)) => self.fork_of(branch, &theirs.mind)?,
             (None, _) => {
                 return Err(EngineError::Input(
                     "only a branch knows where it began: say with --base from which moment on to take over"
@@ -111,16 +111,16 @@ impl Thinker<'_> {
         };
         let merged = self.present(&session)?.0.merge(&base.mind, &theirs.mind, take_theirs)?;
         let summary = match from {
-            Moment::Branch(branch) => format!("take over what was found out on branch {branch}"),
+            BoardMoment::Branch(branch) => format!("take over what was found out on branch {branch}"),
             _ => format!("take over from {}", described(&theirs)),
         };
-        let id = |seen: &Seen| seen.step.as_ref().map(|stored| stored.step.id);
+        let id = |seen: &BoardAtPoint| seen.step.as_ref().map(|stored| stored.step.id);
         let input = json!({ "do": "merge", "from": id(&theirs), "base": id(&base), "theirs": take_theirs });
         self.become_of(merged, summary, input, dry_run)
     }
 
     /// Returns the mind as it was when the experiment on a branch began.
-    fn fork_of(&self, branch: &str, theirs: &Mind) -> Result<Seen, EngineError> {
+    fn fork_of(&self, branch: &str, theirs: &ReasoningBoard) -> Result<BoardAtPoint, EngineError> {
         let begun = theirs.experiments.iter().rev().find(|(_, known)| known.branch == branch);
         let begun = begun.ok_or_else(|| {
             EngineError::Input(format!(
@@ -129,12 +129,12 @@ impl Thinker<'_> {
         })?;
         let step = self.workspace.store().step(begun.1.origin.step)?;
         let number = step.map_or(0, |stored| stored.step.number);
-        self.workspace.mind_at(&self.session()?, &Moment::Step(number))
+        self.workspace.mind_at(&self.session()?, &BoardMoment::Step(number))
     }
 
     fn become_of(
         &mut self,
-        merged: Merged,
+        merged: BoardMerge,
         summary: String,
         input: Value,
         dry_run: bool,
@@ -168,7 +168,7 @@ impl Thinker<'_> {
         let _lock = self.workspace.lock_recording()?;
         let session = self.session()?;
         let name = self.workspace.mind_ref(session.id, branch);
-        let Some(step) = self.workspace.mind_at(&session, &Moment::Now)?.step else { return Ok(()) };
+        let Some(step) = self.workspace.mind_at(&session, &BoardMoment::Now)?.step else { return Ok(()) };
         let value = step.step.id;
         let expected = self.workspace.store().reference(&name)?;
         self.workspace.store().commit(None, &[Mutation::SetRef { name, expected, value }])?;
@@ -180,11 +180,11 @@ impl Workspace<'_> {
     /// When an operation that restored the board along with the files is undone or redone, reverts the last change it made to
     /// the board. `None` if it did not change the board.
     pub(crate) fn board_goes_along(&self, operation: &Operation) -> Result<Option<Joined>, EngineError> {
-        let query = Query {
+        let query = StepQuery {
             kinds: vec![StepKind::Reasoning],
             tool: Some(JOINED.to_owned()),
             since: Some(operation.at),
-            ..Query::default()
+            ..StepQuery::default()
         };
         for stored in self.store().steps(self.record.id, &query)? {
             let step = &stored.step;
@@ -209,7 +209,7 @@ fn said(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) ->
     input
 }
 
-fn described(seen: &Seen) -> String {
+fn described(seen: &BoardAtPoint) -> String {
     match &seen.step {
         Some(stored) => {
             debug_assert_eq!(stored.step.kind, StepKind::Reasoning);

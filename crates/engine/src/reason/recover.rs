@@ -3,11 +3,11 @@
 use serde::Serialize;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
-use stepback_reasoning::Item;
+use stepback_reasoning::ItemId;
 use stepback_reasoning::recovery::RecoveryContext;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
-use super::at_point::Moment;
+use super::at_point::BoardMoment;
 use super::commands::CommandRun;
 use crate::diff;
 use crate::error::EngineError;
@@ -26,7 +26,7 @@ pub struct Recovery {
     /// The maximum size of the page, in tokens.
     pub budget: usize,
     /// The newest item of each kind on the board.
-    pub newest: Vec<Item>,
+    pub newest: Vec<ItemId>,
     /// The number of the step that recorded the board; `None` if nothing is on it.
     pub step: Option<u64>,
 }
@@ -36,23 +36,23 @@ impl Workspace<'_> {
     pub fn recovery(
         &self,
         session: &Session,
-        moment: &Moment,
+        moment: &BoardMoment,
         budget: usize,
         now: Timestamp,
     ) -> Result<Recovery, EngineError> {
         let seen = self.mind_at(session, moment)?;
         let until = match moment {
-            Moment::Now => None,
+            BoardMoment::Now => None,
             _ => seen.step.as_ref().map(|stored| stored.step.number),
         };
-        let query = Query {
+        let query = StepQuery {
             session: Some(session.id),
             before: until.map(|number| number.saturating_add(1)),
             limit: Some(1),
-            ..Query::default()
+            ..StepQuery::default()
         };
         let last = self.store().steps(self.record.id, &query)?.pop();
-        let prompts = Query { kinds: vec![StepKind::UserInput], ..query };
+        let prompts = StepQuery { kinds: vec![StepKind::UserInput], ..query };
         let prompt = self.store().steps(self.record.id, &prompts)?.pop();
         let commands = self.commands_of(session, until, SHOWN)?;
         let around = RecoveryContext {
@@ -108,7 +108,7 @@ fn heading(
         lines.push(format!(
             "Last step #{}, iteration {}, {}: {}",
             step.number,
-            step.facts.iteration,
+            step.meta.iteration,
             step.at.ago(now),
             step.summary
         ));

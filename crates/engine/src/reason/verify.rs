@@ -10,10 +10,10 @@ use globset::{Glob, GlobSetBuilder};
 use serde::Serialize;
 use serde_json::Value;
 use stepback_reasoning::ids::{RunId, VerificationId};
-use stepback_reasoning::item::{Check, Measured, Outcome, Verification};
-use stepback_reasoning::{MindError, Mutation};
+use stepback_reasoning::item::{Check, CheckOutcome, Measured, Verification};
+use stepback_reasoning::{BoardMutation, MindError};
 
-use super::editor::{Thinker, Thought};
+use super::editor::{BoardEdit, Thinker};
 use super::process::{self, End, MOST_OUTPUT};
 use crate::error::EngineError;
 
@@ -26,30 +26,30 @@ pub struct Verified {
     /// The check that was run.
     pub verification: VerificationId,
     /// Whether it passed, failed, timed out or could not be run.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// The reason for the outcome, as a sentence.
     pub reason: String,
     /// The earlier run whose outcome was used, because its inputs are the same; `None` if the check was run.
     pub cached: Option<RunId>,
     /// The recorded step and its effect on the board; `None` if an earlier run was used.
-    pub thought: Option<Thought>,
+    pub thought: Option<BoardEdit>,
 }
 
 /// The outcome of a check that was run.
 struct Found {
-    outcome: Outcome,
+    outcome: CheckOutcome,
     reason: String,
     exit: Option<i32>,
     output: String,
 }
 
 impl Found {
-    fn new(outcome: Outcome, reason: impl Into<String>) -> Self {
+    fn new(outcome: CheckOutcome, reason: impl Into<String>) -> Self {
         Self { outcome, reason: reason.into(), exit: None, output: String::new() }
     }
 
     fn is(passed: bool, reason: impl Into<String>) -> Self {
-        Self::new(if passed { Outcome::Passed } else { Outcome::Failed }, reason)
+        Self::new(if passed { CheckOutcome::Passed } else { CheckOutcome::Failed }, reason)
     }
 }
 
@@ -66,7 +66,7 @@ impl Thinker<'_> {
             run.verification == id
                 && run.key.is_some()
                 && run.key == key
-                && matches!(run.outcome, Outcome::Passed | Outcome::Failed)
+                && matches!(run.outcome, CheckOutcome::Passed | CheckOutcome::Failed)
         });
         if let Some((number, run)) = known.filter(|_| !fresh) {
             return Ok(Verified {
@@ -80,7 +80,7 @@ impl Thinker<'_> {
         let begun = Instant::now();
         let found = self.look_at(&plan)?;
         let took = begun.elapsed();
-        let thought = self.think(&Mutation::RecordRun {
+        let thought = self.think(&BoardMutation::RecordRun {
             verification: id,
             outcome: found.outcome,
             reason: found.reason.clone(),
@@ -104,10 +104,10 @@ impl Thinker<'_> {
                 let missing = contains.iter().find(|part| !output.contains(part.as_str()));
                 let unwanted = lacks.iter().find(|part| output.contains(part.as_str()));
                 match (found.outcome, missing, unwanted) {
-                    (Outcome::Passed, Some(part), _) => {
+                    (CheckOutcome::Passed, Some(part), _) => {
                         found = Found::is(false, format!("\"{part}\" is not in what it printed"))
                     }
-                    (Outcome::Passed, _, Some(part)) => {
+                    (CheckOutcome::Passed, _, Some(part)) => {
                         found = Found::is(false, format!("\"{part}\" is in what it printed"))
                     }
                     _ => {}
@@ -140,22 +140,26 @@ impl Thinker<'_> {
     fn printed(&self, command: &str, timeout: Duration) -> Result<Result<(i32, String), Found>, EngineError> {
         let done = match process::run(command, &self.workspace.root, timeout) {
             Ok(done) => done,
-            Err(error) => return Ok(Err(Found::new(Outcome::Error, format!("sh cannot be run: {error}")))),
+            Err(error) => {
+                return Ok(Err(Found::new(CheckOutcome::Error, format!("sh cannot be run: {error}"))));
+            }
         };
         let mut output = String::from_utf8_lossy(&done.output).into_owned();
         output = stepback_redact::redact(&output).into_owned();
         let found = match done.end {
             End::Exit(code @ (126 | 127)) => {
-                Found::new(Outcome::Error, format!("the command cannot be run (exit code {code})"))
+                Found::new(CheckOutcome::Error, format!("the command cannot be run (exit code {code})"))
             }
             End::Exit(code) => return Ok(Ok((code, output))),
-            End::Signal(signal) => Found::new(Outcome::Error, format!("it was ended by signal {signal}")),
+            End::Signal(signal) => {
+                Found::new(CheckOutcome::Error, format!("it was ended by signal {signal}"))
+            }
             End::TimedOut => Found::new(
-                Outcome::TimedOut,
+                CheckOutcome::TimedOut,
                 format!("it was ended after {:.1} s with everything it had started", done.took.as_secs_f64()),
             ),
             End::TooMuch => Found::new(
-                Outcome::Error,
+                CheckOutcome::Error,
                 format!("it printed more than {} MiB and was ended", MOST_OUTPUT >> 20),
             ),
         };
@@ -207,7 +211,7 @@ impl Thinker<'_> {
             }
             Ok(bytes)
         };
-        Ok(read().map_err(|error| Found::new(Outcome::Error, format!("{path} cannot be read: {error}"))))
+        Ok(read().map_err(|error| Found::new(CheckOutcome::Error, format!("{path} cannot be read: {error}"))))
     }
 
     fn same_files(&self, left: &str, right: &str) -> Result<Found, EngineError> {
@@ -295,7 +299,7 @@ fn exit_code(code: i32, wanted: i32) -> Found {
 fn json_property(bytes: &[u8], pointer: &str, equals: &Value) -> Found {
     let document: Value = match serde_json::from_slice(bytes) {
         Ok(document) => document,
-        Err(error) => return Found::new(Outcome::Error, format!("it is no JSON document: {error}")),
+        Err(error) => return Found::new(CheckOutcome::Error, format!("it is no JSON document: {error}")),
     };
     match document.pointer(pointer) {
         None => Found::is(false, format!("there is nothing at {pointer}")),
@@ -324,7 +328,7 @@ fn numbers(bytes: &[u8]) -> Vec<f64> {
 fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> Found {
     let (measured, wanted) = (numbers(measured), numbers(reference));
     if wanted.is_empty() {
-        return Found::new(Outcome::Error, "the reference has no numbers");
+        return Found::new(CheckOutcome::Error, "the reference has no numbers");
     }
     if measured.len() != wanted.len() {
         let (is, should) = (measured.len(), wanted.len());
@@ -351,7 +355,7 @@ fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> 
                 ),
             )
         }
-        None => Found::new(Outcome::Error, "the reference has no numbers"),
+        None => Found::new(CheckOutcome::Error, "the reference has no numbers"),
     }
 }
 
@@ -364,14 +368,14 @@ mod tests {
         let outcome = |a: &str, b: &str, absolute, relative| {
             close_to(a.as_bytes(), b.as_bytes(), absolute, relative).outcome
         };
-        assert_eq!(outcome("1.0 2.0", "[1.0, 2.0]", 0.0, 0.0), Outcome::Passed);
-        assert_eq!(outcome("1.01 200", "1 199", 0.02, 0.01), Outcome::Passed);
-        assert_eq!(outcome("1.03", "1", 0.02, 0.01), Outcome::Failed);
-        assert_eq!(outcome("1 2", "1", 9.0, 9.0), Outcome::Failed, "one too many");
-        assert_eq!(outcome("nothing", "here", 0.0, 0.0), Outcome::Error);
+        assert_eq!(outcome("1.0 2.0", "[1.0, 2.0]", 0.0, 0.0), CheckOutcome::Passed);
+        assert_eq!(outcome("1.01 200", "1 199", 0.02, 0.01), CheckOutcome::Passed);
+        assert_eq!(outcome("1.03", "1", 0.02, 0.01), CheckOutcome::Failed);
+        assert_eq!(outcome("1 2", "1", 9.0, 9.0), CheckOutcome::Failed, "one too many");
+        assert_eq!(outcome("nothing", "here", 0.0, 0.0), CheckOutcome::Error);
         assert_eq!(
             outcome("NaN inf", "1 2", 0.0, 0.0),
-            Outcome::Failed,
+            CheckOutcome::Failed,
             "what is no number is not close to one"
         );
     }
@@ -380,10 +384,10 @@ mod tests {
     fn a_place_in_a_document_is_compared_as_a_value() {
         let document = br#"{"results": [{"passed": 3, "name": "a"}]}"#;
         let outcome = |pointer: &str, equals: Value| json_property(document, pointer, &equals).outcome;
-        assert_eq!(outcome("/results/0/passed", 3.into()), Outcome::Passed);
-        assert_eq!(outcome("/results/0/passed", 3.0.into()), Outcome::Passed);
-        assert_eq!(outcome("/results/0/passed", "3".into()), Outcome::Failed);
-        assert_eq!(outcome("/results/1/passed", 3.into()), Outcome::Failed);
-        assert_eq!(json_property(b"{", "", &Value::Null).outcome, Outcome::Error);
+        assert_eq!(outcome("/results/0/passed", 3.into()), CheckOutcome::Passed);
+        assert_eq!(outcome("/results/0/passed", 3.0.into()), CheckOutcome::Passed);
+        assert_eq!(outcome("/results/0/passed", "3".into()), CheckOutcome::Failed);
+        assert_eq!(outcome("/results/1/passed", 3.into()), CheckOutcome::Failed);
+        assert_eq!(json_property(b"{", "", &Value::Null).outcome, CheckOutcome::Error);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, Session, Step};
 use stepback_store::Mutation;
-use stepback_store::port::{Answers, Questions};
+use stepback_store::port::{BatchAnswers, Questions};
 
 use super::detail_pages::{PageRef, Pages};
 use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
@@ -87,7 +87,7 @@ impl Engine<'_> {
         if !steps.is_empty() {
             let pages = pages.into_inner().store(&*batch)?;
             for (at, slip) in slips {
-                steps[at].facts.detail = pages.place(slip);
+                steps[at].meta.detail = pages.place(slip);
             }
             let touched = sessions.into_iter().filter(|known| known.touched);
             let mut mutations: Vec<Mutation> =
@@ -131,7 +131,7 @@ impl Engine<'_> {
         all: &[WorkspaceEvents<'_>],
         sessions: &[Vec<SessionId>],
         basis: ReadMode,
-    ) -> Result<(PendingBatch, Answers), EngineError> {
+    ) -> Result<(PendingBatch, BatchAnswers), EngineError> {
         let (mut steps, mut met) = (Vec::new(), Vec::new());
         let mut coming = PendingBatch::default();
         for (WorkspaceEvents { reports, .. }, sessions) in all.iter().zip(sessions) {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use stepback_model::hash::Hash;
 use stepback_model::ids::SessionId;
-use stepback_model::json::{Page, Root};
+use stepback_model::json::{ValuePage, ValueRoot};
 use stepback_store::ObjectBatch;
 
 use super::step_writer::unstorable;
@@ -28,7 +28,7 @@ pub(super) struct Pages {
     /// The hash of each page, by page number; `None` while the page is not stored.
     stored: Vec<Option<Hash>>,
     /// The page of each session that is not full yet, with its number.
-    open: HashMap<SessionId, (usize, Page)>,
+    open: HashMap<SessionId, (usize, ValuePage)>,
 }
 
 impl Pages {
@@ -42,7 +42,7 @@ impl Pages {
         let stored = &mut self.stored;
         let (number, page) = self.open.entry(session).or_insert_with(|| {
             stored.push(None);
-            (stored.len() - 1, Page::default())
+            (stored.len() - 1, ValuePage::default())
         });
         let Some(part) = page.add(fields) else { return Ok(None) };
         let slip = PageRef { page: *number, part };
@@ -68,8 +68,8 @@ pub(super) struct Stored(Vec<Option<Hash>>);
 
 impl Stored {
     /// Returns where a detail is stored.
-    pub fn place(&self, slip: PageRef) -> Option<Root> {
+    pub fn place(&self, slip: PageRef) -> Option<ValueRoot> {
         let node = (*self.0.get(slip.page)?)?;
-        Some(Root { node, part: Some(slip.part) })
+        Some(ValueRoot { node, part: Some(slip.part) })
     }
 }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use stepback_model::conversation;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
-use stepback_model::json::{self, JsonError, Root};
+use stepback_model::json::{self, JsonError, ValueRoot};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{Session, SessionInfo, Step, StepKind, StepMeta};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 use stepback_store::{ObjectBatch, Store};
 
 use super::detail_pages::{PageRef, Pages};
@@ -106,7 +106,7 @@ impl<'a> PendingStep<'a> {
         &self,
         arriving: &RecordingBatch<'_>,
         session: &mut Session,
-        state: &mut State,
+        state: &mut WorkspaceState,
         authors: Option<&Authors>,
     ) -> Result<Option<Detail>, EngineError> {
         let info = &mut session.info;
@@ -185,7 +185,7 @@ impl<'a> PendingStep<'a> {
         self,
         session: &mut Session,
         state: Hash,
-        detail: Option<Root>,
+        detail: Option<ValueRoot>,
         parent: Option<StepId>,
         looked: bool,
     ) -> Step {
@@ -208,7 +208,7 @@ impl<'a> PendingStep<'a> {
             at: report.at,
             state,
             summary: event.summary.clone(),
-            facts: StepMeta {
+            meta: StepMeta {
                 iteration: session.info.iteration,
                 worker: event.worker.clone(),
                 call: event.call.clone(),
@@ -229,7 +229,7 @@ impl<'a> PendingStep<'a> {
         session: &mut Session,
         parent: Option<StepId>,
     ) -> Result<(Step, Option<PageRef>), EngineError> {
-        let mut state = State::default();
+        let mut state = WorkspaceState::default();
         let (detail, slip) = match self.objects(arriving, session, &mut state, None)? {
             Some(Detail::Stored(root)) => (Some(root), None),
             Some(Detail::OnPage(slip)) => (None, Some(slip)),
@@ -243,14 +243,14 @@ impl<'a> PendingStep<'a> {
 /// Where the detail of a step went.
 pub(super) enum Detail {
     /// Stored as an object of its own.
-    Stored(Root),
+    Stored(ValueRoot),
     /// On a page that is stored later.
     OnPage(PageRef),
 }
 
 impl Detail {
     /// Returns where the detail is stored; `None` if it is on a page.
-    pub fn stored(self) -> Option<Root> {
+    pub fn stored(self) -> Option<ValueRoot> {
         if let Self::Stored(root) = self { Some(root) } else { None }
     }
 }
@@ -304,7 +304,7 @@ pub(super) struct ObjectCache<'a> {
     store: &'a dyn Store,
     messages: RefCell<HashMap<Hash, Vec<u8>>>,
     /// The state that was written last: consecutive light steps often have the same one.
-    state: RefCell<Option<(State, Hash)>>,
+    state: RefCell<Option<(WorkspaceState, Hash)>>,
 }
 
 impl<'a> ObjectCache<'a> {
@@ -337,7 +337,7 @@ pub(super) struct RecordingBatch<'a> {
 
 impl RecordingBatch<'_> {
     /// Writes a state, unless it is the one that was written last.
-    fn state(&self, state: &State) -> Result<Hash, EngineError> {
+    fn state(&self, state: &WorkspaceState) -> Result<Hash, EngineError> {
         let mut last = self.known.state.borrow_mut();
         if let Some((_, hash)) = last.as_ref().filter(|(known, _)| known == state) {
             return Ok(*hash);

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use stepback_llm_wire::semantics::ContentPart;
-use stepback_model::conversation::Message;
+use stepback_model::conversation::ConversationMessage;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, StepKind};
-use stepback_model::search::{Field, Texts};
-use stepback_model::state::State;
+use stepback_model::search::{TextField, Texts};
+use stepback_model::state::WorkspaceState;
 use stepback_store::Store;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::diff;
 use crate::read_cache::LastRead;
@@ -41,17 +41,17 @@ impl Gatherer<'_> {
     pub fn texts(&mut self, stored: &StepRow) -> Texts {
         let step = &stored.step;
         let mut texts = Clipped { texts: Texts::new(), left: MOST };
-        texts.put(Field::Summary, step.summary.clone());
+        texts.put(TextField::Summary, step.summary.clone());
         // A request repeats the whole conversation; each message belongs to the step at which it was said.
-        let hash = step.facts.detail.filter(|_| step.kind != StepKind::ModelStart);
+        let hash = step.meta.detail.filter(|_| step.kind != StepKind::ModelStart);
         let detail = hash.and_then(|hash| stepback_model::json::load(&self.details, hash).ok());
         let detail = detail.unwrap_or_default();
-        texts.put(Field::Error, flat(detail.get("error")));
+        texts.put(TextField::Error, flat(detail.get("error")));
         if !stored.purged {
-            texts.put(Field::Annotation, said_about(&stored.annotation));
-            texts.put(Field::Path, self.changed(stored).join("\n"));
+            texts.put(TextField::Annotation, said_about(&stored.annotation));
+            texts.put(TextField::Path, self.changed(stored).join("\n"));
         }
-        texts.put(Field::Input, flat(detail.get("input")));
+        texts.put(TextField::Input, flat(detail.get("input")));
         let answer = match step.kind {
             StepKind::ModelEnd => detail.get("output").and_then(|output| answer_of(output, None)),
             _ => None,
@@ -62,12 +62,12 @@ impl Gatherer<'_> {
                     ContentPart::Model(text) | ContentPart::Thought(text) => Some(text.as_str()),
                     _ => None,
                 });
-                texts.put(Field::Message, said.collect::<Vec<_>>().join("\n"));
+                texts.put(TextField::Message, said.collect::<Vec<_>>().join("\n"));
             }
-            None => texts.put(Field::Output, flat(detail.get("output"))),
+            None => texts.put(TextField::Output, flat(detail.get("output"))),
         }
-        if !texts.texts.contains_key(&Field::Message) {
-            texts.put(Field::Message, self.messages(stored).join("\n"));
+        if !texts.texts.contains_key(&TextField::Message) {
+            texts.put(TextField::Message, self.messages(stored).join("\n"));
         }
         texts.texts
     }
@@ -77,21 +77,21 @@ impl Gatherer<'_> {
         let step = &stored.step;
         let (Some(_), Some(parent)) = (stored.trigger, step.parent) else { return Vec::new() };
         let Some(before) = self.files_at(parent) else { return Vec::new() };
-        let Ok(after) = State::load(self.store, step.state) else { return Vec::new() };
+        let Ok(after) = WorkspaceState::load(self.store, step.state) else { return Vec::new() };
         let changes = diff::visible(self.store, &before, &after).unwrap_or_default();
         let paths = changes.iter().flat_map(|change| change.from.iter().chain([&change.path]));
         paths.map(ToString::to_string).collect()
     }
 
     /// Returns the nearest state with files, from `step` on through its ancestors.
-    fn files_at(&self, step: StepId) -> Option<State> {
+    fn files_at(&self, step: StepId) -> Option<WorkspaceState> {
         let mut next = Some(step);
         while let Some(id) = next {
             let stored = self.store.step(id).ok()??;
             if stored.purged {
                 return None;
             }
-            let state = State::load(self.store, stored.step.state).ok()?;
+            let state = WorkspaceState::load(self.store, stored.step.state).ok()?;
             if state.files.is_some() {
                 return Some(state);
             }
@@ -107,7 +107,8 @@ impl Gatherer<'_> {
         if step.kind.is_own() && step.kind != StepKind::Reasoning {
             return Vec::new();
         }
-        let Ok(Some(tip)) = State::load(self.store, step.state).map(|state| state.conversation) else {
+        let Ok(Some(tip)) = WorkspaceState::load(self.store, step.state).map(|state| state.conversation)
+        else {
             return Vec::new();
         };
         if !self.heard.contains_key(&step.session) {
@@ -118,7 +119,7 @@ impl Gatherer<'_> {
         let mut said = Vec::new();
         let mut next = Some(tip);
         while let Some(hash) = next.filter(|hash| said.len() < MOST_MESSAGES && heard.insert(*hash)) {
-            let Ok(message) = Message::load(self.store, hash) else { break };
+            let Ok(message) = ConversationMessage::load(self.store, hash) else { break };
             next = message.previous;
             said.push(spoken(&message.text));
         }
@@ -129,15 +130,15 @@ impl Gatherer<'_> {
 
     fn heard_before(&self, stored: &StepRow) -> HashSet<Hash> {
         let step = &stored.step;
-        let query = Query {
+        let query = StepQuery {
             session: Some(step.session),
             before: Some(step.number),
             limit: Some(EARLIER),
-            ..Query::default()
+            ..StepQuery::default()
         };
         let workspace = self.store.session(step.session).ok().flatten().map(|session| session.workspace);
         let earlier = workspace.and_then(|workspace| self.store.steps(workspace, &query).ok());
-        let tip = |stored: StepRow| State::load(self.store, stored.step.state).ok()?.conversation;
+        let tip = |stored: StepRow| WorkspaceState::load(self.store, stored.step.state).ok()?.conversation;
         earlier.unwrap_or_default().into_iter().filter_map(tip).collect()
     }
 }
@@ -149,7 +150,7 @@ struct Clipped {
 }
 
 impl Clipped {
-    fn put(&mut self, field: Field, text: String) {
+    fn put(&mut self, field: TextField, text: String) {
         if text.is_empty() || self.left < 16 {
             return;
         }

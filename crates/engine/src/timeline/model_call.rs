@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_llm_wire::semantics::{self, Answered, Call, ContentPart, Usage};
+use stepback_llm_wire::semantics::{self, ContentPart, ResponseSummary, TokenUsage, WireCall};
 use stepback_llm_wire::{Response, Wire};
 
 /// Parses a recorded answer: the `output` of a step, if a proxy or telemetry recorded it. Without a wire, the first wire
 /// format is used in which the answer has any content.
-pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
+pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<ResponseSummary> {
     if !output.is_object() {
         return None;
     }
     if let Some(messages) = output.get("messages").and_then(Value::as_array) {
         let said = messages.iter().flat_map(said_in).collect();
-        return Some(Answered { said, complete: true, ..Answered::default() });
+        return Some(ResponseSummary { said, complete: true, ..ResponseSummary::default() });
     }
     let response = serde_json::from_value::<Response>(output.clone()).ok()?;
     if let Some(wire) = wire {
@@ -30,7 +30,7 @@ fn said_in(message: &Value) -> Vec<ContentPart> {
     let calls = calls.map(|call| {
         let word = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
         let input = call.get("arguments").cloned().unwrap_or_default();
-        ContentPart::Call(Call { id: word("id"), name: word("name").unwrap_or_default(), input })
+        ContentPart::Call(WireCall { id: word("id"), name: word("name").unwrap_or_default(), input })
     });
     let words =
         text("thinking").map(ContentPart::Thought).into_iter().chain(text("content").map(ContentPart::Model));
@@ -38,8 +38,8 @@ fn said_in(message: &Value) -> Vec<ContentPart> {
 }
 
 /// Returns the total token usage of many calls.
-pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
-    calls.into_iter().fold(Usage::default(), |sum, call| Usage {
+pub fn add_up(calls: impl IntoIterator<Item = TokenUsage>) -> TokenUsage {
+    calls.into_iter().fold(TokenUsage::default(), |sum, call| TokenUsage {
         input: sum.input + call.input,
         output: sum.output + call.output,
         cache_read: sum.cache_read + call.cache_read,
@@ -49,7 +49,7 @@ pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
 }
 
 /// Returns the total of tokens read and written; reasoning is part of what was written.
-pub fn all_tokens(usage: Usage) -> u64 {
+pub fn all_tokens(usage: TokenUsage) -> u64 {
     usage.input + usage.output + usage.cache_read + usage.cache_write
 }
 
@@ -59,7 +59,7 @@ pub struct Spent {
     /// The name of the model.
     pub model: Option<String>,
     /// The token counts, if they were recorded.
-    pub tokens: Option<Usage>,
+    pub tokens: Option<TokenUsage>,
     /// The cost in US dollars, if known.
     pub cost_usd: Option<f64>,
     /// Whether the answer came from a recording: no model was called, and nothing was spent.
@@ -86,11 +86,11 @@ impl Spent {
 }
 
 /// Reads token counts in our field names, or in those of opencode, which nests the cache counts.
-fn counted(tokens: &Value) -> Usage {
+fn counted(tokens: &Value) -> TokenUsage {
     let first = |names: &[&str]| {
         names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
     };
-    Usage {
+    TokenUsage {
         input: first(&["/input"]),
         output: first(&["/output"]),
         cache_read: first(&["/cache_read", "/cache/read"]),
@@ -109,7 +109,7 @@ mod tests {
     fn what_telemetry_told_of_an_answer_is_read_like_any_other() {
         let output = json!({ "messages": [{ "role": "assistant", "thinking": "Hm.", "content": "Let me look.",
             "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] }] });
-        let call = Call { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
+        let call = WireCall { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
         let said = vec![
             ContentPart::Thought("Hm.".into()),
             ContentPart::Model("Let me look.".into()),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stepback_llm_wire::semantics::Usage;
+use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, StepMeta};
@@ -22,7 +22,7 @@ fn step(number: u64, kind: StepKind, failed: bool) -> StepRow {
         at: Timestamp::from_micros(1_000_000 * number as i64),
         state: Hash::of(ObjectKind::State, b""),
         summary: String::new(),
-        facts: StepMeta { failed, tool, iteration: number / 2, ..StepMeta::default() },
+        meta: StepMeta { failed, tool, iteration: number / 2, ..StepMeta::default() },
     };
     StepRow { step, annotation: Annotation::default(), trigger: None, hidden_by: None, purged: false }
 }
@@ -32,8 +32,8 @@ fn number(stored: Option<&StepRow>) -> Option<u64> {
 }
 
 /// A prompt, a call that succeeds, one that fails, and a gap; numbers of other sessions lie between.
-fn session() -> Cursor {
-    Cursor::new(vec![
+fn session() -> TimelineCursor {
+    TimelineCursor::new(vec![
         step(11, StepKind::ToolEnd, true),
         step(3, StepKind::UserInput, false),
         step(5, StepKind::ToolStart, false),
@@ -108,14 +108,14 @@ fn it_tells_times_and_what_the_session_is_about() {
 fn clocks_that_went_back_make_no_time() {
     let mut later = step(2, StepKind::ToolEnd, false);
     later.step.at = Timestamp::from_micros(0);
-    let cursor = Cursor::new(vec![step(1, StepKind::ToolStart, false), later]);
+    let cursor = TimelineCursor::new(vec![step(1, StepKind::ToolStart, false), later]);
     assert_eq!(cursor.gap(), Some(Duration::ZERO));
     assert_eq!(cursor.duration(), Duration::ZERO);
 }
 
 #[test]
 fn nothing_is_a_session_too() {
-    let mut cursor = Cursor::new(Vec::new());
+    let mut cursor = TimelineCursor::new(Vec::new());
     assert!(cursor.is_empty() && cursor.is_at_end() && cursor.current().is_none());
     assert!(cursor.forward().is_none() && cursor.backward().is_none() && cursor.jump(1).is_none());
     assert!(cursor.first().is_none() && cursor.last().is_none() && cursor.next_error().is_none());
@@ -125,7 +125,7 @@ fn nothing_is_a_session_too() {
 #[test]
 fn tokens_are_understood_whoever_wrote_them_down() {
     let tokens = |metadata| Spent::of(&json!({ "metadata": metadata })).and_then(|spent| spent.tokens);
-    let expected = Usage { input: 5, output: 7, cache_read: 2, cache_write: 1, reasoning: 0 };
+    let expected = TokenUsage { input: 5, output: 7, cache_read: 2, cache_write: 1, reasoning: 0 };
     let proxy =
         json!({ "usage": { "input": 5, "output": 7, "cache_read": 2, "cache_write": 1, "reasoning": 0 } });
     assert_eq!(tokens(proxy), Some(expected));
@@ -161,7 +161,7 @@ proptest! {
     fn it_always_stands_on_a_step(numbers in proptest::collection::btree_set(1u64..60, 1..20), moves in proptest::collection::vec((0u8..8, 0u64..70), 0..60)) {
         let kinds = [StepKind::ToolStart, StepKind::ToolEnd, StepKind::Error];
         let steps = numbers.iter().map(|n| step(*n, kinds[(*n % 3) as usize], *n % 5 == 0)).collect();
-        let mut cursor = Cursor::new(steps);
+        let mut cursor = TimelineCursor::new(steps);
         for (what, to) in moves {
             let before = cursor.position();
             let said = match what {

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use stepback_engine::EngineError;
 use stepback_engine::bundle::BundleError;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::state::State;
-use stepback_model::tree::{Content, Entry, Node, Tree};
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::{Content, Tree, TreeEntry, TreeNode};
 use stepback_store::codec;
 
 use crate::place::{Home, small};
@@ -66,7 +66,7 @@ fn log(lines: &[Value]) -> (u8, Vec<u8>) {
 }
 
 fn state_of(tree: Hash) -> Vec<u8> {
-    State { files: Some(tree), ..State::default() }.encode()
+    WorkspaceState { files: Some(tree), ..WorkspaceState::default() }.encode()
 }
 
 fn hash(kind: ObjectKind, bytes: &[u8]) -> Hash {
@@ -74,7 +74,7 @@ fn hash(kind: ObjectKind, bytes: &[u8]) -> Hash {
 }
 
 fn empty_state() -> (Hash, Vec<u8>) {
-    let bytes = State::default().encode();
+    let bytes = WorkspaceState::default().encode();
     (hash(ObjectKind::State, &bytes), bytes)
 }
 
@@ -100,9 +100,9 @@ fn senseless(blocks: &[(u8, Vec<u8>)], why: &str) {
 /// A step with one file called `name`, of `size` bytes as it says.
 fn with_file(name: &[u8], size: u64, content: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let blob = hash(ObjectKind::Blob, content);
-    let node = Node::File { mode: 0o644, size, content: Content::Whole(blob) };
+    let node = TreeNode::File { mode: 0o644, size, content: Content::Whole(blob) };
     let mut tree = Vec::new();
-    minicbor::encode(vec![Entry { name: name.to_vec(), node }], &mut tree).unwrap();
+    minicbor::encode(vec![TreeEntry { name: name.to_vec(), node }], &mut tree).unwrap();
     let state = state_of(hash(ObjectKind::Tree, &tree));
     let lines = log(&[workspace(), session(), step(STEP, None, hash(ObjectKind::State, &state))]);
     let all = [(ObjectKind::State, state), (ObjectKind::Tree, tree), (ObjectKind::Blob, content.to_vec())];
@@ -217,21 +217,22 @@ fn git_files_are_only_taken_under_names_that_git_has() {
 #[test]
 fn a_git_file_with_other_content_is_refused() {
     let name = [b'a'; 38];
-    let node = Node::File { mode: 0o444, size: 4, content: Content::Vaulted };
-    let object = Tree::from_entries(vec![Entry { name: name.to_vec(), node }]).encode();
+    let node = TreeNode::File { mode: 0o444, size: 4, content: Content::Vaulted };
+    let object = Tree::from_entries(vec![TreeEntry { name: name.to_vec(), node }]).encode();
     let dir = |name: &[u8], tree: &[u8]| {
-        let node = Node::Dir { mode: 0o755, tree: hash(ObjectKind::Tree, tree) };
-        Tree::from_entries(vec![Entry { name: name.to_vec(), node }]).encode()
+        let node = TreeNode::Dir { mode: 0o755, tree: hash(ObjectKind::Tree, tree) };
+        Tree::from_entries(vec![TreeEntry { name: name.to_vec(), node }]).encode()
     };
     let fan = dir(b"aa", &object);
     let git_dir = dir(b"objects", &fan);
-    let repository = stepback_model::state::Repository {
+    let repository = stepback_model::state::GitSummary {
         path: b".git".to_vec(),
         tree: hash(ObjectKind::Tree, &git_dir),
         summary: Default::default(),
     };
     let git = stepback_model::state::GitState { repositories: vec![repository] }.encode();
-    let state = State { git: Some(hash(ObjectKind::Git, &git)), ..State::default() }.encode();
+    let state =
+        WorkspaceState { git: Some(hash(ObjectKind::Git, &git)), ..WorkspaceState::default() }.encode();
     let lines = log(&[workspace(), session(), step(STEP, None, hash(ObjectKind::State, &state))]);
     let all = objects(&[
         (ObjectKind::State, state),

@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use stepback_engine::bundle::Imported;
+use stepback_engine::bundle::ImportReport;
 use stepback_engine::prune::Rules;
 use stepback_engine::recorder::{
-    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::{Env, FrozenEnv};
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 use stepback_testkit::tree::{self, Copy, Draw};
-use stepback_testkit::work::Files;
+use stepback_testkit::work::FileWorker;
 use stepback_worktree::rules::Budget;
 
 /// A store, and what an engine needs besides.
@@ -54,7 +54,7 @@ impl Home {
     }
 
     /// Takes in a bundle.
-    pub fn import(&self, bytes: &[u8]) -> Result<Imported, EngineError> {
+    pub fn import(&self, bytes: &[u8]) -> Result<ImportReport, EngineError> {
         let path = self.dir.path().join("bundle");
         fs::write(&path, bytes).unwrap();
         let engine = self.engine();
@@ -73,7 +73,7 @@ impl Home {
 
     /// The steps of a session, oldest first.
     pub fn steps(&self, session: &Session) -> Vec<StepRow> {
-        let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+        let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         self.store.steps(session.workspace, &query).unwrap()
     }
 
@@ -104,7 +104,7 @@ impl Home {
                 step.kind,
                 step.at,
                 step.summary,
-                step.facts,
+                step.meta,
                 workspace.detail_of(step).unwrap(),
                 stored.annotation,
                 stored.trigger,
@@ -133,14 +133,14 @@ impl Home {
 pub struct World {
     pub home: Home,
     pub root: PathBuf,
-    files: Files,
+    files: FileWorker,
     said: Vec<String>,
     calls: u64,
 }
 
 struct Lines(Vec<String>);
 
-impl Conversation for Lines {
+impl ConversationSource for Lines {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
         let lines = self.0.iter().skip(keep as usize).cloned().collect();
@@ -157,7 +157,7 @@ impl World {
         let home = Home::new(seed);
         let root = home.dir.path().canonicalize().unwrap().join("work");
         fs::create_dir(&root).unwrap();
-        let files = Files { root: root.clone(), draw: Draw::new(seed) };
+        let files = FileWorker { root: root.clone(), draw: Draw::new(seed) };
         Self { home, root, files, said: Vec::new(), calls: 0 }
     }
 
@@ -195,7 +195,7 @@ impl World {
         lines: &'r Lines,
     ) -> ReportedEvent<'r> {
         let failed = kind == StepKind::ToolEnd && key.ends_with('3');
-        let event = Event {
+        let event = AgentEvent {
             agent: "test".into(),
             session: session.into(),
             kind,
@@ -275,7 +275,7 @@ impl World {
             }
             3 => {
                 if let Ok(reversal) = workspace.prepare_undo(None) {
-                    let _ = workspace.reverse_now(reversal, stepback_engine::undo::Direction::Undo);
+                    let _ = workspace.reverse_now(reversal, stepback_engine::undo::UndoDirection::Undo);
                 }
             }
             _ => prune(&workspace, self.files.draw.below(10)),

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use stepback_faults::{Fault, arm, disarm};
 use stepback_model::record::Session;
-use stepback_store::port::Search;
+use stepback_store::port::SearchRequest;
 use stepback_testkit::process;
 use stepback_testkit::tree;
 
@@ -94,9 +94,9 @@ fn what_was_taken_in_is_found_by_its_words() {
     let there = Home::new(8);
     there.import(&world.export(&world.sessions())).unwrap();
     let pattern = stepback_model::search::Pattern::words("now one").unwrap();
-    let found = there.engine().search(&Search::new(pattern.clone(), 100)).unwrap();
+    let found = there.engine().search(&SearchRequest::new(pattern.clone(), 100)).unwrap();
     assert!(found.total > 0);
-    let original = world.home.engine().search(&Search::new(pattern, 100)).unwrap();
+    let original = world.home.engine().search(&SearchRequest::new(pattern, 100)).unwrap();
     assert_eq!(found.total, original.total);
 }
 

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use stepback_engine::reason::{Thinker, Verified};
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{HypothesisId, VerificationId};
-use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome};
+use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
 use crate::place::{Place, propose, think};
 
-fn add(check: Check, inputs: &[&str]) -> Mutation {
-    Mutation::AddVerification {
+fn add(check: Check, inputs: &[&str]) -> BoardMutation {
+    BoardMutation::AddVerification {
         title: "it is so".into(),
         check,
         timeout_ms: 20_000,
@@ -61,22 +61,26 @@ fn every_kind_of_check_passes_and_fails() {
     };
     let file = |name: &str| Measured::File(name.into());
     let cases = [
-        (with(&["hell"], &["bye"]), Outcome::Passed, "its exit code is 3"),
-        (with(&["bye"], &[]), Outcome::Failed, "\"bye\" is not in what it printed"),
-        (with(&[], &["hello"]), Outcome::Failed, "\"hello\" is in what it printed"),
-        (command("exit 1"), Outcome::Failed, "its exit code is 1, not 0"),
-        (command("/no/such/program"), Outcome::Error, "cannot be run"),
-        (command("kill -9 $$"), Outcome::Error, "signal 9"),
-        (same("a", "b"), Outcome::Passed, "the same 8 bytes"),
-        (same("a", "c"), Outcome::Failed, "differ from byte 4 on (line 2)"),
-        (same("a", "nothing"), Outcome::Error, "nothing cannot be read"),
-        (text("two", false), Outcome::Passed, "\"two\" is in a"),
-        (text("two", true), Outcome::Failed, "\"two\" is in a"),
-        (row(file("doc.json"), json!(2)), Outcome::Passed, "/rows/1 is 2"),
-        (row(Measured::Command("cat doc.json".into()), json!(3)), Outcome::Failed, "/rows/1 is 2, not 3"),
-        (row(file("a"), json!(3)), Outcome::Error, "no JSON document"),
-        (close(0.05), Outcome::Passed, "close enough"),
-        (close(0.01), Outcome::Failed, "number 3 is 3.1"),
+        (with(&["hell"], &["bye"]), CheckOutcome::Passed, "its exit code is 3"),
+        (with(&["bye"], &[]), CheckOutcome::Failed, "\"bye\" is not in what it printed"),
+        (with(&[], &["hello"]), CheckOutcome::Failed, "\"hello\" is in what it printed"),
+        (command("exit 1"), CheckOutcome::Failed, "its exit code is 1, not 0"),
+        (command("/no/such/program"), CheckOutcome::Error, "cannot be run"),
+        (command("kill -9 $$"), CheckOutcome::Error, "signal 9"),
+        (same("a", "b"), CheckOutcome::Passed, "the same 8 bytes"),
+        (same("a", "c"), CheckOutcome::Failed, "differ from byte 4 on (line 2)"),
+        (same("a", "nothing"), CheckOutcome::Error, "nothing cannot be read"),
+        (text("two", false), CheckOutcome::Passed, "\"two\" is in a"),
+        (text("two", true), CheckOutcome::Failed, "\"two\" is in a"),
+        (row(file("doc.json"), json!(2)), CheckOutcome::Passed, "/rows/1 is 2"),
+        (
+            row(Measured::Command("cat doc.json".into()), json!(3)),
+            CheckOutcome::Failed,
+            "/rows/1 is 2, not 3",
+        ),
+        (row(file("a"), json!(3)), CheckOutcome::Error, "no JSON document"),
+        (close(0.05), CheckOutcome::Passed, "close enough"),
+        (close(0.01), CheckOutcome::Failed, "number 3 is 3.1"),
     ];
     for (plan, outcome, reason) in cases {
         let shown = format!("{plan:?}");
@@ -98,17 +102,17 @@ fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
     let session = place.session(&workspace);
     let mut thinker = Thinker::new(&workspace, &session);
     think(&mut thinker, propose("it"));
-    let Mutation::AddVerification { title, check, inputs, on_pass, on_fail, .. } =
+    let BoardMutation::AddVerification { title, check, inputs, on_pass, on_fail, .. } =
         add(command("echo begun; sleep 1000"), &[])
     else {
         unreachable!()
     };
     think(
         &mut thinker,
-        Mutation::AddVerification { title, check, timeout_ms: 200, inputs, on_pass, on_fail },
+        BoardMutation::AddVerification { title, check, timeout_ms: 200, inputs, on_pass, on_fail },
     );
     let verified = thinker.verify(VerificationId(1), false).unwrap();
-    assert_eq!(verified.outcome, Outcome::TimedOut);
+    assert_eq!(verified.outcome, CheckOutcome::TimedOut);
     let mind = thinker.mind().unwrap();
     assert_eq!(mind.runs.get(1).unwrap().output, "begun\n");
     assert!(mind.evidence.is_empty());
@@ -127,14 +131,14 @@ fn an_outcome_is_used_again_while_its_inputs_are_the_same() {
     think(&mut thinker, add(counting, &["*.txt"]));
     let id = VerificationId(1);
     let count = || std::fs::read_to_string(place.root.join("count")).unwrap().lines().count();
-    assert_eq!(thinker.verify(id, false).unwrap().outcome, Outcome::Passed);
+    assert_eq!(thinker.verify(id, false).unwrap().outcome, CheckOutcome::Passed);
     let again = thinker.verify(id, false).unwrap();
-    assert_eq!((again.outcome, again.thought), (Outcome::Passed, None));
+    assert_eq!((again.outcome, again.thought), (CheckOutcome::Passed, None));
     assert_eq!(count(), 1);
     thinker.verify(id, true).unwrap();
     assert_eq!(count(), 2, "a fresh run was asked for");
     place.write("input.txt", "2");
-    assert_eq!(thinker.verify(id, false).unwrap().outcome, Outcome::Failed);
+    assert_eq!(thinker.verify(id, false).unwrap().outcome, CheckOutcome::Failed);
     assert_eq!(count(), 3);
     place.write("input.txt", "1");
     assert!(thinker.verify(id, false).unwrap().cached.is_some(), "as it was before");

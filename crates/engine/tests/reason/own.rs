@@ -4,7 +4,7 @@ use stepback_engine::Workspace;
 use stepback_engine::reason::Thinker;
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{StepKind, Trigger};
 
@@ -79,7 +79,7 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     assert!(error(workspace.prepare_own_undo(session.id, None)).contains("nothing to undo"));
     let said = error(workspace.prepare_own_undo(session.id, Some(theirs.id)));
     assert!(said.contains("is not one of session"), "{said}");
-    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), Direction::Undo).unwrap();
+    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
     assert_eq!(place.read("file"), "2");
     let said = error(workspace.prepare_own_redo(session.id));
     assert!(said.contains("is not one of session"), "{said}");
@@ -87,14 +87,14 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     rewind(Some(session.id));
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     let reversal = workspace.prepare_own_undo(session.id, None).unwrap();
-    let undone = workspace.reverse_now(reversal, Direction::Undo).unwrap().unwrap();
+    let undone = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap();
     assert_eq!(place.read("file"), "2");
     assert_eq!(undone.operation.action.moved().unwrap().by, Some(session.id));
     let reversal = workspace.prepare_own_redo(session.id).unwrap();
-    workspace.reverse_now(reversal, Direction::Redo).unwrap();
+    workspace.reverse_now(reversal, UndoDirection::Redo).unwrap();
     assert_eq!(place.read("file"), "1");
     // The person takes that back, and it stays taken back.
-    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), Direction::Undo).unwrap();
+    workspace.reverse_now(workspace.prepare_undo(None).unwrap(), UndoDirection::Undo).unwrap();
     assert!(error(workspace.prepare_own_redo(session.id)).contains("is not one of session"));
 }
 
@@ -116,7 +116,7 @@ fn a_switch_is_taken_back_from_the_branch_it_led_to() {
     let Err(error) = workspace.prepare_undo(Some(to_x)) else { panic!("the workspace stands on y") };
     assert!(error.to_string().contains("switch to x first"), "{error}");
     switch("x");
-    workspace.reverse_now(workspace.prepare_undo(Some(to_x)).unwrap(), Direction::Undo).unwrap();
+    workspace.reverse_now(workspace.prepare_undo(Some(to_x)).unwrap(), UndoDirection::Undo).unwrap();
     assert_eq!(workspace.present_branch().unwrap(), "main");
     let names: Vec<String> = workspace.branches().unwrap().into_iter().map(|branch| branch.name).collect();
     assert_eq!(names, ["main", "x", "y"]);

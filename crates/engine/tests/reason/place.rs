@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use stepback_engine::reason::{Thinker, Thought};
+use stepback_engine::reason::{BoardEdit, Thinker};
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::HypothesisId;
-use stepback_reasoning::item::{EvidenceKind, HypothesisStatus, Source};
+use stepback_reasoning::item::{EvidenceKind, EvidenceOrigin, HypothesisStatus};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_testkit::postgres::Server;
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::tree;
 use stepback_worktree::rules::Budget;
 
@@ -45,7 +45,7 @@ pub struct Place {
     pub store: Box<dyn Store>,
     clock: Clock,
     // After the store, which says goodbye to it.
-    _server: Option<Server>,
+    _server: Option<PostgresServer>,
     _dir: tempfile::TempDir,
 }
 
@@ -60,7 +60,7 @@ impl Place {
 
     pub fn in_postgres() -> Self {
         Self::with(|top| {
-            let server = Server::start();
+            let server = PostgresServer::start();
             let store = PostgresStore::open(&server.database(), &top.join("store")).unwrap();
             (Box::new(store), Some(server))
         })
@@ -71,7 +71,7 @@ impl Place {
         [Self::new(), Self::in_memory(), Self::in_postgres()]
     }
 
-    fn with(open: impl FnOnce(&Path) -> (Box<dyn Store>, Option<Server>)) -> Self {
+    fn with(open: impl FnOnce(&Path) -> (Box<dyn Store>, Option<PostgresServer>)) -> Self {
         let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
@@ -111,7 +111,7 @@ impl Place {
 
     /// Something that an agent reports.
     pub fn report(&self, workspace: &Workspace<'_>, kind: StepKind, call: Option<&str>, effect: ScanPolicy) {
-        let mut event = Event::new("test", "s", kind, format!("{} happened", kind.as_str()));
+        let mut event = AgentEvent::new("test", "s", kind, format!("{} happened", kind.as_str()));
         event.call = call.map(str::to_owned);
         event.tool = call.map(|_| "Bash".to_owned());
         let lock = workspace.lock_recording().unwrap();
@@ -128,8 +128,8 @@ impl Place {
     }
 }
 
-pub fn propose(statement: &str) -> Mutation {
-    Mutation::ProposeHypothesis {
+pub fn propose(statement: &str) -> BoardMutation {
+    BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
         parent: None,
@@ -138,20 +138,20 @@ pub fn propose(statement: &str) -> Mutation {
     }
 }
 
-pub fn evidence(hypothesis: u32, strength: f64, document: &str) -> Mutation {
-    Mutation::AddEvidence {
+pub fn evidence(hypothesis: u32, strength: f64, document: &str) -> BoardMutation {
+    BoardMutation::AddEvidence {
         hypothesis: HypothesisId(hypothesis),
         strength,
         text: format!("{document} says so"),
         kind: EvidenceKind::Documentation,
-        source: Source::Documentation(document.into()),
+        source: EvidenceOrigin::Documentation(document.into()),
     }
 }
 
-pub fn conclude(hypothesis: u32, status: HypothesisStatus) -> Mutation {
-    Mutation::SetHypothesis { hypothesis: HypothesisId(hypothesis), status, reason: None }
+pub fn conclude(hypothesis: u32, status: HypothesisStatus) -> BoardMutation {
+    BoardMutation::SetHypothesis { hypothesis: HypothesisId(hypothesis), status, reason: None }
 }
 
-pub fn think(thinker: &mut Thinker<'_>, mutation: Mutation) -> Thought {
+pub fn think(thinker: &mut Thinker<'_>, mutation: BoardMutation) -> BoardEdit {
     thinker.think(&mutation).unwrap()
 }

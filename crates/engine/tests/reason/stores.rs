@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::undo::Direction;
+use stepback_engine::undo::UndoDirection;
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{HypothesisId, VerificationId};
 
 use crate::place::Place;
@@ -20,12 +20,12 @@ type Answers = Vec<(String, Value)>;
 #[track_caller]
 fn say(place: &Place, thinker: &mut Thinker<'_>, mutation: Value) -> u64 {
     place.wait(60);
-    let mutation: Mutation = serde_json::from_value(mutation).unwrap();
+    let mutation: BoardMutation = serde_json::from_value(mutation).unwrap();
     thinker.think(&mutation).unwrap().step
 }
 
 /// A board as a document, without the time that checks took.
-fn board(workspace: &Workspace<'_>, session: &Session, moment: &Moment) -> Value {
+fn board(workspace: &Workspace<'_>, session: &Session, moment: &BoardMoment) -> Value {
     let seen = workspace.mind_at(session, moment).unwrap();
     let mut document = seen.mind.document();
     for run in document["runs"].as_array_mut().into_iter().flatten() {
@@ -67,7 +67,7 @@ fn suspect(place: &Place, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) 
         say(place, thinker, mutation);
     }
     let cycle = json!({ "do": "depend", "belief": "B2", "on": "B3", "kind": "requires", "strength": 0.5 });
-    let cycle: Mutation = serde_json::from_value(cycle).unwrap();
+    let cycle: BoardMutation = serde_json::from_value(cycle).unwrap();
     assert!(thinker.think(&cycle).is_err(), "a circle is refused, and leaves nothing");
     place.wait(60);
     thinker.verify(VerificationId(1), false).unwrap();
@@ -107,7 +107,7 @@ fn hunt(place: &Place) -> Answers {
     answers.push(("back on main".into(), json!(thinker.switch("main", prepared).unwrap().board)));
     assert_eq!(place.read("cache.txt"), "on, but small");
     say(place, &mut thinker, json!({ "do": "revise-belief", "belief": "B3", "confidence": 0.1 }));
-    let there = Moment::Branch("no-cache".into());
+    let there = BoardMoment::Branch("no-cache".into());
     answers.push(("board on the branch".into(), board(&workspace, &session, &there)));
     let planned = thinker.merge(&there, None, false, true).unwrap();
     assert_eq!((planned.step, planned.conflicts.len()), (None, 1), "both revised B3");
@@ -120,18 +120,18 @@ fn hunt(place: &Place) -> Answers {
     place.write("cache.txt", "broken");
     let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
     assert_eq!((place.read("cache.txt").as_str(), report.board), ("on, but small", None));
-    answers.push(("files alone".into(), board(&workspace, &session, &Moment::Now)));
+    answers.push(("files alone".into(), board(&workspace, &session, &BoardMoment::Now)));
     place.write("cache.txt", "broken again");
     let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
-    let moment = Moment::Step(before.step.number);
+    let moment = BoardMoment::Step(before.step.number);
     let restored = thinker.restore_with(&moment, report.operation.id).unwrap();
     assert!(!restored.diff.changes.is_empty());
     answers.push(("with the board".into(), json!(restored)));
     place.wait(60);
-    for direction in [Direction::Undo, Direction::Redo, Direction::Undo] {
+    for direction in [UndoDirection::Undo, UndoDirection::Redo, UndoDirection::Undo] {
         let reversal = match direction {
-            Direction::Undo => workspace.prepare_undo(None).unwrap(),
-            Direction::Redo => workspace.prepare_redo().unwrap(),
+            UndoDirection::Undo => workspace.prepare_undo(None).unwrap(),
+            UndoDirection::Redo => workspace.prepare_redo().unwrap(),
         };
         let report = workspace.reverse_now(reversal, direction).unwrap().unwrap();
         answers.push((format!("{direction:?}"), json!(report.board)));
@@ -142,12 +142,12 @@ fn hunt(place: &Place) -> Answers {
     // Every moment, by number and by time, and the page to go on from.
     let newest = workspace.newest_number().unwrap();
     for number in 0..=newest {
-        let moment = Moment::Step(number);
+        let moment = BoardMoment::Step(number);
         answers.push((format!("#{number}"), board(&workspace, &session, &moment)));
         if let Some(stored) = workspace.store().step_numbered(workspace.record.id, number).unwrap() {
             let at = stored.step.at.as_micros();
             for micros in [at - 1, at] {
-                let moment = Moment::Time(Timestamp::from_micros(micros));
+                let moment = BoardMoment::Time(Timestamp::from_micros(micros));
                 answers.push((format!("at {micros}"), board(&workspace, &session, &moment)));
             }
         }
@@ -156,7 +156,7 @@ fn hunt(place: &Place) -> Answers {
             answers.push((format!("recovery at #{number}"), json!(recovery)));
         }
     }
-    let recovery = workspace.recovery(&session, &Moment::Now, 4000, place.now()).unwrap();
+    let recovery = workspace.recovery(&session, &BoardMoment::Now, 4000, place.now()).unwrap();
     assert!(recovery.page.contains("it is the cache"), "{}", recovery.page);
     answers.push(("recovery".into(), json!(recovery)));
     let history = workspace.confidence_history(&session, 50).unwrap();

@@ -2,34 +2,34 @@
 
 use serde_json::Value;
 use stepback_engine::Workspace;
-use stepback_engine::compare::{Side, compare};
+use stepback_engine::compare::{ComparedRun, compare};
 use stepback_engine::prune::Rules;
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_engine::recorder::ScanPolicy;
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_reasoning::item::HypothesisStatus;
-use stepback_reasoning::{Mind, Mutation, Origin};
-use stepback_store::port::Query;
+use stepback_reasoning::{BoardMutation, ItemOrigin, ReasoningBoard};
+use stepback_store::port::StepQuery;
 
 use crate::place::{Place, conclude, evidence, propose, think};
 
 /// The mind that a session's thoughts lead to, applied one after the other from the beginning, with the step of each.
-fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, Mind)> {
-    let query = Query {
+fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, ReasoningBoard)> {
+    let query = StepQuery {
         session: Some(session.id),
         kinds: vec![StepKind::Reasoning],
         oldest_first: true,
-        ..Query::default()
+        ..StepQuery::default()
     };
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     let mut versions = Vec::new();
     for stored in workspace.store().steps(workspace.record.id, &query).unwrap() {
         let step = stored.step;
         let detail = workspace.detail_of(&step).unwrap().unwrap();
-        let mutation: Mutation = serde_json::from_value(detail["input"].clone()).unwrap();
+        let mutation: BoardMutation = serde_json::from_value(detail["input"].clone()).unwrap();
         let during = detail.pointer("/metadata/during").cloned().unwrap_or(Value::Null);
         let during = serde_json::from_value(during).unwrap();
-        mind.apply(&mutation, &Origin { at: step.at, step: step.id, during }).unwrap();
+        mind.apply(&mutation, &ItemOrigin { at: step.at, step: step.id, during }).unwrap();
         versions.push((step.number, mind.clone()));
     }
     versions
@@ -76,17 +76,17 @@ fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
         let newest = workspace.newest_number().unwrap();
         for number in 0..=newest {
             let expected = versions.iter().rev().find(|(at, _)| *at <= number);
-            let expected = expected.map_or_else(Mind::default, |(_, mind)| mind.clone());
-            let seen = workspace.mind_at(&session, &Moment::Step(number)).unwrap();
+            let expected = expected.map_or_else(ReasoningBoard::default, |(_, mind)| mind.clone());
+            let seen = workspace.mind_at(&session, &BoardMoment::Step(number)).unwrap();
             assert_eq!(seen.mind, expected, "#{number}");
         }
         assert_eq!(thinker.mind().unwrap(), versions.last().unwrap().1);
         // By time: the moment of a step is after it, a microsecond earlier is before it.
-        let third = workspace.mind_at(&session, &Moment::Step(versions[40].0)).unwrap().step.unwrap();
+        let third = workspace.mind_at(&session, &BoardMoment::Step(versions[40].0)).unwrap().step.unwrap();
         let at = third.step.at;
-        assert_eq!(workspace.mind_at(&session, &Moment::Time(at)).unwrap().mind, versions[40].1);
+        assert_eq!(workspace.mind_at(&session, &BoardMoment::Time(at)).unwrap().mind, versions[40].1);
         let before = stepback_model::time::Timestamp::from_micros(at.as_micros() - 1);
-        assert_eq!(workspace.mind_at(&session, &Moment::Time(before)).unwrap().mind, versions[39].1);
+        assert_eq!(workspace.mind_at(&session, &BoardMoment::Time(before)).unwrap().mind, versions[39].1);
     }
 }
 
@@ -113,10 +113,10 @@ fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
     assert!(plan.hide.len() > 50, "there were checkpoints to give up");
     workspace.prune(plan).unwrap();
     for (step, mind) in &expected {
-        let seen = workspace.mind_at(&session, &Moment::Step(*step)).unwrap();
+        let seen = workspace.mind_at(&session, &BoardMoment::Step(*step)).unwrap();
         assert_eq!(seen.mind, *mind, "#{step}");
     }
-    let page = workspace.recovery(&session, &Moment::Now, 4000, place.now()).unwrap().page;
+    let page = workspace.recovery(&session, &BoardMoment::Now, 4000, place.now()).unwrap().page;
     assert!(page.contains("H100 confirmed"), "{page}");
     assert_eq!(engine.check().unwrap().problems, Vec::<String>::new());
 }
@@ -175,7 +175,7 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
     let mut thinker = Thinker::new(&workspace, &session);
     think(&mut thinker, propose("it is the cache"));
     let first = thinker.mind().unwrap();
-    let moment = Moment::Step(workspace.newest_number().unwrap());
+    let moment = BoardMoment::Step(workspace.newest_number().unwrap());
     let added = think(&mut thinker, evidence(1, 0.9, "the log"));
     think(&mut thinker, propose("it is the clock"));
     let dry = thinker.take_back(Some(added.step), true).unwrap();
@@ -207,7 +207,7 @@ fn a_comparison_tells_what_was_thought() {
     let point = |number| workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
     let before = think(&mut thinker, propose("it")).step;
     let after = think(&mut thinker, evidence(1, 0.5, "the log")).step;
-    let side = |number| Side::of_point(&workspace, &point(number)).unwrap();
+    let side = |number| ComparedRun::of_point(&workspace, &point(number)).unwrap();
     let comparison = compare(workspace.store(), &side(before), &side(after)).unwrap();
     let slot = comparison.ends.slots.iter().find(|slot| slot.slot == "reasoning").unwrap();
     let pointers: Vec<&str> = slot.differences.iter().map(|part| part.pointer.as_str()).collect();
@@ -225,7 +225,7 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
     let session = place.session(&workspace);
     assert_eq!(workspace.thinking_session(None, now()).unwrap().id, session.id);
     let lock = workspace.lock_recording().unwrap();
-    let event = stepback_model::event::Event::new("other", "t", StepKind::AgentStep, "begun");
+    let event = stepback_model::event::AgentEvent::new("other", "t", StepKind::AgentStep, "begun");
     let report = stepback_engine::recorder::ReportedEvent {
         event,
         effect: ScanPolicy::None,
@@ -254,7 +254,7 @@ fn secrets_are_not_put_on_the_board() {
     think(&mut thinker, propose(&format!("the token {secret} is wrong")));
     let statement = thinker.mind().unwrap().hypotheses.get(1).unwrap().statement.clone();
     assert!(!statement.contains(secret), "{statement}");
-    let step = workspace.store().steps(workspace.record.id, &Query::default()).unwrap().remove(0);
+    let step = workspace.store().steps(workspace.record.id, &StepQuery::default()).unwrap().remove(0);
     let detail = workspace.detail_of(&step.step).unwrap().unwrap().to_string();
     assert!(!detail.contains(secret) && !step.step.summary.contains(secret));
 }
@@ -276,7 +276,7 @@ fn the_history_of_confidence_is_what_each_moment_says() {
             _ => place.report(&workspace, StepKind::AgentStep, None, ScanPolicy::None),
         }
     }
-    let restored = thinker.restore(&Moment::Step(20), false).unwrap();
+    let restored = thinker.restore(&BoardMoment::Step(20), false).unwrap();
     assert!(restored.step.is_some());
     let whole = workspace.confidence_history(&session, 1000).unwrap();
     assert_eq!((whole.every, whole.moments.len()), (1, whole.thoughts));
@@ -285,7 +285,7 @@ fn the_history_of_confidence_is_what_each_moment_says() {
         assert!(history.moments.len() <= most && history.thoughts == whole.thoughts);
         assert_eq!(history.moments.last(), whole.moments.last(), "the last thought is always told");
         for (moment, (number, _)) in history.moments.iter().enumerate() {
-            let mind = workspace.mind_at(&session, &Moment::Step(*number)).unwrap().mind;
+            let mind = workspace.mind_at(&session, &BoardMoment::Step(*number)).unwrap().mind;
             let confidences = mind.confidences();
             for (id, line) in &history.lines {
                 let at = line.at.partition_point(|at| *at <= moment);

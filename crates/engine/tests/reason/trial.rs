@@ -1,6 +1,6 @@
 //! Experiments on branches, and the boards that wait there.
 
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_model::record::Trigger;
 use stepback_reasoning::ids::HypothesisId;
 use stepback_reasoning::item::HypothesisStatus;
@@ -32,14 +32,14 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
     assert_eq!(place.read("file"), "2", "what was there when it began, and not the checkpoint before");
     assert_eq!(thinker.mind().unwrap().hypotheses.get(1).unwrap().status, HypothesisStatus::Active);
     think(&mut thinker, evidence(1, 0.1, "a hunch"));
-    let there = Moment::Branch("no-cache".into());
+    let there = BoardMoment::Branch("no-cache".into());
     let joined = thinker.merge(&there, None, false, false).unwrap();
     assert!(joined.conflicts.is_empty(), "{:?}", joined.conflicts);
     let mind = thinker.mind().unwrap();
     assert_eq!(mind.hypotheses.get(1).unwrap().status, HypothesisStatus::Confirmed);
     assert_eq!(mind.evidence.count(), 2);
     assert_eq!(joined.renamed.len(), 1, "both had an E1");
-    let error = thinker.merge(&Moment::Step(3), None, false, false).unwrap_err().to_string();
+    let error = thinker.merge(&BoardMoment::Step(3), None, false, false).unwrap_err().to_string();
     assert!(error.contains("--base"), "{error}");
 }
 

@@ -5,7 +5,7 @@ use stepback_engine::Workspace;
 use stepback_engine::authorship::Attribution;
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_model::conversation;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::ids::StepId;
 use stepback_model::record::{Session, StepKind};
 
@@ -78,7 +78,7 @@ fn history(workspace: &Workspace<'_>) -> Vec<String> {
 /// A call of an editing tool that names its only path.
 fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> ReportedEvent<'static> {
     let effect = if kind == StepKind::ToolStart { ScanPolicy::Before } else { ScanPolicy::After };
-    let event = Event { tool: Some("Write".into()), ..event(session, kind, call) };
+    let event = AgentEvent { tool: Some("Write".into()), ..event(session, kind, call) };
     let learned = SessionUpdate { only_named: true, ..SessionUpdate::default() };
     ReportedEvent { paths: vec![path.into()], learned, ..report(event, effect, at) }
 }
@@ -186,7 +186,7 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let of = |worker: &str, report: ReportedEvent<'static>| {
-        let event = Event { worker: Some(worker.into()), ..report.event.clone() };
+        let event = AgentEvent { worker: Some(worker.into()), ..report.event.clone() };
         ReportedEvent { event, ..report }
     };
     record(&workspace, &of("helper", start("s", "running", 0)));

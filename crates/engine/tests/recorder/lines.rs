@@ -5,10 +5,10 @@ mod generated;
 use stepback_engine::Workspace;
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::{RewindReport, RewindRequest};
-use stepback_engine::undo::Direction;
+use stepback_engine::undo::UndoDirection;
 use stepback_model::ids::OpId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use crate::session::{Place, event, record, report};
 
@@ -54,12 +54,12 @@ impl Scene<'_> {
 
     fn undo(&self, op: OpId) -> RewindReport {
         let reversal = self.workspace.prepare_undo(Some(op)).unwrap();
-        self.workspace.reverse_now(reversal, Direction::Undo).unwrap().unwrap()
+        self.workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap()
     }
 
     fn redo(&self) -> RewindReport {
         let reversal = self.workspace.prepare_redo().unwrap();
-        self.workspace.reverse_now(reversal, Direction::Redo).unwrap().unwrap()
+        self.workspace.reverse_now(reversal, UndoDirection::Redo).unwrap().unwrap()
     }
 
     fn checkpoint(&self) -> u64 {
@@ -68,7 +68,7 @@ impl Scene<'_> {
     }
 
     fn steps(&self) -> Vec<StepRow> {
-        let query = Query { oldest_first: true, ..Query::default() };
+        let query = StepQuery { oldest_first: true, ..StepQuery::default() };
         self.workspace.store().steps(self.workspace.record.id, &query).unwrap()
     }
 

@@ -7,8 +7,8 @@ use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_model::conversation;
 use stepback_model::hash::ObjectKind;
 use stepback_model::record::StepKind;
-use stepback_model::state::State;
-use stepback_store::port::Query;
+use stepback_model::state::WorkspaceState;
+use stepback_store::port::StepQuery;
 
 use crate::session::{Place, event, record, report};
 
@@ -87,12 +87,12 @@ fn a_thousand_turns_store_little_more_than_was_said() {
     // Any past conversation, from the shortest to the longest.
     let steps = workspace
         .store()
-        .steps(workspace.record.id, &Query { oldest_first: true, ..Query::default() })
+        .steps(workspace.record.id, &StepQuery { oldest_first: true, ..StepQuery::default() })
         .unwrap();
     let mut longest = 0.0_f64;
     for stored in steps.iter().step_by(97).chain(steps.last()) {
         let moment = Instant::now();
-        let state = State::load(workspace.store(), stored.step.state).unwrap();
+        let state = WorkspaceState::load(workspace.store(), stored.step.state).unwrap();
         let texts = conversation::texts(workspace.store(), state.conversation).unwrap();
         longest = longest.max(moment.elapsed().as_secs_f64());
         let number = stored.step.number as usize;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
 use crate::session::{Place, event, report};
 
@@ -14,14 +14,14 @@ fn told<'a>(session: &str, at: usize) -> ReportedEvent<'a> {
     let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
     let input = json!({ "at": at, "text": text });
     report(
-        Event { input: Some(input), ..event(session, StepKind::AgentStep, &format!("{at}")) },
+        AgentEvent { input: Some(input), ..event(session, StepKind::AgentStep, &format!("{at}")) },
         ScanPolicy::None,
         at as i64,
     )
 }
 
 fn inputs(workspace: &Workspace<'_>, session: &Session) -> Vec<Value> {
-    let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+    let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
     let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
     let detail = |step| workspace.detail_of(step).unwrap().unwrap()["input"].take();
     steps.iter().map(|stored| detail(&stored.step)).collect()

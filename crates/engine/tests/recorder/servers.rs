@@ -3,13 +3,13 @@
 use stepback_engine::Engine;
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
 use stepback_store::Store;
-use stepback_store::port::Query;
-use stepback_testkit::postgres::Server;
+use stepback_store::port::StepQuery;
+use stepback_testkit::postgres::PostgresServer;
 use stepback_worktree::rules::Budget;
 
 const SERVERS: u64 = 3;
@@ -22,9 +22,9 @@ fn record(store: &PostgresStore, server: u64) {
         Engine { store, env: &env, budget: Budget::default(), threads: 1, progress: None, watcher: None };
     let workspace = engine.remote_workspace("shared").unwrap();
     let report = |number: u64| ReportedEvent {
-        event: Event {
+        event: AgentEvent {
             key: Some(format!("{server} {number}")),
-            ..Event::new("agent", "the same for all", StepKind::ToolEnd, "said something")
+            ..AgentEvent::new("agent", "the same for all", StepKind::ToolEnd, "said something")
         },
         effect: ScanPolicy::None,
         at: env.now(),
@@ -46,7 +46,7 @@ fn record(store: &PostgresStore, server: u64) {
 
 #[test]
 fn servers_that_record_one_session_at_once_lose_nothing_of_it() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let stores: Vec<PostgresStore> = (0..SERVERS)
@@ -64,7 +64,7 @@ fn servers_that_record_one_session_at_once_lose_nothing_of_it() {
     let session = session.iter().find(|session| session.agent == "agent").unwrap();
     let all = (SERVERS + 1) * EVENTS;
     assert_eq!(session.info.cost, all, "what each cost is counted once");
-    let steps = stores[0].steps(workspace.id, &Query::default()).unwrap();
+    let steps = stores[0].steps(workspace.id, &StepQuery::default()).unwrap();
     let mut numbers: Vec<u64> = steps.iter().map(|stored| stored.step.number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=all).collect::<Vec<_>>());

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use stepback_engine::recorder::{
-    CallOrigin, Conversation, NewMessages, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Turn,
+    CallOrigin, ConversationSource, ModelTurn, NewMessages, RecordedStep, ReportedEvent, ScanPolicy,
+    SessionUpdate,
 };
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::FrozenEnv;
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
@@ -73,7 +74,7 @@ impl Place {
 }
 
 /// Lines of a file, read from where the last reading ended. A line `{"turn": T, "calls": [C]}` asks for calls.
-impl Conversation for Place {
+impl ConversationSource for Place {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or(0);
         let (mut offset, mut count) = (read("offset") as usize, read("count"));
@@ -94,18 +95,18 @@ impl Conversation for Place {
 }
 
 impl Place {
-    fn asking(&self, tail: &[&str], call: &str) -> Option<Turn> {
+    fn asking(&self, tail: &[&str], call: &str) -> Option<ModelTurn> {
         let asks = |line: &&str| line.contains("\"calls\"") && line.contains(&format!("\"{call}\""));
         let before = tail.iter().rposition(asks)?;
         let line: Value = serde_json::from_str(tail[before]).ok()?;
-        Some(Turn { before, id: line["turn"].as_str().map(str::to_string) })
+        Some(ModelTurn { before, id: line["turn"].as_str().map(str::to_string) })
     }
 }
 
 /// An event of a session.
-pub fn event(session: &str, kind: StepKind, call: &str) -> Event {
+pub fn event(session: &str, kind: StepKind, call: &str) -> AgentEvent {
     let is_call = matches!(kind, StepKind::ToolStart | StepKind::ToolEnd);
-    Event {
+    AgentEvent {
         agent: "test".into(),
         session: session.into(),
         kind,
@@ -125,7 +126,7 @@ pub fn event(session: &str, kind: StepKind, call: &str) -> Event {
 }
 
 /// A report of an event, `seconds` after the start.
-pub fn report<'a>(event: Event, effect: ScanPolicy, seconds: i64) -> ReportedEvent<'a> {
+pub fn report<'a>(event: AgentEvent, effect: ScanPolicy, seconds: i64) -> ReportedEvent<'a> {
     ReportedEvent {
         event,
         effect,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use stepback_engine::rewind::{PreparedRewind, RewindRequest};
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::record::StepRow;
 use stepback_testkit::process;
@@ -223,7 +223,7 @@ fn an_undo_leaves_an_open_database_alone() {
     let reversal = workspace.prepare_undo(None).unwrap();
     let Reversal::Files { prepared, .. } = &reversal else { panic!("files change") };
     assert!(prepared.plan.left_alone.iter().any(|left| left.reason.contains(&holder.pid())));
-    let report = workspace.reverse_now(reversal, Direction::Undo).unwrap().unwrap();
+    let report = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap();
     was_left_alone(&report, FILES[1]);
     holder.kill();
     assert_eq!(notes(&world.database()), ["first"]);

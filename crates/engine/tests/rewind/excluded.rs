@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use rustix::fs::{FileType, Mode};
-use stepback_model::tree::Node;
+use stepback_model::tree::TreeNode;
 use stepback_worktree::rules::Budget;
 
 use crate::support::{Place, Words, is_root, nothing_left_alone, was_left_alone};
@@ -175,7 +175,7 @@ fn a_checkpoint_says_what_it_does_not_hold() {
         }
     }
     let found = stepback_engine::diff::lookup(&Source(workspace.store()), files, &path).unwrap();
-    assert!(matches!(found, Some(Node::Skipped { .. })), "{found:?}");
+    assert!(matches!(found, Some(TreeNode::Skipped { .. })), "{found:?}");
 }
 
 /// Puts a named pipe, a socket or a device where nothing is; `false` if this process may not.

@@ -1,7 +1,7 @@
 //! Points: what they name, and what a person reads when they name nothing or too much.
 
 use jiff::tz::TimeZone;
-use stepback_engine::undo::Direction;
+use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::time::Timestamp;
@@ -107,7 +107,7 @@ fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
     refused(&workspace, "#1", &["deleted"]);
     refused(&workspace, "one", &["one"]);
     let reversal = workspace.prepare_undo(None).unwrap();
-    assert!(workspace.reverse_now(reversal, Direction::Undo).unwrap().is_none(), "no file changes");
+    assert!(workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().is_none(), "no file changes");
     assert_eq!(number(&workspace, "one"), 1);
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stepback_engine::rewind::{RewindReport, RewindRequest};
-use stepback_engine::undo::Direction;
+use stepback_engine::undo::UndoDirection;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::StepRow;
@@ -15,7 +15,7 @@ use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
 use stepback_testkit::tree::{self, Copy};
-use stepback_worktree::apply::Outcome;
+use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::rules::Budget;
 
 /// When the clock of these tests starts: 2023-11-14T22:13:20Z.
@@ -148,12 +148,12 @@ impl Words for Workspace<'_> {
 
     fn undo(&self) -> RewindReport {
         let reversal = self.prepare_undo(None).unwrap();
-        self.reverse_now(reversal, Direction::Undo).unwrap().expect("the last operation changed files")
+        self.reverse_now(reversal, UndoDirection::Undo).unwrap().expect("the last operation changed files")
     }
 
     fn redo(&self) -> RewindReport {
         let reversal = self.prepare_redo().unwrap();
-        self.reverse_now(reversal, Direction::Redo).unwrap().expect("the undone operation changed files")
+        self.reverse_now(reversal, UndoDirection::Redo).unwrap().expect("the undone operation changed files")
     }
 
     fn change_of(&self, path: &str) -> usize {
@@ -167,8 +167,8 @@ impl Words for Workspace<'_> {
 pub fn left_alone(report: &RewindReport) -> Vec<(String, String)> {
     let planned = report.left_alone.iter().map(|left| (left.path.to_string(), left.reason.clone()));
     let met = report.outcomes.iter().filter_map(|(change, outcome)| match outcome {
-        Outcome::LeftAlone(reason) => Some((change.path.to_string(), reason.clone())),
-        Outcome::Done => None,
+        ChangeOutcome::LeftAlone(reason) => Some((change.path.to_string(), reason.clone())),
+        ChangeOutcome::Done => None,
     });
     planned.chain(met).collect()
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::Part;
+use super::AnswerText;
 use crate::chunks::{Chunk, Chunks};
 use crate::documents::{Document, Documents, Form};
 use crate::semantics::{self, Kind, Place, Shape};
@@ -15,7 +15,7 @@ use crate::{Response, Wire, sse};
 pub(super) fn change(
     wire: Wire,
     response: &Response,
-    change: &mut dyn FnMut(Part<'_>, &str) -> Option<String>,
+    change: &mut dyn FnMut(AnswerText<'_>, &str) -> Option<String>,
 ) -> Option<Response> {
     let mut documents = Documents::of(&response.body);
     let mut places: Vec<(Place, String)> = Vec::new();
@@ -26,9 +26,9 @@ pub(super) fn change(
             Kind::Text | Kind::Thought if old.is_empty() => continue,
             Kind::Text | Kind::Thought => {
                 texts += 1;
-                Part::Text(texts - 1)
+                AnswerText::Text(texts - 1)
             }
-            Kind::Input { id, name, .. } => Part::Input { id: id.as_deref(), name },
+            Kind::Input { id, name, .. } => AnswerText::Input { id: id.as_deref(), name },
         };
         let Some(new) = change(part, &old).filter(|new| *new != old) else { continue };
         let rest = slot.pieces.iter().skip(1).map(|place| (place.clone(), String::new()));

@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::normalize::{RequestFingerprint, part_of};
-use crate::{Request, Wire};
+use crate::{ModelRequest, Wire};
 
 /// Whether a request is in the background. `others` says whether requests of the same wire have tools; if none do, a
 /// request without tools is nothing special.
-pub(super) fn is(request: &Request, outline: &RequestFingerprint, others: bool) -> bool {
+pub(super) fn is(request: &ModelRequest, outline: &RequestFingerprint, others: bool) -> bool {
     let Some(wire) = outline.wire else {
         // Requests that ask no model: a check whether the server is there, a list of models, a count of tokens.
         return true;

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Difference;
+use super::RequestDifference;
 use super::normalize::{form, message, model, part_of, turns};
 use super::text_normalizer::Directories;
-use crate::Request;
+use crate::ModelRequest;
 
 /// The most differences reported: the first one is the cause of most others.
 const MOST: usize = 5;
@@ -16,15 +16,15 @@ const BEFORE: usize = 80;
 
 /// Returns the first differences of two requests whose first `common` messages are equal.
 pub(super) fn between(
-    (recorded, there): (&Request, &Directories),
-    (present, here): (&Request, &Directories),
+    (recorded, there): (&ModelRequest, &Directories),
+    (present, here): (&ModelRequest, &Directories),
     common: usize,
-) -> Vec<Difference> {
+) -> Vec<RequestDifference> {
     let mut found = Vec::new();
     let (Some(old), Some(new)) = (recorded.wire, present.wire) else { return found };
     let mut plainly = |path: &str, old: Option<String>, new: Option<String>| {
         if old != new {
-            found.push(Difference { path: path.to_owned(), recorded: old, present: new });
+            found.push(RequestDifference { path: path.to_owned(), recorded: old, present: new });
         }
     };
     plainly("model", model(old, recorded), model(new, present));
@@ -46,7 +46,7 @@ pub(super) fn between(
     found
 }
 
-fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Difference>) {
+fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<RequestDifference>) {
     if found.len() >= MOST || old == new {
         return;
     }
@@ -71,7 +71,11 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec
                 _ => 0,
             };
             let shown = |text: Option<String>| text.map(|text| around(&text, parting));
-            found.push(Difference { path: path.to_owned(), recorded: shown(old), present: shown(new) });
+            found.push(RequestDifference {
+                path: path.to_owned(),
+                recorded: shown(old),
+                present: shown(new),
+            });
         }
     }
 }

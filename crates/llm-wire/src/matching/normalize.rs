@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use serde_json::{Map, Value, json};
 
 use super::text_normalizer::{Directories, instructions, plain};
-use crate::{Request, Wire};
+use crate::{ModelRequest, Wire};
 
 /// Fields of a request that say who asks and how it is billed, not what is asked.
 const METADATA: [&str; 12] = [
@@ -44,7 +44,11 @@ pub(super) struct RequestFingerprint {
 
 impl RequestFingerprint {
     /// Normalizes a request and returns its hashes.
-    pub(super) fn of(request: &Request, directories: &Directories, seen: &mut HashMap<u64, u64>) -> Self {
+    pub(super) fn of(
+        request: &ModelRequest,
+        directories: &Directories,
+        seen: &mut HashMap<u64, u64>,
+    ) -> Self {
         let Some(wire) = request.wire else {
             let path = plain(&request.path, directories);
             let body = normal(&request.body, &mut |text| plain(text, directories));
@@ -105,7 +109,7 @@ pub(super) fn part_of(wire: Wire, body: &Value) -> &Value {
 }
 
 /// Returns the format of the answer that the request asks for. The agent would not understand another one.
-pub(super) fn form(wire: Wire, request: &Request) -> String {
+pub(super) fn form(wire: Wire, request: &ModelRequest) -> String {
     if wire == Wire::Gemini {
         let (address, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let method = address.rsplit(':').next().unwrap_or_default();
@@ -117,7 +121,7 @@ pub(super) fn form(wire: Wire, request: &Request) -> String {
 }
 
 /// Returns the model that is asked.
-pub(super) fn model(wire: Wire, request: &Request) -> Option<String> {
+pub(super) fn model(wire: Wire, request: &ModelRequest) -> Option<String> {
     let named = || request.body["model"].as_str().map(str::to_owned);
     if wire != Wire::Gemini {
         return named();

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    Call, ContentPart, Kind, Place, Reading, RequestSummary, Usage, error_of, input_of, string, text_of,
+    ContentPart, Kind, Place, Reading, RequestSummary, TokenUsage, WireCall, error_of, input_of, string,
+    text_of,
 };
 use crate::documents::Documents;
 
@@ -49,7 +50,11 @@ fn calls(message: &Value) -> impl Iterator<Item = ContentPart> {
             Value::String(text) => input_of(text),
             other => other.clone(),
         };
-        ContentPart::Call(Call { id: string(&call["id"]), name: text_of(&call["function"]["name"]), input })
+        ContentPart::Call(WireCall {
+            id: string(&call["id"]),
+            name: text_of(&call["function"]["name"]),
+            input,
+        })
     })
 }
 
@@ -131,10 +136,10 @@ fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache.
-fn usage(counts: &Value) -> Option<Usage> {
+fn usage(counts: &Value) -> Option<TokenUsage> {
     let prompt = counts["prompt_tokens"].as_u64()?;
     let cached = counts["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
-    Some(Usage {
+    Some(TokenUsage {
         input: prompt.saturating_sub(cached),
         output: counts["completion_tokens"].as_u64().unwrap_or(0),
         cache_read: cached,

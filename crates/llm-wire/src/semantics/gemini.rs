@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Call, ContentPart, Kind, Place, Reading, RequestSummary, Usage, error_of, string};
+use super::{ContentPart, Kind, Place, Reading, RequestSummary, TokenUsage, WireCall, error_of, string};
 use crate::documents::Documents;
 
 pub(super) fn asked(path: &str, body: &Value) -> RequestSummary {
@@ -48,7 +48,7 @@ fn said(model: bool, part: &Value) -> ContentPart {
     let (call, result) = (&part["functionCall"], &part["functionResponse"]);
     if call.is_object() {
         let name = string(&call["name"]).unwrap_or_default();
-        return ContentPart::Call(Call { id: string(&call["id"]), name, input: call["args"].clone() });
+        return ContentPart::Call(WireCall { id: string(&call["id"]), name, input: call["args"].clone() });
     }
     if result.is_object() {
         let response = &result["response"];
@@ -126,12 +126,12 @@ fn piece(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache, and thoughts are counted separately.
-fn usage(counts: &Value) -> Option<Usage> {
+fn usage(counts: &Value) -> Option<TokenUsage> {
     let count = |name: &str| counts[name].as_u64();
     let prompt = count("promptTokenCount")?.saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
     let cached = count("cachedContentTokenCount").unwrap_or(0);
     let thoughts = count("thoughtsTokenCount").unwrap_or(0);
-    Some(Usage {
+    Some(TokenUsage {
         input: prompt.saturating_sub(cached),
         output: count("candidatesTokenCount").unwrap_or(0).saturating_add(thoughts),
         cache_read: cached,

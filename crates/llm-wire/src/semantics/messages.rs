@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Answered, Call, ContentPart, Kind, Place, Reading, RequestSummary, error_of, string, text_of};
+use super::{
+    ContentPart, Kind, Place, Reading, RequestSummary, ResponseSummary, WireCall, error_of, string, text_of,
+};
 use crate::documents::Documents;
 
 pub(super) fn asked(body: &Value) -> RequestSummary {
@@ -40,7 +42,7 @@ fn said(role: &str, block: &Value) -> Option<ContentPart> {
     Some(match block["type"].as_str().unwrap_or("text") {
         "thinking" => ContentPart::Thought(text_of(&block["thinking"])),
         "redacted_thinking" => return None,
-        "tool_use" | "server_tool_use" | "mcp_tool_use" => ContentPart::Call(Call {
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => ContentPart::Call(WireCall {
             id: string(&block["id"]),
             name: text_of(&block["name"]),
             input: block["input"].clone(),
@@ -90,19 +92,19 @@ fn index_of(value: &Value) -> usize {
     value["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or(0)
 }
 
-fn start(rest: &mut Answered, message: &Value) {
+fn start(rest: &mut ResponseSummary, message: &Value) {
     rest.model = string(&message["model"]).or(rest.model.take());
     stop(rest, message);
     usage(rest, &message["usage"]);
 }
 
-fn stop(rest: &mut Answered, holder: &Value) {
+fn stop(rest: &mut ResponseSummary, holder: &Value) {
     rest.stop = string(&holder["stop_reason"]).or(rest.stop.take());
 }
 
 /// Reads token counts. The wire sends totals, not differences. Some servers send zero at the beginning, others at the
 /// end.
-fn usage(rest: &mut Answered, counts: &Value) {
+fn usage(rest: &mut ResponseSummary, counts: &Value) {
     if !counts.is_object() {
         return;
     }

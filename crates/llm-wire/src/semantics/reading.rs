@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Answered, Call, ContentPart};
+use super::{ContentPart, ResponseSummary, WireCall};
 use crate::documents::Documents;
 
 /// How a text is encoded at its position.
@@ -87,7 +87,7 @@ impl Slot {
 pub(crate) struct Reading {
     pub(crate) slots: Vec<Slot>,
     /// Everything except the texts, thoughts and calls.
-    pub(crate) rest: Answered,
+    pub(crate) rest: ResponseSummary,
 }
 
 impl Reading {
@@ -102,7 +102,7 @@ impl Reading {
     }
 
     /// Returns the parts of the answer, in order. Empty texts are left out.
-    pub(crate) fn answered(self, documents: &Documents) -> Answered {
+    pub(crate) fn answered(self, documents: &Documents) -> ResponseSummary {
         let mut answered = self.rest;
         for slot in self.slots {
             let text = slot.text(documents);
@@ -112,7 +112,7 @@ impl Reading {
                 Kind::Text | Kind::Thought => {}
                 Kind::Input { id, name, plain } => {
                     let input = if plain { Value::String(text) } else { super::input_of(&text) };
-                    answered.said.push(ContentPart::Call(Call { id, name, input }));
+                    answered.said.push(ContentPart::Call(WireCall { id, name, input }));
                 }
             }
         }

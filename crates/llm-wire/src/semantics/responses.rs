@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    Answered, Call, ContentPart, Kind, Place, Reading, RequestSummary, Usage, error_of, input_of, string,
-    text_of,
+    ContentPart, Kind, Place, Reading, RequestSummary, ResponseSummary, TokenUsage, WireCall, error_of,
+    input_of, string, text_of,
 };
 use crate::documents::Documents;
 
@@ -59,13 +59,13 @@ fn output_text(output: &Value) -> String {
     }
 }
 
-fn call(item: &Value) -> Option<Call> {
+fn call(item: &Value) -> Option<WireCall> {
     let (name, input) = call_parts(item)?;
     let input = match (&item[input], input) {
         (Value::String(text), "arguments") => input_of(text),
         (other, _) => other.clone(),
     };
-    Some(Call { id: string(&item["call_id"]).or(string(&item["id"])), name, input })
+    Some(WireCall { id: string(&item["call_id"]).or(string(&item["id"])), name, input })
 }
 
 /// Returns the name of a called tool, and the field that holds its input.
@@ -214,7 +214,7 @@ fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
     for (index, value) in response["output"].as_array().into_iter().flatten().enumerate() {
         item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
     }
-    let rest: &mut Answered = &mut reading.rest;
+    let rest: &mut ResponseSummary = &mut reading.rest;
     rest.model = string(&response["model"]).or(rest.model.take());
     rest.usage = usage(&response["usage"]).or(rest.usage);
     rest.stop = string(&response["incomplete_details"]["reason"]).or_else(|| string(&response["status"]));
@@ -222,10 +222,10 @@ fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
 }
 
 /// Reads token counts. On this wire, input tokens include those read from a cache.
-fn usage(counts: &Value) -> Option<Usage> {
+fn usage(counts: &Value) -> Option<TokenUsage> {
     let input = counts["input_tokens"].as_u64()?;
     let cached = counts["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
-    Some(Usage {
+    Some(TokenUsage {
         input: input.saturating_sub(cached),
         output: counts["output_tokens"].as_u64().unwrap_or(0),
         cache_read: cached,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_llm_wire::Wire;
-use stepback_llm_wire::semantics::{ContentPart, Usage};
+use stepback_llm_wire::semantics::{ContentPart, TokenUsage};
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn a_stream() {
     assert_eq!(read.stop.as_deref(), Some("tool_calls"));
     assert_eq!(
         read.usage,
-        Some(Usage { input: 400, output: 70, cache_read: 600, cache_write: 0, reasoning: 30 })
+        Some(TokenUsage { input: 400, output: 70, cache_read: 600, cache_write: 0, reasoning: 30 })
     );
     cut_anywhere(Wire::Chat, &stream(), "\"finish_reason\":\"tool_calls\"");
 }
@@ -85,7 +85,7 @@ fn a_document() {
         .to_string(),
     );
     assert_eq!(read.said, [ContentPart::Model("Hi".into()), call("c1", "f", json!("not json"))]);
-    assert_eq!(read.usage, Some(Usage { input: 7, output: 1, ..Usage::default() }));
+    assert_eq!(read.usage, Some(TokenUsage { input: 7, output: 1, ..TokenUsage::default() }));
     assert!(read.complete);
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stepback_llm_wire::edit::{self, Part};
+use stepback_llm_wire::edit::{self, AnswerText};
 use stepback_llm_wire::semantics::{self, ContentPart};
 use stepback_llm_wire::{Chunks, Response, Wire, sse};
 
@@ -53,8 +53,8 @@ fn every_text_and_input_can_be_changed_in_every_stream() {
             let changed = edit::answer(wire, &old, &mut |part, text| {
                 seen.push(text.to_owned());
                 Some(match part {
-                    Part::Text(_) => format!("<{text}>"),
-                    Part::Input { .. } => {
+                    AnswerText::Text(_) => format!("<{text}>"),
+                    AnswerText::Input { .. } => {
                         text.replace("ls", "cat").replace("\"a\"", "\"b\"").replace("Begin", "End")
                     }
                 })
@@ -101,8 +101,8 @@ fn a_document_is_changed_where_it_says_it() {
         {"type": "text", "text": "key AKIA"}, {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "x"}},
     ]});
     let new = edit::answer(Wire::Messages, &response(body.to_string()), &mut |part, text| match part {
-        Part::Text(0) => Some(text.replace("AKIA", "…")),
-        Part::Input { id: Some("t"), name: "Bash" } => Some(r#"{"command":"y"}"#.to_owned()),
+        AnswerText::Text(0) => Some(text.replace("AKIA", "…")),
+        AnswerText::Input { id: Some("t"), name: "Bash" } => Some(r#"{"command":"y"}"#.to_owned()),
         _ => None,
     })
     .expect("changed");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_llm_wire::Wire;
-use stepback_llm_wire::semantics::{ContentPart, Usage};
+use stepback_llm_wire::semantics::{ContentPart, TokenUsage};
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn a_stream() {
         assert_eq!(read.stop.as_deref(), Some("STOP"));
         assert_eq!(
             read.usage,
-            Some(Usage { input: 400, output: 65, cache_read: 500, cache_write: 0, reasoning: 25 })
+            Some(TokenUsage { input: 400, output: 65, cache_read: 500, cache_write: 0, reasoning: 25 })
         );
         cut_anywhere(Wire::Gemini, &body, "finishReason");
     }

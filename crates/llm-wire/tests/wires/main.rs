@@ -7,8 +7,8 @@ mod messages;
 mod responses;
 
 use serde_json::Value;
-use stepback_llm_wire::semantics::{Answered, Call, ContentPart, RequestSummary};
-use stepback_llm_wire::{Chunks, Ended, Request, Response, Wire, semantics};
+use stepback_llm_wire::semantics::{ContentPart, RequestSummary, ResponseSummary, WireCall};
+use stepback_llm_wire::{AnswerEnd, Chunks, ModelRequest, Response, Wire, semantics};
 
 /// An answer that came in one piece.
 fn response(body: impl Into<String>) -> Response {
@@ -21,16 +21,16 @@ fn response(body: impl Into<String>) -> Response {
         headers,
         body,
         chunks,
-        ended: Ended::Complete,
+        ended: AnswerEnd::Complete,
         first_byte: None,
         took: 10,
         left_out: 0,
     }
 }
 
-fn request(path: &str, body: Value) -> Request {
+fn request(path: &str, body: Value) -> ModelRequest {
     let wire = Wire::of("POST", path);
-    Request { wire, method: "POST".into(), path: path.into(), headers: Vec::new(), body, bytes: 0 }
+    ModelRequest { wire, method: "POST".into(), path: path.into(), headers: Vec::new(), body, bytes: 0 }
 }
 
 /// A stream of named events; the name is the document's type.
@@ -45,7 +45,7 @@ fn unnamed(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-fn answered(wire: Wire, body: impl Into<String>) -> Answered {
+fn answered(wire: Wire, body: impl Into<String>) -> ResponseSummary {
     semantics::answered(wire, &response(body))
 }
 
@@ -55,7 +55,7 @@ fn asked(path: &str, body: Value) -> RequestSummary {
 }
 
 fn call(id: &str, name: &str, input: Value) -> ContentPart {
-    ContentPart::Call(Call { id: Some(id.into()), name: name.into(), input })
+    ContentPart::Call(WireCall { id: Some(id.into()), name: name.into(), input })
 }
 
 fn result(id: &str, text: &str) -> ContentPart {
@@ -97,7 +97,7 @@ fn a_page_instead_of_an_answer_is_an_error() {
 #[test]
 fn nothing_says_nothing() {
     for wire in Wire::ALL {
-        assert_eq!(answered(wire, ""), Answered::default());
+        assert_eq!(answered(wire, ""), ResponseSummary::default());
         let path = "/models/m:generateContent";
         assert!(semantics::asked(wire, &request(path, Value::Null)).messages.is_empty());
     }

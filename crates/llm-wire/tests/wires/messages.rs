@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stepback_llm_wire::Wire;
-use stepback_llm_wire::semantics::{ContentPart, Usage};
+use stepback_llm_wire::semantics::{ContentPart, TokenUsage};
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_stream() {
     assert_eq!(read.stop.as_deref(), Some("tool_use"));
     assert_eq!(
         read.usage,
-        Some(Usage { input: 12, output: 55, cache_read: 4000, cache_write: 300, reasoning: 0 })
+        Some(TokenUsage { input: 12, output: 55, cache_read: 4000, cache_write: 300, reasoning: 0 })
     );
     assert_eq!(read.error, None);
     cut_anywhere(Wire::Messages, &stream(), "event: message_stop");
@@ -70,7 +70,7 @@ fn a_document() {
     .to_string();
     let read = answered(Wire::Messages, body.as_str());
     assert_eq!(read.said, [ContentPart::Model("Hello".into()), call("t1", "Read", json!({}))]);
-    assert_eq!(read.usage, Some(Usage { input: 5, output: 2, ..Usage::default() }));
+    assert_eq!(read.usage, Some(TokenUsage { input: 5, output: 2, ..TokenUsage::default() }));
     assert!(read.complete);
     let cut = answered(Wire::Messages, &body[..body.len() - 1]);
     assert!(!cut.complete);

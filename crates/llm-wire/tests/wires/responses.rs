@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_llm_wire::Wire;
-use stepback_llm_wire::semantics::{ContentPart, Usage};
+use stepback_llm_wire::semantics::{ContentPart, TokenUsage};
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_stream() {
     assert_eq!(read.stop.as_deref(), Some("completed"));
     assert_eq!(
         read.usage,
-        Some(Usage { input: 100, output: 60, cache_read: 400, cache_write: 0, reasoning: 20 })
+        Some(TokenUsage { input: 100, output: 60, cache_read: 400, cache_write: 0, reasoning: 20 })
     );
     cut_anywhere(Wire::Responses, &stream(), "event: response.completed");
 }

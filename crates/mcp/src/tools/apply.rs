@@ -2,18 +2,18 @@
 
 use serde_json::json;
 use stepback_engine::kept::{Audience, KeptChange};
-use stepback_engine::reason::{Joined, Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Joined, Thinker};
 use stepback_engine::rewind::{PreparedRewind, RewindReport};
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::plan::LeftAlone;
+use stepback_model::plan::SkippedPath;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
-use stepback_worktree::apply::Outcome;
+use stepback_worktree::apply::ChangeOutcome;
 
 use super::rewind::{expect_alone, not_yours};
-use super::{Args, Hints, Reply, Tool, limit};
-use crate::plans::{Question, Shown};
+use super::{Args, Tool, ToolHints, ToolReply, limit};
+use crate::plans::{AgentPlan, AgentRequest};
 use crate::schema::{flag, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -29,7 +29,7 @@ enum Deed<'q> {
     Rewind(PreparedRewind, Option<&'q StepRow>),
     /// Switch to a branch, with its board or without.
     Switch(PreparedRewind, &'q str, bool),
-    Reverse(Reversal, Direction),
+    Reverse(Reversal, UndoDirection),
 }
 
 impl Deed<'_> {
@@ -62,15 +62,15 @@ impl Deed<'_> {
 fn prepare<'q>(
     ground: &ToolContext<'_>,
     session: &Session,
-    question: &'q Question,
+    question: &'q AgentRequest,
 ) -> Result<Deed<'q>, ToolError> {
     let workspace = ground.workspace;
     let mut deed = match question {
-        Question::Rewind { request, reasoning } => {
+        AgentRequest::Rewind { request, reasoning } => {
             let board = request.target.as_ref().filter(|_| *reasoning);
             Deed::Rewind(workspace.prepare_rewind(request)?, board)
         }
-        Question::Switch { branch, reasoning } => {
+        AgentRequest::Switch { branch, reasoning } => {
             expect_alone(ground, session)?;
             let prepared = workspace.prepare_switch(branch)?;
             if !ground.allow_others {
@@ -78,21 +78,21 @@ fn prepare<'q>(
             }
             Deed::Switch(prepared, branch, *reasoning)
         }
-        Question::Undo(operation) => {
+        AgentRequest::Undo(operation) => {
             let reversal = match ground.allow_others {
                 true => workspace.prepare_undo(Some(*operation))?,
                 false => workspace.prepare_own_undo(session.id, Some(*operation))?,
             };
             expect_reversible(ground, &reversal, session)?;
-            Deed::Reverse(reversal, Direction::Undo)
+            Deed::Reverse(reversal, UndoDirection::Undo)
         }
-        Question::Redo => {
+        AgentRequest::Redo => {
             let reversal = match ground.allow_others {
                 true => workspace.prepare_redo()?,
                 false => workspace.prepare_own_redo(session.id)?,
             };
             expect_reversible(ground, &reversal, session)?;
-            Deed::Reverse(reversal, Direction::Redo)
+            Deed::Reverse(reversal, UndoDirection::Redo)
         }
     };
     let by = (session.agent != Session::PERSON).then_some(session.id);
@@ -145,17 +145,17 @@ pub(super) fn show_plan(
     ground: &ToolContext<'_>,
     args: &Args,
     session: &Session,
-    question: Question,
-) -> Result<Reply, ToolError> {
+    question: AgentRequest,
+) -> Result<ToolReply, ToolError> {
     let deed = prepare(ground, session, &question)?;
     let id = fingerprint(ground, &question, &deed);
     let reply = shown(&id, &deed, limit(args, 30));
-    ground.plans.keep(Shown { id, workspace: ground.workspace.record.id, session: session.id, question });
+    ground.plans.keep(AgentPlan { id, workspace: ground.workspace.record.id, session: session.id, question });
     Ok(reply)
 }
 
 /// The id of a plan. It covers question and plan, so confirming it confirms exactly this plan.
-fn fingerprint(ground: &ToolContext<'_>, question: &Question, deed: &Deed<'_>) -> String {
+fn fingerprint(ground: &ToolContext<'_>, question: &AgentRequest, deed: &Deed<'_>) -> String {
     let (plan, warnings) = match deed.prepared() {
         Some(prepared) => (
             Hash::of(ObjectKind::Plan, &prepared.plan.encode()).to_string(),
@@ -168,7 +168,7 @@ fn fingerprint(ground: &ToolContext<'_>, question: &Question, deed: &Deed<'_>) -
 }
 
 /// What is left alone: paths that conflict with later changes, and changes of other sessions.
-fn left(items: &[LeftAlone], kept: &[KeptChange]) -> Vec<String> {
+fn left(items: &[SkippedPath], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
     let mut stays: Vec<String> =
         conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect();
@@ -180,7 +180,7 @@ fn left(items: &[LeftAlone], kept: &[KeptChange]) -> Vec<String> {
     stays
 }
 
-fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
+fn shown(id: &str, deed: &Deed<'_>, most: usize) -> ToolReply {
     let prepared = deed.prepared();
     let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
     let changes: Vec<String> =
@@ -208,7 +208,7 @@ fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
         lines.extend(warnings.iter().map(|warning| format!("  warning: {warning}")));
         structured["warnings"] = json!(warnings);
     }
-    Reply { text: lines.join("\n"), structured }
+    ToolReply { text: lines.join("\n"), structured }
 }
 
 /// The schema of [`shown`].
@@ -244,14 +244,14 @@ pub(super) fn apply() -> Tool {
             ],
             &["summary", "done"],
         ),
-        hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: false },
+        hints: ToolHints { read_only: false, destructive: true, idempotent: false, open_world: false },
         slow: false,
         makes: false,
         run: carry_out,
     }
 }
 
-fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let id = args.need("plan")?;
     let workspace = ground.workspace;
     let unknown = || {
@@ -268,7 +268,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         return Err(not_yours(&session, &own));
     }
     let mut thinker = Thinker::new(workspace, &session);
-    if let Question::Switch { reasoning: true, .. } = kept.question {
+    if let AgentRequest::Switch { reasoning: true, .. } = kept.question {
         // Must happen before the prepared plan locks the workspace.
         thinker.leave(&workspace.present_branch()?)?;
     }
@@ -276,7 +276,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
     let now = fingerprint(ground, &kept.question, &deed);
     if now != id {
         let new = shown(&now, &deed, 30);
-        ground.plans.keep(Shown { id: now, ..kept.clone() });
+        ground.plans.keep(AgentPlan { id: now, ..kept.clone() });
         return Err(ToolError::new(format!(
             "something changed since the plan was made, and nothing was done; the new plan is:\n{}",
             new.text
@@ -296,7 +296,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         Deed::Rewind(prepared, board) => {
             let report = workspace.apply(prepared)?;
             let back = |target: &StepRow| {
-                let moment = Moment::Step(target.step.number);
+                let moment = BoardMoment::Step(target.step.number);
                 thinker.restore_with(&moment, report.operation.id)
             };
             let board = board.map(back).transpose()?;
@@ -311,18 +311,18 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
 }
 
 /// The reply after applying a plan.
-fn told(summary: &str, report: Option<&RewindReport>) -> Reply {
+fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
     let Some(report) = report else {
         let text = format!("Done: {summary}. No file was touched.");
-        return Reply { text, structured: json!({ "summary": summary, "done": 0 }) };
+        return ToolReply { text, structured: json!({ "summary": summary, "done": 0 }) };
     };
     let mut left_alone = report.left_alone.clone();
     let mut done = 0_u64;
     for (change, outcome) in &report.outcomes {
         match outcome {
-            Outcome::Done => done += 1,
-            Outcome::LeftAlone(reason) => {
-                left_alone.push(LeftAlone::conflict(change.path.clone(), reason.clone()));
+            ChangeOutcome::Done => done += 1,
+            ChangeOutcome::LeftAlone(reason) => {
+                left_alone.push(SkippedPath::conflict(change.path.clone(), reason.clone()));
             }
         }
     }
@@ -347,5 +347,5 @@ fn told(summary: &str, report: Option<&RewindReport>) -> Reply {
         lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
         structured["board"] = json!(said);
     }
-    Reply { text: lines.join("\n"), structured }
+    ToolReply { text: lines.join("\n"), structured }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::BeliefId;
 use stepback_reasoning::item::{BeliefKind, DependencyKind, Measure};
 
-use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, parsed, think, thought_schema, words};
+use super::{ADDS, Args, LOOKS, Tool, ToolReply, limit, limit_schema, parsed, think, thought_schema, words};
 use crate::schema::{anything, list, number, object, open_object, text, texts, word};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -51,7 +51,7 @@ pub(super) fn belief() -> Tool {
         run: |ground, args| {
             let reason = args.owned("because");
             let mutation = match args.need("do")? {
-                "add" => Mutation::AddBelief {
+                "add" => BoardMutation::AddBelief {
                     statement: args.need("statement")?.to_owned(),
                     kind: parsed(BeliefKind::parse(args.text("kind").unwrap_or("assumption")), "kind")?,
                     confidence: args.number("confidence").unwrap_or(0.8),
@@ -60,15 +60,15 @@ pub(super) fn belief() -> Tool {
                     hypothesis: args.name("hypothesis")?,
                     tags: args.texts("tags"),
                 },
-                "depend" => Mutation::Depend {
+                "depend" => BoardMutation::Depend {
                     belief: args.item("belief")?,
                     on: args.item("on")?,
                     kind: parsed(DependencyKind::parse(args.text("how").unwrap_or("derived-from")), "how")?,
                     strength: args.number("strength").unwrap_or(0.8),
                     reason,
                 },
-                "undepend" => Mutation::Undepend { belief: args.item("belief")?, on: args.item("on")? },
-                "revise" => Mutation::ReviseBelief {
+                "undepend" => BoardMutation::Undepend { belief: args.item("belief")?, on: args.item("on")? },
+                "revise" => BoardMutation::ReviseBelief {
                     belief: args.item("belief")?,
                     confidence: args.number("confidence").ok_or_else(|| {
                         ToolError::new("belief with do: revise needs \"confidence\"")
@@ -76,7 +76,7 @@ pub(super) fn belief() -> Tool {
                     })?,
                     reason,
                 },
-                _ => Mutation::RetractBelief { belief: args.item("belief")?, reason },
+                _ => BoardMutation::RetractBelief { belief: args.item("belief")?, reason },
             };
             think(ground, &mutation)
         },
@@ -127,7 +127,7 @@ pub(super) fn impact() -> Tool {
     }
 }
 
-fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     let mind = Thinker::new(ground.workspace, &session).mind()?;
     let belief: BeliefId = args.item("belief")?;
@@ -154,5 +154,5 @@ fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError
         "gaps": impact.gaps,
         "roots": roots,
     });
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }

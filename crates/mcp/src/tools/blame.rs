@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
-use stepback_engine::reason::Moment;
+use stepback_engine::reason::BoardMoment;
 use stepback_model::ids::StepId;
-use stepback_reasoning::item::{HypothesisStatus, Source};
-use stepback_reasoning::{Item, Kind, Mind};
+use stepback_reasoning::item::{EvidenceOrigin, HypothesisStatus};
+use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
 
-use super::{Args, LOOKS, Reply, Tool, limit, limit_schema, short};
+use super::{Args, LOOKS, Tool, ToolReply, limit, limit_schema, short};
 use crate::schema::{list, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -66,7 +66,7 @@ pub(super) fn why() -> Tool {
     }
 }
 
-fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<Reply, ToolError> {
+fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolReply, ToolError> {
     let filter = PathFilter::new(&[ground.relative(path)])?;
     let mut changes = ground.workspace.numbered_changes(None)?;
     changes.retain(|numbered| {
@@ -82,7 +82,7 @@ fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<Reply, T
     if lines.is_empty() {
         lines.push(format!("No change of {} is on record.", short(path, 200)));
     }
-    Ok(Reply { text: lines.join("\n"), structured: json!({ "changes": documents }) })
+    Ok(ToolReply { text: lines.join("\n"), structured: json!({ "changes": documents }) })
 }
 
 fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, String), ToolError> {
@@ -143,14 +143,14 @@ fn by(ground: &ToolContext<'_>, author: &Author) -> Result<String, ToolError> {
 /// The hypotheses that the author of a call was testing at that time.
 fn tested_at(ground: &ToolContext<'_>, author: &Author, number: u64) -> Result<Vec<String>, ToolError> {
     let Some(session) = ground.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
-    let mind = ground.workspace.mind_at(&session, &Moment::Step(number))?.mind;
+    let mind = ground.workspace.mind_at(&session, &BoardMoment::Step(number))?.mind;
     let tested = mind.hypotheses.iter().filter(|(_, known)| known.status == HypothesisStatus::Testing);
     Ok(tested.map(|(number, known)| format!("H{number} {}", short(&known.statement, 120))).collect())
 }
 
-fn of_item(ground: &ToolContext<'_>, args: &Args, item: Item) -> Result<Reply, ToolError> {
+fn of_item(ground: &ToolContext<'_>, args: &Args, item: ItemId) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let mind = ground.workspace.mind_at(&session, &Moment::Now)?.mind;
+    let mind = ground.workspace.mind_at(&session, &BoardMoment::Now)?.mind;
     let Some(origin) = mind.origin_of(item) else {
         return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
             .hint("call mind to see what there is"));
@@ -159,7 +159,7 @@ fn of_item(ground: &ToolContext<'_>, args: &Args, item: Item) -> Result<Reply, T
         vec![format!("{item} was put on the board {}", place(ground, origin.step, origin.during)?)];
     lines.extend(reasons(ground, &mind, item)?);
     lines.truncate(limit(args, 10) + 1);
-    Ok(Reply { text: lines.join("\n"), structured: json!({ "origin": lines }) })
+    Ok(ToolReply { text: lines.join("\n"), structured: json!({ "origin": lines }) })
 }
 
 /// `at #12, during #11: …`
@@ -183,12 +183,12 @@ fn place(ground: &ToolContext<'_>, step: StepId, during: Option<StepId>) -> Resu
 }
 
 /// What an item is based on, and how it ended.
-fn reasons(ground: &ToolContext<'_>, mind: &Mind, item: Item) -> Result<Vec<String>, ToolError> {
+fn reasons(ground: &ToolContext<'_>, mind: &ReasoningBoard, item: ItemId) -> Result<Vec<String>, ToolError> {
     let mut lines = Vec::new();
     match item.kind {
-        Kind::Hypothesis => {
+        ItemKind::Hypothesis => {
             for (number, evidence) in
-                mind.evidence.iter().filter(|(_, known)| Item::from(known.hypothesis) == item)
+                mind.evidence.iter().filter(|(_, known)| ItemId::from(known.hypothesis) == item)
             {
                 let from = source(ground, &evidence.source)?;
                 let withdrawn = if evidence.withdrawn.is_some() { " (withdrawn)" } else { "" };
@@ -206,12 +206,12 @@ fn reasons(ground: &ToolContext<'_>, mind: &Mind, item: Item) -> Result<Vec<Stri
                 lines.extend(known.reason.iter().map(|reason| format!("because {}", short(reason, 200))));
             }
         }
-        Kind::Evidence => {
+        ItemKind::Evidence => {
             if let Some(known) = mind.evidence.get(item.number) {
                 lines.push(format!("about {}, from {}", known.hypothesis, source(ground, &known.source)?));
             }
         }
-        Kind::Belief => {
+        ItemKind::Belief => {
             let depends =
                 mind.beliefs.get(item.number).map(|known| known.depends.as_slice()).unwrap_or_default();
             lines.extend(depends.iter().map(|dependency| {
@@ -227,20 +227,20 @@ fn reasons(ground: &ToolContext<'_>, mind: &Mind, item: Item) -> Result<Vec<Stri
     Ok(lines)
 }
 
-fn source(ground: &ToolContext<'_>, source: &Source) -> Result<String, ToolError> {
+fn source(ground: &ToolContext<'_>, source: &EvidenceOrigin) -> Result<String, ToolError> {
     Ok(match source {
-        Source::Tool { step: Some(step), .. } => match ground.workspace.store().step(*step)? {
+        EvidenceOrigin::Tool { step: Some(step), .. } => match ground.workspace.store().step(*step)? {
             Some(stored) => {
                 let step = stored.step;
                 format!("#{}: {}", step.number, short(&step.summary, 120))
             }
             None => "a step that is not known".to_owned(),
         },
-        Source::Tool { tool, .. } => tool.clone().unwrap_or_else(|| "a tool".to_owned()),
-        Source::Code { file, line: Some(line) } => format!("{file}:{line}"),
-        Source::Code { file, line: None } => file.clone(),
-        Source::Documentation(name) => name.clone(),
-        Source::Reasoning => "thought".to_owned(),
-        Source::Verification(check) => check.to_string(),
+        EvidenceOrigin::Tool { tool, .. } => tool.clone().unwrap_or_else(|| "a tool".to_owned()),
+        EvidenceOrigin::Code { file, line: Some(line) } => format!("{file}:{line}"),
+        EvidenceOrigin::Code { file, line: None } => file.clone(),
+        EvidenceOrigin::Documentation(name) => name.clone(),
+        EvidenceOrigin::Reasoning => "thought".to_owned(),
+        EvidenceOrigin::Verification(check) => check.to_string(),
     })
 }

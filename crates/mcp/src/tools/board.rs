@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_model::clip;
-use stepback_reasoning::Item;
+use stepback_reasoning::ItemId;
 
 use super::experiment::{joined, joined_schema};
-use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
+use super::{ADDS, Args, LOOKS, Tool, ToolReply, limit, limit_schema, moment, point_schema};
 use crate::schema::{any_number, count, flag, list, object, open_object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -50,7 +50,7 @@ pub(super) fn recover() -> Tool {
             if let Some(step) = recovery.step {
                 structured["step"] = json!(step);
             }
-            Ok(Reply { text: recovery.page, structured })
+            Ok(ToolReply { text: recovery.page, structured })
         },
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn mind() -> Tool {
     }
 }
 
-fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     let seen = ground.workspace.mind_at(&session, &moment(ground, args.text("at"))?)?;
     let step = seen.step.as_ref().map(|stored| stored.step.number);
@@ -110,7 +110,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
         structured["step"] = json!(step);
     }
     let most = limit(args, 12);
-    if let Some(item) = args.name::<Item>("item")? {
+    if let Some(item) = args.name::<ItemId>("item")? {
         let mut lists = seen.mind.document();
         let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
         let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
@@ -119,7 +119,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
         };
         clip::value(&mut document, ITEM);
         structured["item"] = document.clone();
-        return Ok(Reply { text: format!("{document:#}"), structured });
+        return Ok(ToolReply { text: format!("{document:#}"), structured });
     }
     if let Some(since) = args.text("since") {
         let before = ground.workspace.mind_at(&session, &moment(ground, Some(since))?)?;
@@ -129,7 +129,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
         structured["summary"] = json!(diff.summary);
         let mut lines: Vec<String> = changes.into_iter().cloned().collect();
         lines.push(diff.summary);
-        return Ok(Reply { text: lines.join("\n"), structured });
+        return Ok(ToolReply { text: lines.join("\n"), structured });
     }
     let wanted = args.texts("parts");
     let is_wanted =
@@ -151,7 +151,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
         lines.push("Nothing is on the board.".to_owned());
     }
     structured["parts"] = json!(parts);
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
 pub(super) fn next() -> Tool {
@@ -196,7 +196,7 @@ pub(super) fn next() -> Tool {
                 })
                 .collect();
             let text = if lines.is_empty() { "Nothing is open.".to_owned() } else { lines.join("\n") };
-            Ok(Reply { text, structured: json!({ "actions": documents }) })
+            Ok(ToolReply { text, structured: json!({ "actions": documents }) })
         },
     }
 }

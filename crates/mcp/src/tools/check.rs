@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_model::clip;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
-use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome, Verification};
+use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome, Verification};
 
-use super::{ADDS, Args, Hints, Reply, Tool, think, thought_schema};
+use super::{ADDS, Args, Tool, ToolHints, ToolReply, think, thought_schema};
 use crate::schema::{anything, flag, list, number, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -75,7 +75,7 @@ pub(super) fn add() -> Tool {
             let seconds = args.number("timeout_s").unwrap_or(PATIENCE);
             think(
                 ground,
-                &Mutation::AddVerification {
+                &BoardMutation::AddVerification {
                     title: args.need("title")?.to_owned(),
                     check: planned(ground, args)?,
                     // Does not overflow: the schema keeps it between a millisecond and a day.
@@ -166,7 +166,7 @@ pub(super) fn run() -> Tool {
             &["passed", "checks"],
         ),
         // The agent's own commands can do anything.
-        hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: true },
+        hints: ToolHints { read_only: false, destructive: true, idempotent: false, open_world: true },
         slow: true,
         makes: true,
         run: carry_out,
@@ -183,7 +183,7 @@ fn runs_command(plan: &Verification) -> bool {
     )
 }
 
-fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     let mut thinker = Thinker::new(ground.workspace, &session);
     let mind = thinker.mind()?;
@@ -209,7 +209,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
     for (done, id) in (0..).zip(&wanted) {
         ground.asked.progress(done, total, &format!("running {id}"));
         let verified = thinker.verify(*id, args.flag("fresh"))?;
-        let is_passed = verified.outcome == Outcome::Passed;
+        let is_passed = verified.outcome == CheckOutcome::Passed;
         passed &= is_passed;
         lines.push(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
         let mut document =
@@ -236,5 +236,5 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         }
     }
     ground.asked.progress(total, total, "done");
-    Ok(Reply { text: lines.join("\n"), structured: json!({ "passed": passed, "checks": documents }) })
+    Ok(ToolReply { text: lines.join("\n"), structured: json!({ "passed": passed, "checks": documents }) })
 }

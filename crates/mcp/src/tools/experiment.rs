@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use stepback_engine::reason::{Joined, Thinker};
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
 use super::rewind::{expect_alone, mover};
 use super::{
-    ADDS, Args, Reply, Tool, limit, limit_schema, moment, parsed, point_schema, think, thought, words,
+    ADDS, Args, Tool, ToolReply, limit, limit_schema, moment, parsed, point_schema, think, thought, words,
 };
 use crate::schema::{flag, object, text, texts, whole, word};
 use crate::tool_error::ToolError;
@@ -57,7 +57,7 @@ pub(super) fn experiment() -> Tool {
             "start" => start(ground, args),
             "end" => think(
                 ground,
-                &Mutation::EndExperiment {
+                &BoardMutation::EndExperiment {
                     experiment: args.item("experiment")?,
                     status: outcome(args.need("outcome")?)?,
                     result: args.need("result")?.to_owned(),
@@ -72,7 +72,7 @@ fn outcome(given: &str) -> Result<ExperimentStatus, ToolError> {
     parsed(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == given), "outcome")
 }
 
-fn start(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn start(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let (branch, success) = (args.need("branch")?, args.need("success")?);
     let hypothesis = args.name("hypothesis")?;
     let session = mover(ground)?;
@@ -86,7 +86,7 @@ fn start(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     Ok(reply)
 }
 
-fn list(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn list(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     let sections = Thinker::new(ground.workspace, &session).mind()?.board(true);
     let section = sections.into_iter().find(|section| section.title == "Experiments");
@@ -99,7 +99,7 @@ fn list(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
         structured["more"] = json!(more);
         text.push_str(&format!("\n… {more} more lines"));
     }
-    Ok(Reply { text, structured })
+    Ok(ToolReply { text, structured })
 }
 
 pub(super) fn merge() -> Tool {
@@ -131,7 +131,7 @@ pub(super) fn merge() -> Tool {
 }
 
 /// The reply to a merge of two boards.
-pub(super) fn joined(joined: &Joined) -> Reply {
+pub(super) fn joined(joined: &Joined) -> ToolReply {
     let all = &joined.diff.changes;
     let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(TOLD).collect();
     let more = all.len() - changes.len();
@@ -167,7 +167,7 @@ pub(super) fn joined(joined: &Joined) -> Reply {
     if let Some(step) = joined.step {
         structured["step"] = json!(step);
     }
-    Reply { text: lines.join("\n"), structured }
+    ToolReply { text: lines.join("\n"), structured }
 }
 
 /// The schema of [`joined`].

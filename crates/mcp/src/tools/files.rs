@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_engine::checkpoint::checked;
-use stepback_engine::compare::{self, Side};
+use stepback_engine::compare::{self, ComparedRun};
 use stepback_engine::diff as differences;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
@@ -11,7 +11,7 @@ use stepback_model::point::is_number;
 use stepback_model::record::{Annotation, Trigger};
 
 use super::{
-    ADDS, Args, LOOKS, Reply, Tool, cursor_schema, limit, limit_schema, point_schema, resolved, short,
+    ADDS, Args, LOOKS, Tool, ToolReply, cursor_schema, limit, limit_schema, point_schema, resolved, short,
 };
 use crate::schema::{count, flag, list, object, text, texts, whole};
 use crate::tool_error::ToolError;
@@ -66,7 +66,7 @@ pub(super) fn diff() -> Tool {
     }
 }
 
-fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let workspace = ground.workspace;
     let before = workspace.state_of(&resolved(ground, args.need("from")?)?)?;
     let after = match args.text("to") {
@@ -109,7 +109,7 @@ fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
         structured["next_cursor"] = json!(args.cursor(&(seen + most).to_string()));
         lines.push(format!("… of {}", changes.len()));
     }
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
 pub(super) fn checkpoint() -> Tool {
@@ -138,7 +138,7 @@ pub(super) fn checkpoint() -> Tool {
             if let Some(label) = &stored.annotation.label {
                 structured["label"] = json!(label);
             }
-            Ok(Reply { text: format!("Kept as checkpoint {}.", describe(stored)), structured })
+            Ok(ToolReply { text: format!("Kept as checkpoint {}.", describe(stored)), structured })
         },
     }
 }
@@ -195,7 +195,7 @@ pub(super) fn branch() -> Tool {
                 lines.push(format!("{}{here} at #{step}", branch.name));
                 documents.push(document);
             }
-            Ok(Reply { text: lines.join("\n"), structured: json!({ "branches": documents }) })
+            Ok(ToolReply { text: lines.join("\n"), structured: json!({ "branches": documents }) })
         },
     }
 }
@@ -242,26 +242,26 @@ pub(super) fn compare() -> Tool {
                     structured["files_more"] = json!(changes.len() - TOLD);
                 }
             }
-            Ok(Reply { text: lines.join("\n"), structured: Value::clone(&structured) })
+            Ok(ToolReply { text: lines.join("\n"), structured: Value::clone(&structured) })
         },
     }
 }
 
 /// What `text` names: a branch, a session, or a point.
-fn side(ground: &ToolContext<'_>, text: &str) -> Result<Side, ToolError> {
+fn side(ground: &ToolContext<'_>, text: &str) -> Result<ComparedRun, ToolError> {
     let workspace = ground.workspace;
     if is_number(text) {
-        return Ok(Side::of_point(workspace, &resolved(ground, text)?)?);
+        return Ok(ComparedRun::of_point(workspace, &resolved(ground, text)?)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(tip) = workspace.branch_tip(name)? {
-        return Ok(Side::of_branch(workspace, name, &tip)?);
+        return Ok(ComparedRun::of_branch(workspace, name, &tip)?);
     }
     let named = text
         .strip_prefix("session:")
         .or((text.len() >= 4 && !text.contains(['#', '@', ':'])).then_some(text));
     if let Some(session) = named.and_then(|named| workspace.find_session(named).ok()) {
-        return Ok(Side::of_session(workspace, &session)?);
+        return Ok(ComparedRun::of_session(workspace, &session)?);
     }
-    Ok(Side::of_point(workspace, &resolved(ground, text)?)?)
+    Ok(ComparedRun::of_point(workspace, &resolved(ground, text)?)?)
 }

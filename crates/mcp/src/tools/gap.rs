@@ -1,6 +1,6 @@
 //! Gaps (what the agent does not know yet) and notes (what is worth remembering).
 
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::{Criticality, GapKind};
 
 use super::{ADDS, Tool, parsed, think, thought_schema, words};
@@ -37,7 +37,7 @@ pub(super) fn gap() -> Tool {
         makes: true,
         run: |ground, args| {
             let mutation = match args.need("do")? {
-                "add" => Mutation::AddGap {
+                "add" => BoardMutation::AddGap {
                     question: args.need("text")?.to_owned(),
                     kind: parsed(GapKind::parse(args.text("kind").unwrap_or("fact")), "kind")?,
                     criticality: parsed(
@@ -49,9 +49,13 @@ pub(super) fn gap() -> Tool {
                     strategy: args.owned("strategy"),
                     minutes: args.number("minutes"),
                 },
-                "fill" => Mutation::FillGap { gap: args.item("gap")?, answer: args.need("text")?.to_owned() },
-                "drop" => Mutation::DropGap { gap: args.item("gap")?, reason: args.need("text")?.to_owned() },
-                _ => Mutation::ReopenGap { gap: args.item("gap")? },
+                "fill" => {
+                    BoardMutation::FillGap { gap: args.item("gap")?, answer: args.need("text")?.to_owned() }
+                }
+                "drop" => {
+                    BoardMutation::DropGap { gap: args.item("gap")?, reason: args.need("text")?.to_owned() }
+                }
+                _ => BoardMutation::ReopenGap { gap: args.item("gap")? },
             };
             think(ground, &mutation)
         },
@@ -78,7 +82,7 @@ pub(super) fn note() -> Tool {
         run: |ground, args| {
             think(
                 ground,
-                &Mutation::AddNote {
+                &BoardMutation::AddNote {
                     text: args.need("text")?.to_owned(),
                     about: args.names("about")?,
                     tags: args.texts("tags"),

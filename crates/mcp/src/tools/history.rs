@@ -5,10 +5,10 @@ use stepback_engine::{EngineError, diff};
 use stepback_model::clip;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::search::Pattern;
-use stepback_store::port::{Query, Search};
+use stepback_store::port::{SearchRequest, StepQuery};
 
 use super::{
-    Args, LOOKS, Reply, Tool, brief, brief_line, brief_schema, cursor_schema, limit, limit_schema,
+    Args, LOOKS, Tool, ToolReply, brief, brief_line, brief_schema, cursor_schema, limit, limit_schema,
     point_schema, resolved, short, time,
 };
 use crate::schema::{anything, count, flag, list, object, text, texts, whole, word};
@@ -58,7 +58,7 @@ pub(super) fn timeline() -> Tool {
     }
 }
 
-fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = match (args.flag("everyone"), ground.named_session()?) {
         (true, _) => None,
         (false, Some(named)) => Some(named),
@@ -69,7 +69,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError>
         None => None,
         Some(place) => Some(place.parse().map_err(|why: &str| ToolError::new(format!("the cursor: {why}")))?),
     };
-    let query = Query {
+    let query = StepQuery {
         session: session.map(|session| session.id),
         kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
         tool: args.owned("tool"),
@@ -81,7 +81,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError>
         oldest_first: args.text("order") == Some("oldest"),
         from,
         limit: Some(limit(args, 20) as u64),
-        ..Query::default()
+        ..StepQuery::default()
     };
     let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
     let steps: Vec<Value> = page.steps.iter().map(|placed| brief(&placed.stored)).collect();
@@ -95,7 +95,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError>
         structured["next_cursor"] = json!(args.cursor(&next.to_string()));
         lines.push(format!("… of {}", page.total));
     }
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
 pub(super) fn show() -> Tool {
@@ -129,11 +129,11 @@ pub(super) fn show() -> Tool {
     }
 }
 
-fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let stored = resolved(ground, args.need("point")?)?;
     let step = &stored.step;
     let most = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
-    let mut structured = json!({ "step": brief(&stored), "iteration": step.facts.iteration });
+    let mut structured = json!({ "step": brief(&stored), "iteration": step.meta.iteration });
     let mut lines = vec![brief_line(&stored, ground.now)];
     let mut detail = ground.workspace.detail_of(step)?.unwrap_or_default();
     for part in ["input", "output", "error"] {
@@ -156,7 +156,7 @@ fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> 
             lines.push(format!("… and {more} more"));
         }
     }
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }
 
 /// Cuts the texts of a value; if it is still too large, returns it as cut text.
@@ -242,7 +242,7 @@ pub(super) fn search() -> Tool {
     }
 }
 
-fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let wanted = args.need("query")?;
     let pattern = match args.flag("substring") {
         true => Pattern::substring(wanted),
@@ -254,14 +254,14 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     })?;
     let engine = ground.workspace.engine;
     let (_, complete) = engine.bring_index_forward(INDEXED)?;
-    let found = engine.store.search(&Search {
+    let found = engine.store.search(&SearchRequest {
         pattern,
         workspace: Some(ground.workspace.record.id),
-        among: Query {
+        among: StepQuery {
             session: ground.named_session()?.map(|session| session.id),
             kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
             hidden: Some(false),
-            ..Query::default()
+            ..StepQuery::default()
         },
         ranked: !args.flag("newest"),
         skip: args.seen()? as u64,
@@ -287,5 +287,5 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     if let Some(next) = found.next {
         structured["next_cursor"] = json!(args.cursor(&next.to_string()));
     }
-    Ok(Reply { text: lines.join("\n"), structured })
+    Ok(ToolReply { text: lines.join("\n"), structured })
 }

@@ -1,8 +1,10 @@
 //! Hypotheses, the evidence for and against them, and contradictions.
 
 use jiff::tz::TimeZone;
-use stepback_reasoning::Mutation;
-use stepback_reasoning::item::{ContradictionStatus, EvidenceKind, HypothesisStatus, Severity, Source};
+use stepback_reasoning::BoardMutation;
+use stepback_reasoning::item::{
+    ContradictionStatus, EvidenceKind, EvidenceOrigin, HypothesisStatus, Severity,
+};
 
 use super::{ADDS, Args, Tool, parsed, think, thought_schema, words};
 use crate::schema::{number, object, text, texts, word};
@@ -36,7 +38,7 @@ pub(super) fn hypothesis() -> Tool {
                 "propose" => {
                     return think(
                         ground,
-                        &Mutation::ProposeHypothesis {
+                        &BoardMutation::ProposeHypothesis {
                             statement: args.need("statement")?.to_owned(),
                             prior: args.number("prior").unwrap_or(0.5),
                             parent: args.name("parent")?,
@@ -52,7 +54,7 @@ pub(super) fn hypothesis() -> Tool {
                 _ => HypothesisStatus::Archived,
             };
             let (hypothesis, reason) = (args.item("hypothesis")?, args.owned("because"));
-            think(ground, &Mutation::SetHypothesis { hypothesis, status, reason })
+            think(ground, &BoardMutation::SetHypothesis { hypothesis, status, reason })
         },
     }
 }
@@ -83,7 +85,7 @@ pub(super) fn evidence() -> Tool {
         run: |ground, args| {
             if args.text("do") == Some("withdraw") {
                 let (evidence, reason) = (args.item("evidence")?, args.need("text")?.to_owned());
-                return think(ground, &Mutation::WithdrawEvidence { evidence, reason });
+                return think(ground, &BoardMutation::WithdrawEvidence { evidence, reason });
             }
             let source = source(ground, args)?;
             let strength = args.number("strength").ok_or_else(|| {
@@ -92,7 +94,7 @@ pub(super) fn evidence() -> Tool {
             })?;
             think(
                 ground,
-                &Mutation::AddEvidence {
+                &BoardMutation::AddEvidence {
                     hypothesis: args.item("hypothesis")?,
                     strength,
                     text: args.need("text")?.to_owned(),
@@ -104,10 +106,10 @@ pub(super) fn evidence() -> Tool {
     }
 }
 
-fn source(ground: &ToolContext<'_>, args: &Args) -> Result<Source, ToolError> {
+fn source(ground: &ToolContext<'_>, args: &Args) -> Result<EvidenceOrigin, ToolError> {
     if let Some(point) = args.text("step") {
         let step = ground.workspace.resolve(point, ground.now, &TimeZone::system)?.step;
-        return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
+        return Ok(EvidenceOrigin::Tool { step: Some(step.id), tool: step.meta.tool });
     }
     if let Some(place) = args.text("code") {
         let (file, line) = match place.rsplit_once(':') {
@@ -115,9 +117,9 @@ fn source(ground: &ToolContext<'_>, args: &Args) -> Result<Source, ToolError> {
             _ => (place, None),
         };
         let file = ground.relative(file);
-        return Ok(Source::Code { file, line });
+        return Ok(EvidenceOrigin::Code { file, line });
     }
-    Ok(args.owned("doc").map_or(Source::Reasoning, Source::Documentation))
+    Ok(args.owned("doc").map_or(EvidenceOrigin::Reasoning, EvidenceOrigin::Documentation))
 }
 
 pub(super) fn contradiction() -> Tool {
@@ -150,7 +152,7 @@ pub(super) fn contradiction() -> Tool {
                     let severity = args.text("severity").unwrap_or("medium");
                     return think(
                         ground,
-                        &Mutation::Contradict {
+                        &BoardMutation::Contradict {
                             left: args.item("left")?,
                             right: args.item("right")?,
                             reason: said,
@@ -162,7 +164,7 @@ pub(super) fn contradiction() -> Tool {
                 _ => ContradictionStatus::Dismissed,
             };
             let contradiction = args.item("contradiction")?;
-            think(ground, &Mutation::SettleContradiction { contradiction, status, resolution: said })
+            think(ground, &BoardMutation::SettleContradiction { contradiction, status, resolution: said })
         },
     }
 }

@@ -11,7 +11,7 @@ use stepback_model::record::StepRow;
 
 use super::apply::{plan_schema, show_plan};
 use super::{Args, LOOKS, Tool, limit_schema, point_schema, resolved};
-use crate::plans::Question;
+use crate::plans::AgentRequest;
 use crate::schema::{count, flag, list, object, text, texts};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -44,7 +44,8 @@ pub(super) fn rewind() -> Tool {
         makes: false,
         run: |ground, args| {
             let (session, request) = asked(ground, args)?;
-            let question = Question::Rewind { request: Box::new(request), reasoning: args.flag("reasoning") };
+            let question =
+                AgentRequest::Rewind { request: Box::new(request), reasoning: args.flag("reasoning") };
             show_plan(ground, args, &session, question)
         },
     }
@@ -146,7 +147,12 @@ pub(super) fn switch() -> Tool {
         run: |ground, args| {
             let session = mover(ground)?;
             let branch = args.need("branch")?.to_owned();
-            show_plan(ground, args, &session, Question::Switch { branch, reasoning: args.flag("reasoning") })
+            show_plan(
+                ground,
+                args,
+                &session,
+                AgentRequest::Switch { branch, reasoning: args.flag("reasoning") },
+            )
         },
     }
 }
@@ -191,11 +197,11 @@ pub(super) fn undo() -> Tool {
         run: |ground, args| {
             let session = mover(ground)?;
             let question = match (args.flag("redo"), args.count("operation")) {
-                (true, None) => Question::Redo,
+                (true, None) => AgentRequest::Redo,
                 (true, Some(_)) => {
                     return Err(ToolError::new("redo is about what was undone last: leave operation out"));
                 }
-                (false, number) => Question::Undo(operation(ground, &session, number)?),
+                (false, number) => AgentRequest::Undo(operation(ground, &session, number)?),
             };
             show_plan(ground, args, &session, question)
         },

@@ -7,14 +7,14 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::node::{Group, Member, Node, Part, Shape};
-use super::page::Root;
+use super::page::ValueRoot;
 use super::read::Reader;
 use super::{JsonError, MAX_DEPTH};
 use crate::object::ObjectSource;
 
 /// One part in which two values differ.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Difference {
+pub struct ValueDifference {
     /// A JSON pointer (RFC 6901) to the part: in the first value if the part is missing from the second, otherwise in the
     /// second. For changed parts both are the same.
     pub pointer: String,
@@ -32,9 +32,9 @@ pub struct Difference {
 /// is one difference, not a change of every element.
 pub fn diff(
     source: &(impl ObjectSource + ?Sized),
-    a: impl Into<Root>,
-    b: impl Into<Root>,
-) -> Result<Vec<Difference>, JsonError> {
+    a: impl Into<ValueRoot>,
+    b: impl Into<ValueRoot>,
+) -> Result<Vec<ValueDifference>, JsonError> {
     let (a, b) = (a.into(), b.into());
     let mut differ = Differ { reader: Reader::new(source), pointer: String::new(), found: Vec::new() };
     if a != b {
@@ -86,7 +86,7 @@ fn runs(node: Node) -> VecDeque<Run> {
 struct Differ<'a, S: ?Sized> {
     reader: Reader<'a, S>,
     pointer: String,
-    found: Vec<Difference>,
+    found: Vec<ValueDifference>,
 }
 
 impl<S: ObjectSource + ?Sized> Differ<'_, S> {
@@ -100,7 +100,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
             _ => {
                 let before = Some(self.reader.value(a, depth)?);
                 let after = Some(self.reader.value(b, depth)?);
-                self.found.push(Difference { pointer: self.pointer.clone(), before, after });
+                self.found.push(ValueDifference { pointer: self.pointer.clone(), before, after });
                 Ok(())
             }
         }
@@ -134,7 +134,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
             (a, b) => {
                 let before = a.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
                 let after = b.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
-                self.found.push(Difference { pointer: self.pointer.clone(), before, after });
+                self.found.push(ValueDifference { pointer: self.pointer.clone(), before, after });
             }
         }
         self.pointer.truncate(len);

@@ -24,14 +24,14 @@ const FULL: usize = 24 << 10;
 
 /// The location of a value: a node of its own, or an entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Root {
+pub struct ValueRoot {
     /// The value's first node, or the page.
     pub node: Hash,
     /// Its index on the page, from 0; `None` if it has a node of its own.
     pub part: Option<u32>,
 }
 
-impl Root {
+impl ValueRoot {
     /// Its bytes in a database row: those of the hash, then the index in four bytes, big-endian.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.node.as_bytes().to_vec();
@@ -50,14 +50,14 @@ impl Root {
     }
 }
 
-impl From<Hash> for Root {
+impl From<Hash> for ValueRoot {
     fn from(node: Hash) -> Self {
         Self { node, part: None }
     }
 }
 
 /// The hash in hexadecimal digits; for a value on a page, a slash and its index.
-impl fmt::Display for Root {
+impl fmt::Display for ValueRoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
             Some(part) => write!(f, "{}/{part}", self.node),
@@ -71,7 +71,7 @@ impl fmt::Display for Root {
 #[error("not a hash, nor a hash and a place such as HASH/7")]
 pub struct NoRoot;
 
-impl FromStr for Root {
+impl FromStr for ValueRoot {
     type Err = NoRoot;
 
     fn from_str(text: &str) -> Result<Self, NoRoot> {
@@ -83,13 +83,13 @@ impl FromStr for Root {
     }
 }
 
-impl Serialize for Root {
+impl Serialize for ValueRoot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Root {
+impl<'de> Deserialize<'de> for ValueRoot {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
@@ -98,12 +98,12 @@ impl<'de> Deserialize<'de> for Root {
 
 /// Values to be stored together in one object.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct ValuePage {
     bytes: Vec<u8>,
     count: u32,
 }
 
-impl Page {
+impl ValuePage {
     /// Adds an object with these fields and returns its index; `None` if it is too large or nests too deep for a page.
     pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
         let start = self.bytes.len();

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::node::{Group, Member, Node, Part, Shape};
-use super::page::{Root, on_page};
+use super::page::{ValueRoot, on_page};
 use super::{JsonError, MAX_BYTES, MAX_DEPTH};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
 
 /// Loads a whole value.
-pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<Root>) -> Result<Value, JsonError> {
+pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<ValueRoot>) -> Result<Value, JsonError> {
     let mut reader = Reader::new(source);
     let root = reader.root(root.into())?;
     reader.value(root, 0)
@@ -19,7 +19,7 @@ pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<Root>) -> Res
 /// only what is on the way. `None` if there is no such part.
 pub fn get(
     source: &(impl ObjectSource + ?Sized),
-    root: impl Into<Root>,
+    root: impl Into<ValueRoot>,
     pointer: &str,
 ) -> Result<Option<Value>, JsonError> {
     let tokens = parse_pointer(pointer)?;
@@ -75,7 +75,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
     }
 
     /// Reads the first node of a value.
-    pub(super) fn root(&mut self, Root { node, part }: Root) -> Result<Node, JsonError> {
+    pub(super) fn root(&mut self, ValueRoot { node, part }: ValueRoot) -> Result<Node, JsonError> {
         match part {
             Some(part) => Ok(on_page(&self.read(ObjectKind::Json, node)?, node, part)?),
             None => self.node(node),

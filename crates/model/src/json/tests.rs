@@ -32,8 +32,8 @@ fn big(changed: Option<(usize, usize)>) -> Value {
 }
 
 /// A page with these values, and where each of them is.
-fn page(memory: &Memory, values: &[Value]) -> Vec<Root> {
-    let mut page = Page::default();
+fn page(memory: &Memory, values: &[Value]) -> Vec<ValueRoot> {
+    let mut page = ValuePage::default();
     let places: Vec<u32> = values
         .iter()
         .map(|value| {
@@ -42,7 +42,7 @@ fn page(memory: &Memory, values: &[Value]) -> Vec<Root> {
         })
         .collect();
     let node = page.store(memory).unwrap();
-    places.into_iter().map(|part| Root { node, part: Some(part) }).collect()
+    places.into_iter().map(|part| ValueRoot { node, part: Some(part) }).collect()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn values_on_a_page_are_found_by_their_place() {
     let roots = page(&memory, &values);
     for (value, root) in values.iter().zip(&roots) {
         assert_eq!(load(&memory, *root).unwrap(), *value);
-        assert_eq!(Root::from_slice(&root.to_bytes()), Some(*root));
+        assert_eq!(ValueRoot::from_slice(&root.to_bytes()), Some(*root));
         assert_eq!(root.to_string().parse(), Ok(*root));
         // The same differences as those of values with nodes of their own.
         let plain = put(&memory, value);
@@ -67,13 +67,13 @@ fn values_on_a_page_are_found_by_their_place() {
     assert_eq!(get(&memory, roots[0], "/input/b/1").unwrap(), Some(json!(-2)));
     // The page as a whole is an ordinary value, which is how a collector finds what it refers to.
     assert_eq!(load(&memory, roots[0].node).unwrap(), json!(values));
-    let beyond = Root { part: Some(3), ..roots[0] };
+    let beyond = ValueRoot { part: Some(3), ..roots[0] };
     assert!(matches!(load(&memory, beyond), Err(JsonError::Object(ObjectError::Corrupt { .. }))));
 }
 
 #[test]
 fn what_is_large_or_deep_does_not_go_on_a_page() {
-    let mut page = Page::default();
+    let mut page = ValuePage::default();
     let text = Value::String("x".repeat(5000));
     let many = json!(vec!["x".repeat(100); 50]);
     let deep = (0..MAX_DEPTH).fold(Value::Null, |inner, _| json!([inner]));
@@ -92,7 +92,7 @@ fn what_is_large_or_deep_does_not_go_on_a_page() {
     }
     assert!((8..=9).contains(&at), "{at}");
     let node = page.store(&memory).unwrap();
-    assert_eq!(load(&memory, Root { node, part: Some(at) }).unwrap()["value"], half);
+    assert_eq!(load(&memory, ValueRoot { node, part: Some(at) }).unwrap()["value"], half);
 }
 
 #[test]
@@ -380,10 +380,10 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 /// Applies differences as their documentation says.
-fn apply(mut value: Value, differences: &[Difference]) -> Value {
+fn apply(mut value: Value, differences: &[ValueDifference]) -> Value {
     // Removals last and from the back, so that indexes of the first value stay right.
     let (gone, kept): (Vec<_>, Vec<_>) = differences.iter().partition(|d| d.after.is_none());
-    for Difference { pointer, before, after } in kept.into_iter().chain(gone.into_iter().rev()) {
+    for ValueDifference { pointer, before, after } in kept.into_iter().chain(gone.into_iter().rev()) {
         let Some((parent, token)) = pointer.rsplit_once('/') else { return after.clone().unwrap() };
         let token = token.replace("~1", "/").replace("~0", "~");
         match (value.pointer_mut(parent).unwrap(), after) {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::Item;
+use super::ListItem;
 use super::node::{Entry, Node, closes_node};
 use super::read;
 use crate::hash::{Hash, ObjectKind};
@@ -35,7 +35,7 @@ pub enum SpliceError {
 /// Stores a list of `items` and returns its root. The list may be empty.
 pub fn build(
     sink: &(impl ObjectSink + ?Sized),
-    items: impl IntoIterator<Item = Item>,
+    items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
     let mut nodes = Nodes::new(sink, 0);
     for item in items {
@@ -50,7 +50,7 @@ pub fn append(
     source: &(impl ObjectSource + ?Sized),
     sink: &(impl ObjectSink + ?Sized),
     root: Hash,
-    items: impl IntoIterator<Item = Item>,
+    items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
     let len = read::len(source, root)?;
     replace(source, sink, root, len..len, items)
@@ -63,7 +63,7 @@ pub fn splice(
     sink: &(impl ObjectSink + ?Sized),
     root: Hash,
     range: Range<u64>,
-    items: impl IntoIterator<Item = Item>,
+    items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, SpliceError> {
     let len = read::len(source, root)?;
     if range.start > range.end || range.end > len {
@@ -78,7 +78,7 @@ fn replace(
     sink: &(impl ObjectSink + ?Sized),
     root: Hash,
     range: Range<u64>,
-    items: impl IntoIterator<Item = Item>,
+    items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
     let root_node = Rc::new(Node::load(source, root)?);
     let old = Old { source, root: root_node.summary(root), node: root_node };
@@ -102,7 +102,7 @@ fn replace(
     build_up(sink, old.node.level + 1, nodes)
 }
 
-fn as_entry(item: Item) -> Entry {
+fn as_entry(item: ListItem) -> Entry {
     Entry { hash: item.hash, count: 1, weight: item.len }
 }
 

@@ -1,6 +1,6 @@
 //! Reading lists: length, weight, one item, or all of them lazily.
 
-use super::Item;
+use super::ListItem;
 use super::node::Node;
 use crate::hash::Hash;
 use crate::object::{ObjectError, ObjectSource};
@@ -20,7 +20,7 @@ pub fn get(
     source: &(impl ObjectSource + ?Sized),
     root: Hash,
     index: u64,
-) -> Result<Option<Item>, ObjectError> {
+) -> Result<Option<ListItem>, ObjectError> {
     Ok(descend(source, root, index, |count, _| count)?.map(|located| located.item))
 }
 
@@ -28,7 +28,7 @@ pub fn get(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Located {
     /// The item.
-    pub item: Item,
+    pub item: ListItem,
     /// Its index in the list.
     pub index: u64,
     /// Sum of the weights before it: for a chunk, its offset in the file.
@@ -68,7 +68,7 @@ fn descend(
         }
         let Some(entry) = found else { return Ok(None) };
         if node.level == 0 {
-            let item = Item { hash: entry.hash, len: entry.weight };
+            let item = ListItem { hash: entry.hash, len: entry.weight };
             return Ok(Some(Located { item, index, start }));
         }
         node = Node::load_child(source, entry, node.level)?;
@@ -95,7 +95,7 @@ pub struct Iter<S> {
 }
 
 impl<S: ObjectSource> Iter<S> {
-    fn step(&mut self) -> Result<Option<Item>, ObjectError> {
+    fn step(&mut self) -> Result<Option<ListItem>, ObjectError> {
         if let Some((root, skip)) = self.start.take() {
             self.open(root, skip)?;
         }
@@ -107,7 +107,7 @@ impl<S: ObjectSource> Iter<S> {
             };
             *at += 1;
             if node.level == 0 {
-                return Ok(Some(Item { hash: entry.hash, len: entry.weight }));
+                return Ok(Some(ListItem { hash: entry.hash, len: entry.weight }));
             }
             let child = Node::load_child(&self.source, entry, node.level)?;
             self.path.push((child, 0));
@@ -134,7 +134,7 @@ impl<S: ObjectSource> Iter<S> {
 }
 
 impl<S: ObjectSource> Iterator for Iter<S> {
-    type Item = Result<Item, ObjectError>;
+    type Item = Result<ListItem, ObjectError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let result = self.step();

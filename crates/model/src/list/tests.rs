@@ -54,19 +54,19 @@ impl ObjectSink for Memory {
     }
 }
 
-fn item(n: u64) -> Item {
-    Item { hash: Hash::of(ObjectKind::Blob, &n.to_le_bytes()), len: n % 7 }
+fn item(n: u64) -> ListItem {
+    ListItem { hash: Hash::of(ObjectKind::Blob, &n.to_le_bytes()), len: n % 7 }
 }
 
-fn items(range: impl IntoIterator<Item = u64>) -> Vec<Item> {
+fn items(range: impl IntoIterator<Item = u64>) -> Vec<ListItem> {
     range.into_iter().map(item).collect()
 }
 
-fn all(memory: &Memory, root: Hash) -> Vec<Item> {
+fn all(memory: &Memory, root: Hash) -> Vec<ListItem> {
     iter(memory, root).collect::<Result<_, _>>().unwrap()
 }
 
-fn check_diff(memory: &Memory, a: &[Item], b: &[Item]) {
+fn check_diff(memory: &Memory, a: &[ListItem], b: &[ListItem]) {
     let (root_a, root_b) = (build(memory, a.to_vec()).unwrap(), build(memory, b.to_vec()).unwrap());
     let diff = diff(memory, root_a, root_b).unwrap();
     let prefix = a.iter().zip(b).take_while(|(x, y)| x == y).count();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::path::display_bytes;
-use crate::time_expr::{EXAMPLES, Moment, WhenError, WhenErrorKind};
+use crate::time_expr::{EXAMPLES, TimeExpr, WhenError, WhenErrorKind};
 
 /// The error for a text that is not a point, or a point that names nothing.
 ///
@@ -52,7 +52,7 @@ impl PointError {
     /// Creates an error about a bare text that is not an existing label, id or branch: `what` says so. If the text was
     /// probably meant as a time (`2 huors ago`), the error is about the misspelt word instead.
     pub fn unknown_text(text: &str, what: impl Into<String>) -> Self {
-        match Moment::parse(text) {
+        match TimeExpr::parse(text) {
             Err(error) if is_nearly_a_time(text, &error) => Self::from_time(text, 0, error),
             _ => Self::new(text, 0..text.len(), what),
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr, is_number};
-use crate::time_expr::{Moment, edit_distance};
+use crate::time_expr::{TimeExpr, edit_distance};
 
 /// The words that can stand before a colon, each with a complete example.
 const KINDS: [(&str, &str); 8] = [
@@ -220,7 +220,7 @@ impl<'a> Input<'a> {
                     "label" => Anchor::Label(name),
                     "branch" => Anchor::Branch(name),
                     _ => {
-                        if let Err(error) = Moment::parse(&name) {
+                        if let Err(error) = TimeExpr::parse(&name) {
                             // Escapes shift the positions after them; then the error marks the whole text.
                             let literal = self.text[start..].starts_with(&name);
                             let mut error = error;

@@ -35,7 +35,7 @@ pub struct StateTransition {
 /// What an operation did, with the data needed to undo it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Action {
+pub enum OperationAction {
     /// A checkpoint was created.
     CheckpointCreate {
         /// The new checkpoint.
@@ -114,7 +114,7 @@ pub enum Action {
     },
 }
 
-impl Action {
+impl OperationAction {
     /// The stable name of the kind, as stored and shown.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -184,7 +184,7 @@ pub struct Operation {
     /// One line for display.
     pub summary: String,
     /// What it did.
-    pub action: Action,
+    pub action: OperationAction,
     /// Whether it is still applying, done or reverted.
     pub status: OpStatus,
     /// Whether an undo has reverted it.

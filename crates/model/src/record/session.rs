@@ -119,13 +119,13 @@ pub struct LaunchCommand {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StateRefs {
-    /// See [`crate::state::State::memory`].
+    /// See [`crate::state::WorkspaceState::memory`].
     pub memory: Option<Hash>,
-    /// See [`crate::state::State::task`].
+    /// See [`crate::state::WorkspaceState::task`].
     pub task: Option<Hash>,
-    /// See [`crate::state::State::env`].
+    /// See [`crate::state::WorkspaceState::env`].
     pub env: Option<Hash>,
-    /// See [`crate::state::State::reasoning`].
+    /// See [`crate::state::WorkspaceState::reasoning`].
     pub reasoning: Option<Hash>,
 }
 

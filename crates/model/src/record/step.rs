@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::first_half;
 use crate::hash::{Hash, ObjectKind};
 use crate::ids::{OpId, SessionId, StepId};
-use crate::json::Root;
+use crate::json::ValueRoot;
 use crate::time::Timestamp;
 
 /// The kind of a step.
@@ -144,7 +144,7 @@ pub struct Step {
     pub summary: String,
     /// Further data, mostly of steps that agents report.
     #[serde(flatten)]
-    pub facts: StepMeta,
+    pub meta: StepMeta,
 }
 
 impl Step {
@@ -174,7 +174,7 @@ pub struct StepMeta {
     /// How long it took, in microseconds.
     pub duration: Option<u64>,
     /// Input, output, error and the rest: a [`crate::json`] value.
-    pub detail: Option<Root>,
+    pub detail: Option<ValueRoot>,
 }
 
 /// What made a checkpoint.

@@ -5,7 +5,7 @@ use crate::time::Timestamp;
 
 /// A directory tree that agents work in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Workspace {
+pub struct WorkspaceRecord {
     /// Id of the workspace.
     pub id: WorkspaceId,
     /// Absolute path of the root, raw bytes.
@@ -14,7 +14,7 @@ pub struct Workspace {
     pub created_at: Timestamp,
 }
 
-impl Workspace {
+impl WorkspaceRecord {
     /// Prefix of the root of a remote workspace: agents on other machines report to it, and no directory of a machine that
     /// runs stepback belongs to it. The root of every other workspace is an absolute path.
     pub const REMOTE: &'static [u8] = b"remote:";
@@ -44,7 +44,7 @@ mod tests {
     fn the_scratch_directory_of_a_rerun_is_known_by_its_path() {
         let is_rerun = |root: &str| {
             let id = WorkspaceId::from_bytes([1; 16]);
-            Workspace { id, root: root.into(), created_at: Timestamp::from_micros(0) }.is_rerun()
+            WorkspaceRecord { id, root: root.into(), created_at: Timestamp::from_micros(0) }.is_rerun()
         };
         assert!(is_rerun("/tmp/stepback-rerun-Ab12Cd/Ab12Cd"));
         assert!(!is_rerun("/tmp/stepback-rerun-Ab12Cd"));

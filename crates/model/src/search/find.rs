@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Field, Pattern, Phrase, Texts, Word, words};
+use super::{Pattern, Phrase, TextField, Texts, Word, words};
 
 /// Bytes shown before the first mark, and after it.
 const BEFORE: usize = 60;
@@ -12,9 +12,9 @@ const MOST_MARKS: usize = 32;
 
 /// An excerpt of a text, with the matches in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Snippet {
+pub struct TextSnippet {
     /// The field that the text comes from.
-    pub field: Field,
+    pub field: TextField,
     /// The excerpt.
     pub text: String,
     /// The matches as byte ranges of `text`, the end exclusive. In order, without overlap.
@@ -91,14 +91,14 @@ impl Pattern {
     }
 
     /// The excerpts to show of a matching step: for every field with a match, the part around the first one.
-    pub fn snippets(&self, texts: &Texts) -> Vec<Snippet> {
-        let snippet = |(field, text): (&Field, &String)| {
+    pub fn snippets(&self, texts: &Texts) -> Vec<TextSnippet> {
+        let snippet = |(field, text): (&TextField, &String)| {
             let places = self.places(text);
             let first = *places.first()?;
             let start = floor(text, first.0.saturating_sub(BEFORE));
             let end = ceiling(text, (first.0 + AFTER).max(first.1).min(text.len()));
             let inside = places.iter().filter(|(_, last)| *last <= end).take(MOST_MARKS);
-            Some(Snippet {
+            Some(TextSnippet {
                 field: *field,
                 text: text[start..end].to_string(),
                 marks: inside.map(|(from, to)| (from - start, to - start)).collect(),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn texts(text: &str) -> Texts {
-    Texts::from([(Field::Input, text.to_string())])
+    Texts::from([(TextField::Input, text.to_string())])
 }
 
 fn found(pattern: &str, text: &str) -> bool {
@@ -38,7 +38,8 @@ fn words_phrases_beginnings_and_what_is_left_out() {
 
 #[test]
 fn a_phrase_does_not_go_over_from_one_field_to_another() {
-    let texts = Texts::from([(Field::Input, "red green".to_string()), (Field::Output, "blue".to_string())]);
+    let texts =
+        Texts::from([(TextField::Input, "red green".to_string()), (TextField::Output, "blue".to_string())]);
     assert!(Pattern::words("green blue").unwrap().matches(&texts));
     assert!(!Pattern::words("\"green blue\"").unwrap().matches(&texts));
 }

@@ -1,4 +1,4 @@
-//! Parses words to a [`Moment`].
+//! Parses words to a [`TimeExpr`].
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
 
 use super::words::{Unit, Word, is_date, nearest, number_word, unit, weekday, words};
-use super::{Day, Expression, Moment, WhenError, WhenErrorKind};
+use super::{Day, Expression, TimeExpr, WhenError, WhenErrorKind};
 
 /// Maximum length of a moment's text, in bytes.
 const MAX_BYTES: usize = 200;
@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 200;
 /// Examples shown in error messages.
 pub(crate) const EXAMPLES: [&str; 3] = ["2 hours ago", "yesterday 14:00", "2026-01-23T12:00"];
 
-impl Moment {
+impl TimeExpr {
     /// Parses the words of `text`. Whether a text is a moment does not depend on the current time.
     pub fn parse(text: &str) -> Result<Self, WhenError> {
         let parser = Parser { text, words: words(text) };
@@ -322,7 +322,7 @@ impl Parser<'_> {
         let span = self.words[at].span.start..self.words[self.words.len() - 1].span.end;
         let mut error = self.error(span, format!("{:?} does not belong here", self.words[at].text));
         let before = self.text[..self.words[at].span.start].trim();
-        if !before.is_empty() && Moment::parse(before).is_ok() {
+        if !before.is_empty() && TimeExpr::parse(before).is_ok() {
             error.suggestions.insert(0, before.to_owned());
         }
         error

@@ -1,13 +1,13 @@
-//! Converts a [`Moment`] to a time.
+//! Converts a [`TimeExpr`] to a time.
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 
-use super::{Day, Expression, Moment, WhenError, WhenErrorKind};
+use super::{Day, Expression, TimeExpr, WhenError, WhenErrorKind};
 use crate::time::Timestamp;
 
-impl Moment {
+impl TimeExpr {
     /// The time this means at `now` in the time zone `tz`; fails if that is in the future.
     pub fn resolve(&self, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, WhenError> {
         let zoned = now.to_jiff().to_zoned(tz.clone());

@@ -164,7 +164,7 @@ fn errors_point_at_the_word_and_suggest_better() {
 #[test]
 fn words_that_are_no_times_stay_labels() {
     for text in ["4f2a", "before-refactor", "main", "v1.2", "2", "2h", "fix the bug", "last", "20260123"] {
-        assert!(Moment::parse(text).is_err(), "{text}");
+        assert!(TimeExpr::parse(text).is_err(), "{text}");
     }
 }
 
@@ -172,7 +172,7 @@ fn words_that_are_no_times_stay_labels() {
 fn suggestions_are_moments() {
     for text in ["", "x", "2 huors ago", "last", "2 hours", "monday 14:00 sharp", "2 ago"] {
         for suggestion in error(text).suggestions {
-            assert!(Moment::parse(&suggestion).is_ok(), "{text:?} suggests {suggestion:?}");
+            assert!(TimeExpr::parse(&suggestion).is_ok(), "{text:?} suggests {suggestion:?}");
         }
     }
 }

@@ -10,24 +10,24 @@
 
 use serde_json::Value;
 
-use super::{Reading, Role, usage};
+use super::{SpanReading, SpanRole, usage};
 use crate::attributes::Attributes;
-use crate::messages::{self, Message};
-use crate::telemetry::{Moment, Span};
+use crate::messages::{self, GenAiMessage};
+use crate::telemetry::{Span, SpanEvent};
 
 /// Reads a span of this convention.
-pub fn read(span: &mut Span) -> Option<Reading> {
+pub fn read(span: &mut Span) -> Option<SpanReading> {
     let attributes = &mut span.attributes;
     let operation = attributes.text(&["gen_ai.operation.name", "llm.request.type"]);
     let role = match operation.as_deref() {
         Some(operation) => role(operation, attributes),
         None if attributes.has_prefix("gen_ai.request.") || attributes.has_prefix("gen_ai.completion.") => {
-            Role::Model
+            SpanRole::Model
         }
-        None if attributes.get("gen_ai.tool.name").is_some() => Role::Tool,
+        None if attributes.get("gen_ai.tool.name").is_some() => SpanRole::Tool,
         None => return None,
     };
-    let mut reading = Reading::new(role, "genai");
+    let mut reading = SpanReading::new(role, "genai");
     reading.provider = attributes.take_text(&["gen_ai.provider.name", "gen_ai.system"]);
     attributes.take(&["gen_ai.system"]);
     reading.agent = attributes.take_text(&["gen_ai.agent.name"]);
@@ -43,11 +43,11 @@ pub fn read(span: &mut Span) -> Option<Reading> {
         "gen_ai.usage.cost_usd",
     ]);
     match role {
-        Role::Model => model(span, &mut reading),
-        Role::Tool => tool(attributes, &mut reading, operation.as_deref()),
+        SpanRole::Model => model(span, &mut reading),
+        SpanRole::Tool => tool(attributes, &mut reading, operation.as_deref()),
         _ => {
             let names: &[&str] = match role {
-                Role::Task => &["gen_ai.task.name", "gen_ai.workflow.name"],
+                SpanRole::Task => &["gen_ai.task.name", "gen_ai.workflow.name"],
                 _ => &["gen_ai.workflow.name"],
             };
             reading.name = attributes.take_text(names);
@@ -61,16 +61,16 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     Some(reading)
 }
 
-fn role(operation: &str, attributes: &Attributes) -> Role {
+fn role(operation: &str, attributes: &Attributes) -> SpanRole {
     match operation {
         "chat" | "completion" | "text_completion" | "generate_content" | "embeddings" | "embedding"
-        | "rerank" => Role::Model,
-        "execute_tool" | "retrieval" => Role::Tool,
-        "invoke_agent" => Role::Agent,
-        "invoke_workflow" | "plan" | "execute_task" | "create_agent" => Role::Task,
-        memory if memory.ends_with("_memory") => Role::Tool,
-        _ if attributes.get("gen_ai.request.model").is_some() => Role::Model,
-        _ => Role::Task,
+        | "rerank" => SpanRole::Model,
+        "execute_tool" | "retrieval" => SpanRole::Tool,
+        "invoke_agent" => SpanRole::Agent,
+        "invoke_workflow" | "plan" | "execute_task" | "create_agent" => SpanRole::Task,
+        memory if memory.ends_with("_memory") => SpanRole::Tool,
+        _ if attributes.get("gen_ai.request.model").is_some() => SpanRole::Model,
+        _ => SpanRole::Task,
     }
 }
 
@@ -80,7 +80,7 @@ fn attributes_done(attributes: &mut Attributes) {
     attributes.take(&["llm.request.type"]);
 }
 
-fn model(span: &mut Span, reading: &mut Reading) {
+fn model(span: &mut Span, reading: &mut SpanReading) {
     let attributes = &mut span.attributes;
     reading.asked = asked(attributes);
     reading.said = said(attributes);
@@ -110,7 +110,7 @@ fn model(span: &mut Span, reading: &mut Reading) {
     }
 }
 
-fn tool(attributes: &mut Attributes, reading: &mut Reading, operation: Option<&str>) {
+fn tool(attributes: &mut Attributes, reading: &mut SpanReading, operation: Option<&str>) {
     reading.name = attributes.take_text(&["gen_ai.tool.name", "gen_ai.data_source.id"]);
     if reading.name.is_none() {
         reading.name = operation.map(str::to_owned);
@@ -126,7 +126,7 @@ fn tool(attributes: &mut Attributes, reading: &mut Reading, operation: Option<&s
 }
 
 /// Returns the instructions and messages that a model or an agent was given.
-pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
+pub(crate) fn asked(attributes: &mut Attributes) -> Vec<GenAiMessage> {
     let instructions = attributes.take_document(&["gen_ai.system_instructions"]);
     let mut asked = Vec::new();
     if let Some(instructions) = instructions {
@@ -134,7 +134,7 @@ pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
             Value::Array(parts) => Value::Array(parts),
             one => Value::Array(vec![one]),
         };
-        asked.push(Message::read(serde_json::json!({ "parts": parts }), "system"));
+        asked.push(GenAiMessage::read(serde_json::json!({ "parts": parts }), "system"));
     }
     let messages = attributes.take(&["gen_ai.input.messages"]);
     asked.extend(messages.into_iter().flat_map(|value| messages::read_all(value, "user")));
@@ -148,7 +148,7 @@ pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
 }
 
 /// Returns the messages of the answer.
-pub(crate) fn said(attributes: &mut Attributes) -> Vec<Message> {
+pub(crate) fn said(attributes: &mut Attributes) -> Vec<GenAiMessage> {
     let messages = attributes.take(&["gen_ai.output.messages"]);
     let mut said: Vec<_> =
         messages.into_iter().flat_map(|value| messages::read_all(value, "assistant")).collect();
@@ -160,7 +160,7 @@ pub(crate) fn said(attributes: &mut Attributes) -> Vec<Message> {
 }
 
 /// Reads a message that came as an event of the span, in the form before 1.37; any other event is returned.
-fn message(mut moment: Moment, reading: &mut Reading) -> Option<Moment> {
+fn message(mut moment: SpanEvent, reading: &mut SpanReading) -> Option<SpanEvent> {
     match moment.name.as_str() {
         "gen_ai.content.prompt" => {
             let prompt = moment.attributes.take(&["gen_ai.prompt"])?;
@@ -192,7 +192,7 @@ pub(crate) fn role_of(name: &str) -> Option<&str> {
 }
 
 /// Adds a message from the body of an event to the list it belongs to.
-pub(crate) fn into(role: &str, body: Value, asked: &mut Vec<Message>, said: &mut Vec<Message>) {
+pub(crate) fn into(role: &str, body: Value, asked: &mut Vec<GenAiMessage>, said: &mut Vec<GenAiMessage>) {
     let (to, role, body) = match (role, body) {
         ("choice", Value::Object(mut fields)) => {
             let inner = match fields.remove("message") {
@@ -204,7 +204,7 @@ pub(crate) fn into(role: &str, body: Value, asked: &mut Vec<Message>, said: &mut
         ("choice", other) => (said, "assistant", other),
         (role, other) => (asked, role, other),
     };
-    let message = Message::read(body, role);
+    let message = GenAiMessage::read(body, role);
     if !message.is_empty() {
         to.push(message);
     }

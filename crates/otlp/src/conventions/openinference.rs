@@ -3,31 +3,31 @@
 
 use serde_json::Value;
 
-use super::{Reading, Role, usage};
+use super::{SpanReading, SpanRole, usage};
 use crate::attributes::{Attributes, document};
 use crate::langchain;
-use crate::messages::{self, Message};
+use crate::messages::{self, GenAiMessage};
 use crate::telemetry::Span;
 
 /// Reads a span of this convention.
-pub fn read(span: &mut Span) -> Option<Reading> {
+pub fn read(span: &mut Span) -> Option<SpanReading> {
     let attributes = &mut span.attributes;
     let kind = attributes.take_text(&["openinference.span.kind"])?;
     let role = match kind.as_str() {
-        "LLM" | "EMBEDDING" | "RERANKER" => Role::Model,
-        "TOOL" | "RETRIEVER" => Role::Tool,
-        "AGENT" => Role::Agent,
-        "GUARDRAIL" => Role::Guard,
-        _ => Role::Task,
+        "LLM" | "EMBEDDING" | "RERANKER" => SpanRole::Model,
+        "TOOL" | "RETRIEVER" => SpanRole::Tool,
+        "AGENT" => SpanRole::Agent,
+        "GUARDRAIL" => SpanRole::Guard,
+        _ => SpanRole::Task,
     };
-    let mut reading = Reading::new(role, "openinference");
+    let mut reading = SpanReading::new(role, "openinference");
     reading.agent = attributes.take_text(&["agent.name"]);
     reading.error = attributes.take_text(&["error.type"]).filter(|kind| !kind.is_empty());
     let (input, output) = (value(attributes, "input"), value(attributes, "output"));
     reading.asked = flattened(attributes, "llm.input_messages.", "user");
     reading.said = flattened(attributes, "llm.output_messages.", "assistant");
     match role {
-        Role::Model => {
+        SpanRole::Model => {
             model(attributes, &mut reading);
             // The body of the request repeats the messages, so it is used only if there are none.
             if reading.asked.is_empty() {
@@ -37,7 +37,7 @@ pub fn read(span: &mut Span) -> Option<Reading> {
                 reading.output = output;
             }
         }
-        Role::Tool => {
+        SpanRole::Tool => {
             reading.name = attributes.take_text(&["tool.name"]);
             reading.call = attributes.take_text(&["tool_call.id", "tool.id"]);
             let parameters = attributes.take_document(&["tool.parameters", "tool_call.function.arguments"]);
@@ -61,12 +61,12 @@ fn value(attributes: &mut Attributes, side: &str) -> Option<Value> {
     attributes.take(&[&format!("{side}.value")]).map(document)
 }
 
-fn flattened(attributes: &mut Attributes, prefix: &str, role: &str) -> Vec<Message> {
+fn flattened(attributes: &mut Attributes, prefix: &str, role: &str) -> Vec<GenAiMessage> {
     let whole = attributes.take_flattened(prefix);
     whole.into_iter().flat_map(|value| messages::read_all(value, role)).collect()
 }
 
-fn model(attributes: &mut Attributes, reading: &mut Reading) {
+fn model(attributes: &mut Attributes, reading: &mut SpanReading) {
     reading.model = attributes.take_text(&["llm.model_name", "embedding.model_name", "reranker.model_name"]);
     reading.provider = attributes.take_text(&["llm.provider", "llm.system"]);
     attributes.take(&["llm.system"]);

@@ -1,28 +1,28 @@
 //! OpenLLMetry (Traceloop): `traceloop.span.kind` for everything around model calls, GenAI attributes for the calls
 //! themselves.
 
-use super::{Reading, Role};
+use super::{SpanReading, SpanRole};
 use crate::langchain;
 use crate::telemetry::Span;
 
 /// Reads a span, or adds to the reading of its GenAI attributes.
-pub fn read(span: &mut Span, known: Option<Reading>) -> Option<Reading> {
+pub fn read(span: &mut Span, known: Option<SpanReading>) -> Option<SpanReading> {
     let attributes = &mut span.attributes;
     let kind = attributes.take_text(&["traceloop.span.kind"]);
     let role = kind.as_deref().map(|kind| match kind {
-        "tool" => Role::Tool,
-        "agent" => Role::Agent,
-        _ => Role::Task,
+        "tool" => SpanRole::Tool,
+        "agent" => SpanRole::Agent,
+        _ => SpanRole::Task,
     });
     let mut reading = match (known, role) {
         (Some(known), _) => known,
-        (None, Some(role)) => Reading::new(role, "traceloop"),
+        (None, Some(role)) => SpanReading::new(role, "traceloop"),
         // Neither a span of this convention nor one that another convention read.
         (None, None) => return None,
     };
     let name = attributes.take_text(&["traceloop.entity.name"]);
     let workflow = attributes.text(&["traceloop.workflow.name"]);
-    if reading.role != Role::Model {
+    if reading.role != SpanRole::Model {
         reading.name = reading.name.or(name).or(workflow.filter(|_| kind.as_deref() == Some("workflow")));
         let input = attributes.take_document(&["traceloop.entity.input"]);
         let output = attributes.take_document(&["traceloop.entity.output"]);

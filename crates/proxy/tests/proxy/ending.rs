@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use stepback_llm_wire::Ended;
+use stepback_llm_wire::AnswerEnd;
 
 use crate::agent::Agent;
 use crate::proxy;
@@ -45,7 +45,7 @@ fn a_running_answer_may_finish() {
     end.unwrap();
     let stats = ending.join().unwrap();
     assert_eq!((stats.exchanges, stats.running), (1, 0));
-    assert_eq!(told.only().response.ended, Ended::Complete);
+    assert_eq!(told.only().response.ended, AnswerEnd::Complete);
     assert!(std::net::TcpStream::connect(addr).is_err());
 }
 
@@ -64,5 +64,5 @@ fn what_does_not_finish_in_time_is_recorded_as_broken_off() {
     assert_eq!(told.ended_now(), 1);
     let response = told.only().response;
     assert_eq!(response.body, "data: 1\n\n");
-    assert!(matches!(response.ended, Ended::CutOff(why) if why.contains("the proxy was ended")));
+    assert!(matches!(response.ended, AnswerEnd::CutOff(why) if why.contains("the proxy was ended")));
 }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stepback_llm_wire::Ended;
+use stepback_llm_wire::AnswerEnd;
 use stepback_proxy::start;
 
 use crate::agent::{Agent, ask};
@@ -23,7 +23,7 @@ fn failure(upstream: &str) -> (u16, String, String) {
     let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(document["type"], "error");
     let response = told.only().response;
-    let Ended::Failed(reason) = &response.ended else { panic!("{:?}", response.ended) };
+    let AnswerEnd::Failed(reason) = &response.ended else { panic!("{:?}", response.ended) };
     assert_eq!((response.status, response.body.as_bytes()), (head.status, &body[..]));
     (head.status, document["error"]["message"].as_str().unwrap().to_owned(), reason.clone())
 }
@@ -107,7 +107,7 @@ fn errors_and_odd_answers_of_the_model_are_passed_on() {
         let response = told.only().response;
         assert_eq!(
             (response.status, response.body.as_str(), response.ended),
-            (status, body, Ended::Complete)
+            (status, body, AnswerEnd::Complete)
         );
     }
 }
@@ -125,7 +125,7 @@ fn an_answer_before_the_end_of_the_request_is_given() {
     let (head, body) = agent.answer();
     assert_eq!((head.header("x-early"), body.as_slice()), (Some("1"), &b"too much"[..]));
     let exchange = told.only();
-    assert_eq!((exchange.request.bytes, exchange.response.ended), (4, Ended::Complete));
+    assert_eq!((exchange.request.bytes, exchange.response.ended), (4, AnswerEnd::Complete));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn an_answer_that_breaks_off_breaks_off_for_the_agent_too() {
         assert!(end.is_err(), "{how}: it must not look complete");
         let response = told.only().response;
         assert_eq!(response.body, "data: 1\n\ndata", "{how}");
-        assert!(matches!(response.ended, Ended::CutOff(_)), "{how}: {:?}", response.ended);
+        assert!(matches!(response.ended, AnswerEnd::CutOff(_)), "{how}: {:?}", response.ended);
     }
 }
 
@@ -169,7 +169,7 @@ fn a_stream_that_falls_silent_is_cut() {
     agent.head().unwrap();
     let (body, end) = agent.rest();
     assert_eq!((body, end.is_err()), (b"data: 1\n\n".to_vec(), true));
-    assert_eq!(told.only().response.ended, Ended::CutOff("nothing came for 0.2 s".into()));
+    assert_eq!(told.only().response.ended, AnswerEnd::CutOff("nothing came for 0.2 s".into()));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_agent_that_goes_away_ends_the_request() {
         drop(agent);
         assert_eq!(see.recv_timeout(crate::PATIENCE).unwrap(), "closed");
         let response = told.only().response;
-        assert_eq!(response.ended, Ended::Cancelled);
+        assert_eq!(response.ended, AnswerEnd::Cancelled);
         let expected = if before_the_answer { (0, "") } else { (200, "data: 1\n\n") };
         assert_eq!((response.status, response.body.as_str()), expected);
         assert_eq!(proxy.stats().cancelled, 1);
@@ -212,7 +212,7 @@ fn an_agent_that_goes_away_while_it_asks() {
     agent.write("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 100\r\n\r\nhalf");
     drop(agent);
     let exchange = told.only();
-    assert_eq!((exchange.response.ended, exchange.response.status), (Ended::Cancelled, 0));
+    assert_eq!((exchange.response.ended, exchange.response.status), (AnswerEnd::Cancelled, 0));
     assert_eq!(exchange.request.bytes, 4);
 }
 

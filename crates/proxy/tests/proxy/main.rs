@@ -15,7 +15,7 @@ mod streaming;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stepback_proxy::{Config, Limits, Listen, Proxy, Sink, Upstreams, start};
+use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Sink, Upstreams, start};
 
 use crate::server::Server;
 use crate::sink::Told;
@@ -26,13 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The end of a streamed answer of the Messages wire.
 const STOP: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
-fn config(upstream: &str, sink: Arc<dyn Sink>) -> Config {
-    Config {
+fn config(upstream: &str, sink: Arc<dyn Sink>) -> ProxyConfig {
+    ProxyConfig {
         listen: Listen::Addr("127.0.0.1:0".parse().unwrap()),
         upstreams: Upstreams { default: Some(upstream.to_owned()), ..Upstreams::default() },
         sink,
         answers: None,
-        limits: Limits { hold: Duration::from_secs(20), ..Limits::default() },
+        limits: ProxyLimits { hold: Duration::from_secs(20), ..ProxyLimits::default() },
         certificates: None,
     }
 }

@@ -144,7 +144,7 @@ fn an_answer_without_a_body_is_recorded() {
     assert_eq!(ask(proxy.addr(), "POST /v1/messages", "", "{}").0.status, 204);
     // The sink was told before the answer went out.
     assert_eq!(told.ended_now(), 1);
-    assert_eq!(told.only().response.ended, stepback_llm_wire::Ended::Complete);
+    assert_eq!(told.only().response.ended, stepback_llm_wire::AnswerEnd::Complete);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_websocket_that_is_not_about_a_model_is_joined() {
 fn only_the_loopback_is_listened_on_unless_told() {
     let sink = std::sync::Arc::new(crate::sink::Told::default());
     let with =
-        |listen| start(stepback_proxy::Config { listen, ..config("http://127.0.0.1:9", sink.clone()) });
+        |listen| start(stepback_proxy::ProxyConfig { listen, ..config("http://127.0.0.1:9", sink.clone()) });
     let error = with(Listen::Addr("0.0.0.0:0".parse().unwrap())).err().unwrap();
     assert!(error.to_string().contains("loopback"), "{error}");
     assert!(with(Listen::Anywhere("0.0.0.0:0".parse().unwrap())).is_ok());

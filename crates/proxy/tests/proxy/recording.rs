@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stepback_llm_wire::{Ended, Wire};
+use stepback_llm_wire::{AnswerEnd, Wire};
 use stepback_proxy::start;
 
 use crate::agent::ask;
@@ -32,7 +32,7 @@ fn an_exchange_says_what_was_asked_and_answered() {
     assert_eq!((request.body, request.bytes), (serde_json::json!({ "model": "m" }), 13));
     let response = exchange.response;
     assert_eq!((response.status, response.body.as_str()), (200, "{\"type\":\"message\"}"));
-    assert_eq!(response.ended, Ended::Complete);
+    assert_eq!(response.ended, AnswerEnd::Complete);
     assert!(response.headers.contains(&("request-id".into(), "r1".into())));
     assert!(!response.headers.iter().any(|(name, _)| name == "content-length"));
 }

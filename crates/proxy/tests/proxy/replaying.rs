@@ -4,27 +4,27 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use stepback_llm_wire::{Chunks, Ended, Exchange, Request, Response};
-use stepback_proxy::{Answers, Decision, Proxy, Timing, start};
+use stepback_llm_wire::{AnswerEnd, Chunks, Exchange, ModelRequest, Response};
+use stepback_proxy::{Decision, Proxy, Responder, Timing, start};
 
 use crate::agent::{Agent, ask};
 use crate::server::Server;
 use crate::sink::Told;
 use crate::{STOP, config, proxy};
 
-type Decide = dyn Fn(&str, &mut Request) -> Decision + Send + Sync;
+type Decide = dyn Fn(&str, &mut ModelRequest) -> Decision + Send + Sync;
 
 struct By(Box<Decide>);
 
-impl Answers for By {
-    fn answer(&self, id: &str, request: &mut Request) -> Decision {
+impl Responder for By {
+    fn answer(&self, id: &str, request: &mut ModelRequest) -> Decision {
         (self.0)(id, request)
     }
 }
 
 fn deciding(
     upstream: &str,
-    decide: impl Fn(&str, &mut Request) -> Decision + Send + Sync + 'static,
+    decide: impl Fn(&str, &mut ModelRequest) -> Decision + Send + Sync + 'static,
 ) -> (Proxy, Arc<Told>) {
     let told = Arc::new(Told::default());
     let mut config = config(upstream, told.clone());
@@ -46,7 +46,7 @@ fn replaying(exchanges: Vec<Exchange>) -> (Proxy, Arc<Told>) {
     })
 }
 
-fn recorded(body: &str, chunks: &str, ended: Ended) -> Response {
+fn recorded(body: &str, chunks: &str, ended: AnswerEnd) -> Response {
     Response {
         status: 200,
         headers: vec![("content-type".into(), "text/event-stream".into()), ("x-kept".into(), "1".into())],
@@ -109,7 +109,7 @@ fn what_was_recorded_comes_back_without_the_model() {
         let expected = if what == "packed" { b"{\"packed\":true}".to_vec() } else { body };
         assert_eq!(again.1, expected, "{what}");
     }
-    let kind = |ended: &Ended| std::mem::discriminant(ended);
+    let kind = |ended: &AnswerEnd| std::mem::discriminant(ended);
     for (before, again) in exchanges.iter().zip(told_again.ended(all.len())) {
         assert_eq!(
             (&again.request.body, &again.response.body),
@@ -124,7 +124,7 @@ fn what_was_recorded_comes_back_without_the_model() {
 
 #[test]
 fn each_recorded_piece_is_one_piece_again() {
-    let response = recorded("aaabbc\u{20ac}", "10+3 0+2 5+1 1+2 1+1", Ended::Complete);
+    let response = recorded("aaabbc\u{20ac}", "10+3 0+2 5+1 1+2 1+1", AnswerEnd::Complete);
     let (proxy, told) = deciding(GONE, move |_, _| Decision::Recorded {
         response: response.clone(),
         timing: Timing::Instant,
@@ -144,7 +144,7 @@ fn each_recorded_piece_is_one_piece_again() {
 
 #[test]
 fn real_timing_takes_the_time_it_took() {
-    let response = recorded("ab", "100000+1 200000+1", Ended::Complete);
+    let response = recorded("ab", "100000+1 200000+1", AnswerEnd::Complete);
     let (proxy, _) =
         deciding(GONE, move |_, _| Decision::Recorded { response: response.clone(), timing: Timing::Real });
     let since = Instant::now();
@@ -155,10 +155,10 @@ fn real_timing_takes_the_time_it_took() {
 #[test]
 fn recorded_ends_are_kept() {
     let cases = [
-        recorded("ab", "0+1 0+1", Ended::CutOff("reset".into())),
-        recorded("ab", "0+2", Ended::Cancelled),
-        Response { left_out: 5, ..recorded("ab", "0+2", Ended::Complete) },
-        Response { status: 0, ..recorded("", "", Ended::Cancelled) },
+        recorded("ab", "0+1 0+1", AnswerEnd::CutOff("reset".into())),
+        recorded("ab", "0+2", AnswerEnd::Cancelled),
+        Response { left_out: 5, ..recorded("ab", "0+2", AnswerEnd::Complete) },
+        Response { status: 0, ..recorded("", "", AnswerEnd::Cancelled) },
     ];
     for response in cases {
         let expected = response.clone();
@@ -173,12 +173,12 @@ fn recorded_ends_are_kept() {
             Ok(_) => {
                 let (body, end) = agent.rest();
                 assert_eq!((body, end.is_err()), (b"ab".to_vec(), true), "{expected:?}");
-                assert!(matches!(told.only().response.ended, Ended::CutOff(_)));
+                assert!(matches!(told.only().response.ended, AnswerEnd::CutOff(_)));
             }
         }
     }
     let (proxy, _) = deciding(GONE, |_, _| Decision::Recorded {
-        response: recorded("", "", Ended::Failed("it was down".into())),
+        response: recorded("", "", AnswerEnd::Failed("it was down".into())),
         timing: Timing::Instant,
     });
     let (head, body) = ask(proxy.addr(), "POST /v1/messages", "", "{}");

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stepback_llm_wire::Ended;
-use stepback_proxy::client::{Client, Error};
-use stepback_proxy::{Limits, start};
+use stepback_llm_wire::AnswerEnd;
+use stepback_proxy::client::{Error, UpstreamClient};
+use stepback_proxy::{ProxyLimits, start};
 
 use crate::agent::ask;
 use crate::server::Server;
@@ -67,7 +67,7 @@ fn a_certificate_must_be_trusted() {
     assert_eq!(ask(proxy.addr(), "POST /v1/messages", "", "{}").1, b"secure");
     assert_eq!(told.ended(2)[1].response.body, "secure");
 
-    let client = Client::new(Limits::default(), Some(certificate.path())).unwrap();
+    let client = UpstreamClient::new(ProxyLimits::default(), Some(certificate.path())).unwrap();
     let response =
         client.post(&format!("{url}/x"), &[], b"{}".to_vec(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(response.body, "secure");
@@ -96,7 +96,7 @@ fn the_client_sees_pieces_as_they_come_and_may_break_off() {
             }
         }
     });
-    let client = Client::new(Limits::default(), None).unwrap();
+    let client = UpstreamClient::new(ProxyLimits::default(), None).unwrap();
     let url = format!("{}/v1/messages", server.url());
     for _ in 0..2 {
         let mut seen = Vec::new();
@@ -107,12 +107,12 @@ fn the_client_sees_pieces_as_they_come_and_may_break_off() {
             })
             .unwrap();
         assert_eq!(response.body.as_bytes(), seen);
-        assert_eq!((response.body, response.ended), (format!("data: 1\n\n{STOP}"), Ended::Complete));
+        assert_eq!((response.body, response.ended), (format!("data: 1\n\n{STOP}"), AnswerEnd::Complete));
     }
     assert_eq!(server.connections(), 1);
     let response =
         client.post(&url, &[("x-key", "v")], b"some".to_vec(), &mut |_| ControlFlow::Break(())).unwrap();
-    assert_eq!((response.body.as_str(), response.ended), ("data: 1\n\n", Ended::Cancelled));
+    assert_eq!((response.body.as_str(), response.ended), ("data: 1\n\n", AnswerEnd::Cancelled));
 
     let nobody = client.post("http://127.0.0.1:9/", &[], Vec::new(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(nobody, Err(Error::Failed(why)) if why.contains("refused")));

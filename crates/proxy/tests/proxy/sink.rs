@@ -3,13 +3,13 @@
 use std::sync::{Condvar, Mutex};
 use std::time::SystemTime;
 
-use stepback_llm_wire::{Exchange, Request};
+use stepback_llm_wire::{Exchange, ModelRequest};
 use stepback_proxy::Sink;
 
 use crate::PATIENCE;
 
 /// An id, the request, and all headers that are told.
-pub type Begun = (String, Request, Vec<(String, String)>);
+pub type Begun = (String, ModelRequest, Vec<(String, String)>);
 
 #[derive(Default)]
 pub struct Told {
@@ -55,7 +55,7 @@ impl Told {
 }
 
 impl Sink for Told {
-    fn begun(&self, id: &str, _at: SystemTime, request: &Request, headers: &[(String, String)]) {
+    fn begun(&self, id: &str, _at: SystemTime, request: &ModelRequest, headers: &[(String, String)]) {
         let mut state = self.state.lock().unwrap();
         state.begun.push((id.to_owned(), request.clone(), headers.to_vec()));
         self.changed.notify_all();

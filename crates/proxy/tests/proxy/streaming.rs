@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
-use stepback_llm_wire::{Ended, Exchange, Request};
-use stepback_proxy::{Limits, Sink, start};
+use stepback_llm_wire::{AnswerEnd, Exchange, ModelRequest};
+use stepback_proxy::{ProxyLimits, Sink, start};
 
 use crate::agent::Agent;
 use crate::server::Server;
@@ -100,7 +100,7 @@ fn the_sink_knows_before_the_agent_sees_the_end() {
         assert_eq!(told.ended_now(), n + 1, "{how}");
         drop(agent);
         let response = &told.ended(n + 1)[n].response;
-        assert_eq!((response.body.as_bytes(), &response.ended), (&body[..], &Ended::Complete), "{how}");
+        assert_eq!((response.body.as_bytes(), &response.ended), (&body[..], &AnswerEnd::Complete), "{how}");
     }
     assert_eq!(proxy.shutdown(crate::PATIENCE).cancelled, 0);
 }
@@ -156,7 +156,7 @@ fn what_comes_after_the_end_is_still_passed_on() {
     end.unwrap();
     assert_eq!(rest, b": a little later\n\n: much later\n\n");
     let response = told.only().response;
-    assert_eq!(response.ended, Ended::Complete);
+    assert_eq!(response.ended, AnswerEnd::Complete);
     assert!(response.body.starts_with(STOP) && !response.body.contains("much later"), "{}", response.body);
 }
 
@@ -244,7 +244,7 @@ fn what_waits_is_passed_on_whatever_comes() {
     assert_eq!(rest, stop.as_bytes(), "not a byte is lost");
     assert!(end.is_err(), "and the break is passed on");
     let response = &told.ended(1)[0].response;
-    assert!(matches!(response.ended, Ended::CutOff(_)) && response.body == stop, "{response:?}");
+    assert!(matches!(response.ended, AnswerEnd::CutOff(_)) && response.body == stop, "{response:?}");
 
     let server = Server::start(move |mut connection| {
         connection.request();
@@ -257,14 +257,14 @@ fn what_waits_is_passed_on_whatever_comes() {
     agent.send("POST /v1/messages", "", "{}");
     agent.head().unwrap();
     drop(agent);
-    assert_eq!(told.ended(1)[0].response.ended, Ended::Cancelled);
+    assert_eq!(told.ended(1)[0].response.ended, AnswerEnd::Cancelled);
 }
 
 /// Panics, or never comes back until it is let go.
 struct Bad(Option<Mutex<mpsc::Receiver<()>>>);
 
 impl Sink for Bad {
-    fn begun(&self, _: &str, _: SystemTime, _: &Request, _: &[(String, String)]) {
+    fn begun(&self, _: &str, _: SystemTime, _: &ModelRequest, _: &[(String, String)]) {
         self.ended_badly();
     }
 
@@ -298,7 +298,7 @@ fn a_sink_that_panics_or_hangs_does_not_harm_the_stream() {
     for sink in [Bad(None), Bad(Some(Mutex::new(wait)))] {
         let hangs = sink.0.is_some();
         let mut config = config(&server.url(), Arc::new(sink));
-        config.limits = Limits::default();
+        config.limits = ProxyLimits::default();
         let proxy = start(config).unwrap();
         let mut agent = Agent::connect(proxy.addr());
         for _ in 0..3 {
@@ -359,7 +359,7 @@ fn two_hundred_streams_at_once() {
     }
     assert_eq!(told.ended(STREAMS).len(), STREAMS);
     for exchange in told.ended(STREAMS) {
-        assert_eq!(exchange.response.ended, Ended::Complete);
+        assert_eq!(exchange.response.ended, AnswerEnd::Complete);
         assert!(exchange.response.body.starts_with(&format!("data: {} 0\n", exchange.request.body)));
     }
     let stats = proxy.shutdown(Duration::from_secs(10));

@@ -4,22 +4,32 @@ use super::{maybe, short, shown, tags, text, word};
 use crate::confidence::within;
 use crate::error::MindError;
 use crate::graph::way;
-use crate::ids::{BeliefId, ContradictionId, Item};
-use crate::item::{Belief, BeliefStatus, Contradiction, ContradictionStatus, Dependency, Measure, Origin};
-use crate::mind::Mind;
-use crate::mutation::{Cause, Effect, Mutation};
+use crate::ids::{BeliefId, ContradictionId, ItemId};
+use crate::item::{
+    Belief, BeliefStatus, Contradiction, ContradictionStatus, Dependency, ItemOrigin, Measure,
+};
+use crate::mind::ReasoningBoard;
+use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The most beliefs that one can depend on.
 const MOST_DEPENDENCIES: usize = 1000;
 
-impl Mind {
+impl ReasoningBoard {
     pub(super) fn apply_beliefs(
         &mut self,
-        mutation: &Mutation,
-        origin: &Origin,
-    ) -> Result<Effect, MindError> {
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         match mutation {
-            Mutation::AddBelief { statement, kind, confidence, subject, value, hypothesis, tags: given } => {
+            BoardMutation::AddBelief {
+                statement,
+                kind,
+                confidence,
+                subject,
+                value,
+                hypothesis,
+                tags: given,
+            } => {
                 if let Some(id) = hypothesis {
                     self.hypotheses.known(id.0)?;
                 }
@@ -45,9 +55,12 @@ impl Mind {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(Effect::of(id, format!("Added {id} ({}, {}): {said}", kind.as_str(), shown(confidence))))
+                Ok(MutationEffect::of(
+                    id,
+                    format!("Added {id} ({}, {}): {said}", kind.as_str(), shown(confidence)),
+                ))
             }
-            Mutation::ReviseBelief { belief, confidence, reason } => {
+            BoardMutation::ReviseBelief { belief, confidence, reason } => {
                 let before = self.held(*belief)?.confidence;
                 let confidence = within("confidence", *confidence, 0.0, 1.0)?;
                 let reason = maybe("reason", reason.as_ref())?;
@@ -57,9 +70,9 @@ impl Mind {
                     known.changed = Some(origin.clone());
                 })?;
                 let said = format!("{belief} went from {} to {}", shown(before), shown(confidence));
-                Ok(Effect::of(*belief, said))
+                Ok(MutationEffect::of(*belief, said))
             }
-            Mutation::RetractBelief { belief, reason } => {
+            BoardMutation::RetractBelief { belief, reason } => {
                 let said = format!("Retracted {belief}: {}", short(&self.held(*belief)?.statement));
                 let shaken = self.impact(*belief)?.shaken;
                 let reason = maybe("reason", reason.as_ref())?;
@@ -68,13 +81,13 @@ impl Mind {
                     known.reason = reason;
                     known.changed = Some(origin.clone());
                 })?;
-                let mut effect = Effect::of(*belief, said);
+                let mut effect = MutationEffect::of(*belief, said);
                 effect.said.extend(shaken.iter().filter(|shaken| shaken.then < shaken.now).map(|shaken| {
                     format!("{} fell from {} to {}", shaken.belief, shown(shaken.now), shown(shaken.then))
                 }));
                 Ok(effect)
             }
-            Mutation::Depend { belief, on, kind, strength, reason } => {
+            BoardMutation::Depend { belief, on, kind, strength, reason } => {
                 let (belief, on) = (*belief, *on);
                 self.held(belief)?;
                 self.held(on)?;
@@ -111,9 +124,9 @@ impl Mind {
                 })?;
                 let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
                 let said = format!("{belief} {} {on}; with that it is at {}", kind.verb(), shown(sure));
-                Ok(Effect::of(belief, said))
+                Ok(MutationEffect::of(belief, said))
             }
-            Mutation::Undepend { belief, on } => {
+            BoardMutation::Undepend { belief, on } => {
                 let known = self.beliefs.known(belief.0)?;
                 if !known.depends.iter().any(|dependency| dependency.on == *on) {
                     return Err(MindError::Senseless(format!("{belief} does not depend on {on}")));
@@ -122,9 +135,9 @@ impl Mind {
                     known.depends.retain(|dependency| dependency.on != *on);
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(Effect::of(*belief, format!("{belief} no longer depends on {on}")))
+                Ok(MutationEffect::of(*belief, format!("{belief} no longer depends on {on}")))
             }
-            Mutation::Contradict { left, right, reason, severity } => {
+            BoardMutation::Contradict { left, right, reason, severity } => {
                 self.expect(*left)?;
                 self.expect(*right)?;
                 if left == right {
@@ -154,9 +167,9 @@ impl Mind {
                     origin: origin.clone(),
                 })?);
                 let said = format!("{left} and {right} contradict each other ({id}): {said}");
-                Ok(Effect::of(id, said).because(Cause::Contradiction))
+                Ok(MutationEffect::of(id, said).because(CheckpointCause::Contradiction))
             }
-            Mutation::SettleContradiction { contradiction, status, resolution } => {
+            BoardMutation::SettleContradiction { contradiction, status, resolution } => {
                 let known = self.contradictions.known(contradiction.0)?;
                 let rule = "one that is open can be resolved or dismissed";
                 if known.status != ContradictionStatus::Open || *status == ContradictionStatus::Open {
@@ -169,7 +182,7 @@ impl Mind {
                     known.status = *status;
                     known.resolution = Some(resolution);
                 })?;
-                Ok(Effect::of(*contradiction, said))
+                Ok(MutationEffect::of(*contradiction, said))
             }
             other => Err(MindError::Senseless(format!("{} is no change of a belief", other.noun()))),
         }
@@ -181,7 +194,7 @@ impl Mind {
         match known.status {
             BeliefStatus::Held => Ok(known),
             BeliefStatus::Retracted => Err(MindError::State {
-                item: Item::from(id),
+                item: ItemId::from(id),
                 is: "retracted",
                 rule: "only beliefs that are held can change; add it anew if it is held again".into(),
             }),

@@ -4,13 +4,13 @@ use super::{few, maybe, short, text, word};
 use crate::confidence::{strength, within};
 use crate::error::MindError;
 use crate::graph::way;
-use crate::ids::{GapId, Item, RunId, VerificationId};
+use crate::ids::{GapId, ItemId, RunId, VerificationId};
 use crate::item::{
-    Check, Evidence, EvidenceKind, Gap, GapStatus, HypothesisStatus, Measured, OnOutcome, Origin, Outcome,
-    Run, Source, Verification,
+    Check, CheckOutcome, CheckRun, Evidence, EvidenceKind, EvidenceOrigin, Gap, GapStatus, HypothesisStatus,
+    ItemOrigin, Measured, OnOutcome, Verification,
 };
-use crate::mind::Mind;
-use crate::mutation::{Cause, Effect, Mutation};
+use crate::mind::ReasoningBoard;
+use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 /// The longest timeout of a check, in milliseconds: a day.
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
@@ -28,10 +28,14 @@ fn inside(path: &str) -> Result<(), MindError> {
     }
 }
 
-impl Mind {
-    pub(super) fn apply_gaps(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+impl ReasoningBoard {
+    pub(super) fn apply_gaps(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         match mutation {
-            Mutation::AddGap { question, kind, criticality, blocks, after, strategy, minutes } => {
+            BoardMutation::AddGap { question, kind, criticality, blocks, after, strategy, minutes } => {
                 few("gaps that it waits for", after.len())?;
                 let mut waits = after.clone();
                 waits.sort();
@@ -57,9 +61,9 @@ impl Mind {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(Effect::of(id, format!("Added {id} ({}): {said}", criticality.as_str())))
+                Ok(MutationEffect::of(id, format!("Added {id} ({}): {said}", criticality.as_str())))
             }
-            Mutation::GapAfter { gap, after } => {
+            BoardMutation::GapAfter { gap, after } => {
                 self.gaps.known(gap.0)?;
                 self.gaps.known(after.0)?;
                 if gap == after {
@@ -78,17 +82,17 @@ impl Mind {
                     known.after.sort();
                     known.after.dedup();
                 })?;
-                Ok(Effect::of(*gap, format!("{gap} waits for {after}")))
+                Ok(MutationEffect::of(*gap, format!("{gap} waits for {after}")))
             }
-            Mutation::FillGap { gap, answer } => self.fill(*gap, text("answer", answer)?, origin),
-            Mutation::DropGap { gap, reason } => {
+            BoardMutation::FillGap { gap, answer } => self.fill(*gap, text("answer", answer)?, origin),
+            BoardMutation::DropGap { gap, reason } => {
                 self.open_gap(*gap)?;
                 let reason = text("reason", reason)?;
                 let said = format!("Dropped {gap}: {}", short(&reason));
                 self.end_gap(*gap, GapStatus::Dropped, reason, origin)?;
-                Ok(Effect::of(*gap, said))
+                Ok(MutationEffect::of(*gap, said))
             }
-            Mutation::ReopenGap { gap } => {
+            BoardMutation::ReopenGap { gap } => {
                 let known = self.gaps.known(gap.0)?;
                 if known.status == GapStatus::Open {
                     let rule = "only one that was filled or dropped can be opened again".into();
@@ -99,9 +103,9 @@ impl Mind {
                     known.answer = None;
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(Effect::of(*gap, format!("Opened {gap} again")))
+                Ok(MutationEffect::of(*gap, format!("Opened {gap} again")))
             }
-            Mutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
+            BoardMutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
                 let title = text("title", title)?;
                 let said = short(&title);
                 self.check_check(check)?;
@@ -118,15 +122,15 @@ impl Mind {
                     on_fail: self.checked_acts(on_fail)?,
                     origin: origin.clone(),
                 })?);
-                Ok(Effect::of(id, format!("Added {id}: {said}")))
+                Ok(MutationEffect::of(id, format!("Added {id}: {said}")))
             }
-            Mutation::RecordRun { verification, outcome, reason, exit, took_ms, output, key } => {
+            BoardMutation::RecordRun { verification, outcome, reason, exit, took_ms, output, key } => {
                 let known = self.verifications.known(verification.0)?.clone();
                 let mut output = output.clone();
                 stepback_model::clip::text(&mut output, KEPT_OUTPUT);
                 let reason = text("reason", reason)?;
                 let said = format!("{verification} {}: {}", outcome.as_str(), short(&reason));
-                let run = RunId(self.runs.push(Run {
+                let run = RunId(self.runs.push(CheckRun {
                     verification: *verification,
                     outcome: *outcome,
                     reason: reason.clone(),
@@ -136,11 +140,11 @@ impl Mind {
                     key: key.clone(),
                     origin: origin.clone(),
                 })?);
-                let mut effect = Effect::of(run, said).because(Cause::Verification);
+                let mut effect = MutationEffect::of(run, said).because(CheckpointCause::Verification);
                 let acts = match outcome {
-                    Outcome::Passed => known.on_pass,
-                    Outcome::Failed => known.on_fail,
-                    Outcome::TimedOut | Outcome::Error => Vec::new(),
+                    CheckOutcome::Passed => known.on_pass,
+                    CheckOutcome::Failed => known.on_fail,
+                    CheckOutcome::TimedOut | CheckOutcome::Error => Vec::new(),
                 };
                 for act in acts {
                     self.act(*verification, &known.title, *outcome, &reason, act, &mut effect, origin)?;
@@ -168,7 +172,7 @@ impl Mind {
         id: GapId,
         status: GapStatus,
         answer: String,
-        origin: &Origin,
+        origin: &ItemOrigin,
     ) -> Result<(), MindError> {
         self.gaps.change(id.0, |known| {
             known.status = status;
@@ -177,19 +181,19 @@ impl Mind {
         })
     }
 
-    fn fill(&mut self, id: GapId, answer: String, origin: &Origin) -> Result<Effect, MindError> {
+    fn fill(&mut self, id: GapId, answer: String, origin: &ItemOrigin) -> Result<MutationEffect, MindError> {
         let known = self.open_gap(id)?;
         let waiting = known
             .after
             .iter()
             .find(|after| self.gaps.get(after.0).is_some_and(|gap| gap.status == GapStatus::Open));
         let said = format!("Filled {id}: {}", short(&answer));
-        let mut effect = Effect::of(id, said).because(Cause::GapFilled);
+        let mut effect = MutationEffect::of(id, said).because(CheckpointCause::GapFilled);
         if let Some(after) = waiting {
             effect.said.push(format!("{after}, which it waited for, is still open"));
         }
         self.end_gap(id, GapStatus::Filled, answer, origin)?;
-        let freed: Vec<Item> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
+        let freed: Vec<ItemId> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
         if !freed.is_empty() {
             let names: Vec<String> = freed.iter().map(ToString::to_string).collect();
             effect.said.push(format!("{} can go on", names.join(", ")));
@@ -260,11 +264,11 @@ impl Mind {
         &mut self,
         id: VerificationId,
         title: &str,
-        outcome: Outcome,
+        outcome: CheckOutcome,
         reason: &str,
         act: OnOutcome,
-        effect: &mut Effect,
-        origin: &Origin,
+        effect: &mut MutationEffect,
+        origin: &ItemOrigin,
     ) -> Result<(), MindError> {
         match act {
             OnOutcome::Evidence { hypothesis, strength } => {
@@ -278,7 +282,7 @@ impl Mind {
                             strength,
                             kind: EvidenceKind::Test,
                             text: format!("{title}: {}", outcome.as_str()),
-                            source: Source::Verification(id),
+                            source: EvidenceOrigin::Verification(id),
                             withdrawn: None,
                             origin: origin.clone(),
                         })?;

@@ -4,20 +4,20 @@ use super::{few, maybe, short, shown, tags, text, word};
 use crate::confidence::{PRIORS, strength, within};
 use crate::error::MindError;
 use crate::ids::{EvidenceId, HypothesisId};
-use crate::item::{AutoRejected, Evidence, Hypothesis, HypothesisStatus, Origin, Source};
-use crate::mind::Mind;
-use crate::mutation::{Cause, Effect, Mutation};
+use crate::item::{AutoRejected, Evidence, EvidenceOrigin, Hypothesis, HypothesisStatus, ItemOrigin};
+use crate::mind::ReasoningBoard;
+use crate::mutation::{BoardMutation, CheckpointCause, MutationEffect};
 
 use HypothesisStatus::{Active, Archived, Confirmed, Rejected, Testing};
 
-impl Mind {
+impl ReasoningBoard {
     pub(super) fn apply_hypotheses(
         &mut self,
-        mutation: &Mutation,
-        origin: &Origin,
-    ) -> Result<Effect, MindError> {
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         match mutation {
-            Mutation::ProposeHypothesis { statement, prior, parent, excludes, tags: given } => {
+            BoardMutation::ProposeHypothesis { statement, prior, parent, excludes, tags: given } => {
                 if let Some(parent) = parent {
                     let known = self.hypotheses.known(parent.0)?;
                     if known.status == Rejected {
@@ -50,12 +50,12 @@ impl Mind {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(Effect::of(id, format!("Proposed {id} ({}): {said}", shown(prior))))
+                Ok(MutationEffect::of(id, format!("Proposed {id} ({}): {said}", shown(prior))))
             }
-            Mutation::SetHypothesis { hypothesis, status, reason } => {
+            BoardMutation::SetHypothesis { hypothesis, status, reason } => {
                 self.set_status(*hypothesis, *status, maybe("reason", reason.as_ref())?, origin)
             }
-            Mutation::AddEvidence { hypothesis, strength: given, text: said, kind, source } => {
+            BoardMutation::AddEvidence { hypothesis, strength: given, text: said, kind, source } => {
                 let evidence = Evidence {
                     hypothesis: *hypothesis,
                     strength: strength(*given)?,
@@ -67,7 +67,7 @@ impl Mind {
                 };
                 self.add_evidence(evidence)
             }
-            Mutation::WithdrawEvidence { evidence, reason } => {
+            BoardMutation::WithdrawEvidence { evidence, reason } => {
                 let known = self.evidence.known(evidence.0)?;
                 let hypothesis = known.hypothesis;
                 if known.withdrawn.is_some() {
@@ -81,14 +81,14 @@ impl Mind {
                 let before = self.confidence(hypothesis)?;
                 self.evidence.change(evidence.0, |known| known.withdrawn = Some(reason))?;
                 let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
-                Ok(Effect::of(*evidence, format!("Withdrew {evidence}: {moved}")))
+                Ok(MutationEffect::of(*evidence, format!("Withdrew {evidence}: {moved}")))
             }
             other => Err(MindError::Senseless(format!("{} is no change of a hypothesis", other.noun()))),
         }
     }
 
     /// Adds evidence that is already checked.
-    pub(super) fn add_evidence(&mut self, evidence: Evidence) -> Result<Effect, MindError> {
+    pub(super) fn add_evidence(&mut self, evidence: Evidence) -> Result<MutationEffect, MindError> {
         let hypothesis = evidence.hypothesis;
         let known = self.hypotheses.known(hypothesis.0)?;
         if known.status == Archived {
@@ -101,21 +101,25 @@ impl Mind {
         let before = self.confidence(hypothesis)?;
         let id = EvidenceId(self.evidence.push(evidence)?);
         let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
-        Ok(Effect::of(id, format!("Added {id}: {moved}")))
+        Ok(MutationEffect::of(id, format!("Added {id}: {moved}")))
     }
 
-    fn checked_source(&self, source: &Source) -> Result<Source, MindError> {
+    fn checked_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
         Ok(match source {
-            Source::Tool { step, tool } => Source::Tool {
+            EvidenceOrigin::Tool { step, tool } => EvidenceOrigin::Tool {
                 step: *step,
                 tool: tool.as_ref().map(|tool| word("name of the tool", tool)).transpose()?,
             },
-            Source::Code { file, line } => Source::Code { file: text("file", file)?, line: *line },
-            Source::Documentation(place) => Source::Documentation(text("name of the document", place)?),
-            Source::Reasoning => Source::Reasoning,
-            Source::Verification(id) => {
+            EvidenceOrigin::Code { file, line } => {
+                EvidenceOrigin::Code { file: text("file", file)?, line: *line }
+            }
+            EvidenceOrigin::Documentation(place) => {
+                EvidenceOrigin::Documentation(text("name of the document", place)?)
+            }
+            EvidenceOrigin::Reasoning => EvidenceOrigin::Reasoning,
+            EvidenceOrigin::Verification(id) => {
                 self.verifications.known(id.0)?;
-                Source::Verification(*id)
+                EvidenceOrigin::Verification(*id)
             }
         })
     }
@@ -125,8 +129,8 @@ impl Mind {
         id: HypothesisId,
         status: HypothesisStatus,
         reason: Option<String>,
-        origin: &Origin,
-    ) -> Result<Effect, MindError> {
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
         let known = self.hypotheses.known(id.0)?;
         let was = known.status;
         let allowed: &[HypothesisStatus] = match was {
@@ -160,7 +164,7 @@ impl Mind {
             (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), short(reason)),
             (_, None) => format!("{id} is {}: {}", status.as_str(), short(&known.statement)),
         };
-        let mut effect = Effect::of(id, said).because(Cause::HypothesisStatus);
+        let mut effect = MutationEffect::of(id, said).because(CheckpointCause::HypothesisStatus);
         self.hypotheses.change(id.0, |known| {
             known.status = status;
             known.fallen = None;
@@ -176,7 +180,12 @@ impl Mind {
     }
 
     /// Rejects all open special cases of a rejected hypothesis: if it is false, so are they.
-    fn fall_with(&mut self, id: HypothesisId, effect: &mut Effect, origin: &Origin) -> Result<(), MindError> {
+    fn fall_with(
+        &mut self,
+        id: HypothesisId,
+        effect: &mut MutationEffect,
+        origin: &ItemOrigin,
+    ) -> Result<(), MindError> {
         for child in self.below(id) {
             let Some(was) = self.hypotheses.get(child).map(|known| known.status).filter(|was| was.is_open())
             else {
@@ -196,8 +205,8 @@ impl Mind {
     fn come_back_with(
         &mut self,
         id: HypothesisId,
-        effect: &mut Effect,
-        origin: &Origin,
+        effect: &mut MutationEffect,
+        origin: &ItemOrigin,
     ) -> Result<(), MindError> {
         let fell =
             |h: &Hypothesis| h.fallen.as_ref().filter(|fallen| fallen.with == id).map(|fallen| fallen.was);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Origin, is_none};
+use super::{ItemOrigin, is_none};
 use crate::ids::{GapId, HypothesisId, VerificationId};
 
 /// A check that can be run.
@@ -24,7 +24,7 @@ pub struct Verification {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_fail: Vec<OnOutcome>,
     /// Where it was added.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
 }
 
 /// How something is checked. Paths are relative to the workspace.
@@ -113,7 +113,7 @@ pub enum OnOutcome {
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// The condition holds.
     Passed,
     /// The condition does not hold.
@@ -124,7 +124,7 @@ pub enum Outcome {
     Error,
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -138,11 +138,11 @@ impl Outcome {
 
 /// The result of running a check.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub struct CheckRun {
     /// The check that was run.
     pub verification: VerificationId,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// The reason in one sentence.
     pub reason: String,
     /// The exit code, if a command ran to its end.
@@ -157,5 +157,5 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "is_none")]
     pub key: Option<String>,
     /// Where it was recorded.
-    pub origin: Origin,
+    pub origin: ItemOrigin,
 }

@@ -4,11 +4,11 @@ use crate::support::{Objects, arbitrary, belief, depend, evidence, origin, propo
 use proptest::prelude::*;
 use stepback_reasoning::ids::{BeliefId, EvidenceId, HypothesisId};
 use stepback_reasoning::item::BeliefKind;
-use stepback_reasoning::{Mind, MindError, Mutation};
+use stepback_reasoning::{BoardMutation, MindError, ReasoningBoard};
 
 /// A mind after these changes, as far as they were not refused.
-fn after(changes: &[(u8, u32, u32, f64)]) -> Mind {
-    let mut mind = Mind::default();
+fn after(changes: &[(u8, u32, u32, f64)]) -> ReasoningBoard {
+    let mut mind = ReasoningBoard::default();
     for (number, (kind, a, b, x)) in changes.iter().enumerate() {
         let _ = mind.apply(&arbitrary(*kind, *a, *b, *x), &origin(number as u64));
     }
@@ -28,7 +28,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let confidence = |said: &[(f64, u8)]| {
-            let mut mind = Mind::default();
+            let mut mind = ReasoningBoard::default();
             mind.apply(&propose("it"), &origin(0)).unwrap();
             for (at, (strength, source)) in said.iter().enumerate() {
                 mind.apply(&evidence(1, *strength, &source.to_string()), &origin(at as u64 + 1)).unwrap();
@@ -54,7 +54,7 @@ proptest! {
         stays in prop::collection::vec(-1.0..=1.0f64, 0..20),
         goes in prop::collection::vec(-1.0..=1.0f64, 1..20),
     ) {
-        let mut mind = Mind::default();
+        let mut mind = ReasoningBoard::default();
         mind.apply(&propose("it"), &origin(0)).unwrap();
         for (at, strength) in stays.iter().enumerate() {
             mind.apply(&evidence(1, *strength, &format!("stays {at}")), &origin(1)).unwrap();
@@ -64,7 +64,7 @@ proptest! {
             for (at, strength) in goes.iter().enumerate() {
                 mind.apply(&evidence(1, *strength, &format!("goes {at}")), &origin(2)).unwrap();
                 let newest = EvidenceId(mind.evidence.newest());
-                let withdraw = Mutation::WithdrawEvidence { evidence: newest, reason: "wrong".into() };
+                let withdraw = BoardMutation::WithdrawEvidence { evidence: newest, reason: "wrong".into() };
                 mind.apply(&withdraw, &origin(3)).unwrap();
             }
             prop_assert_eq!(mind.confidence(HypothesisId(1)).unwrap().to_bits(), before.to_bits());
@@ -76,7 +76,7 @@ proptest! {
         said in prop::collection::vec((-1.0..=1.0f64, 0u8..6), 0..20),
         strength in 0.0..=1.0f64,
     ) {
-        let mut mind = Mind::default();
+        let mut mind = ReasoningBoard::default();
         mind.apply(&propose("it"), &origin(0)).unwrap();
         for (strength, source) in &said {
             mind.apply(&evidence(1, *strength, &source.to_string()), &origin(1)).unwrap();
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn circles_are_refused_and_nothing_else_is(edges in prop::collection::vec((1u32..10, 1u32..10), 0..60)) {
-        let mut mind = Mind::default();
+        let mut mind = ReasoningBoard::default();
         for _ in 1..10 {
             mind.apply(&belief(BeliefKind::Inference, None, None), &origin(0)).unwrap();
         }
@@ -139,7 +139,7 @@ proptest! {
     #[test]
     fn a_mind_is_stored_as_what_it_is_however_it_came_about(all in changes(200)) {
         let objects = Objects::default();
-        let mut mind = Mind::default();
+        let mut mind = ReasoningBoard::default();
         let mut place = None;
         let mut versions = Vec::new();
         for (number, (kind, a, b, x)) in all.iter().enumerate() {
@@ -150,9 +150,9 @@ proptest! {
                 place = Some(written.place);
             }
         }
-        let mut read = Mind::default();
+        let mut read = ReasoningBoard::default();
         for (at, (root, mind)) in versions.iter().enumerate() {
-            let (loaded, _) = Mind::load(&objects, *root).unwrap();
+            let (loaded, _) = ReasoningBoard::load(&objects, *root).unwrap();
             prop_assert_eq!(&loaded, mind);
             // Read by somebody who knows another version, earlier or later.
             let next = read.load_other(&objects, *root).unwrap().0;
@@ -169,7 +169,7 @@ proptest! {
                 read = versions[versions.len() - 1].1.clone();
             }
             // Written all at once, without knowing any earlier version.
-            let anew: Mind = loaded;
+            let anew: ReasoningBoard = loaded;
             let written = anew.store(&Objects::default(), None).unwrap();
             prop_assert_eq!(written.place.root, Some(*root));
         }
@@ -203,7 +203,7 @@ proptest! {
         };
         let (ours, theirs) = (grow(&ours, 10_000), grow(&theirs, 20_000));
         let merged = ours.merge(&base, &theirs, false).unwrap();
-        let added = |mind: &Mind| mind.count() - base.count();
+        let added = |mind: &ReasoningBoard| mind.count() - base.count();
         prop_assert_eq!(merged.mind.count(), base.count() + added(&ours) + added(&theirs));
         for item in ours.items() {
             prop_assert!(merged.mind.expect(item).is_ok(), "{item} of ours is gone");
@@ -217,7 +217,7 @@ proptest! {
         // A merged mind is one that can be stored and read.
         let objects = Objects::default();
         let root = merged.mind.store(&objects, None).unwrap().place.root.unwrap();
-        prop_assert_eq!(Mind::load(&objects, root).unwrap().0, merged.mind);
+        prop_assert_eq!(ReasoningBoard::load(&objects, root).unwrap().0, merged.mind);
     }
 
     #[test]

@@ -4,27 +4,29 @@ use crate::support::{belief, depend, evidence, origin, propose};
 use stepback_reasoning::graph_view::Picture;
 use stepback_reasoning::ids::{BeliefId, ExperimentId, GapId, HypothesisId, VerificationId};
 use stepback_reasoning::item::{
-    BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, ExperimentStatus, GapKind,
-    GapStatus, HypothesisStatus, Measure, OnOutcome, Outcome, Severity,
+    BeliefKind, Check, CheckOutcome, ContradictionStatus, Criticality, DependencyKind, ExperimentStatus,
+    GapKind, GapStatus, HypothesisStatus, Measure, OnOutcome, Severity,
 };
 use stepback_reasoning::paged_table::MOST;
 use stepback_reasoning::recovery::RecoveryContext;
-use stepback_reasoning::{Cause, Effect, Kind, Mind, MindError, Mutation};
+use stepback_reasoning::{
+    BoardMutation, CheckpointCause, ItemKind, MindError, MutationEffect, ReasoningBoard,
+};
 
-fn apply(mind: &mut Mind, mutation: Mutation) -> Effect {
+fn apply(mind: &mut ReasoningBoard, mutation: BoardMutation) -> MutationEffect {
     mind.apply(&mutation, &origin(1)).unwrap()
 }
 
-fn refused(mind: &mut Mind, mutation: Mutation) -> String {
+fn refused(mind: &mut ReasoningBoard, mutation: BoardMutation) -> String {
     mind.apply(&mutation, &origin(1)).unwrap_err().to_string()
 }
 
-fn set(hypothesis: u32, status: HypothesisStatus) -> Mutation {
-    Mutation::SetHypothesis { hypothesis: HypothesisId(hypothesis), status, reason: None }
+fn set(hypothesis: u32, status: HypothesisStatus) -> BoardMutation {
+    BoardMutation::SetHypothesis { hypothesis: HypothesisId(hypothesis), status, reason: None }
 }
 
-fn child(parent: u32) -> Mutation {
-    Mutation::ProposeHypothesis {
+fn child(parent: u32) -> BoardMutation {
+    BoardMutation::ProposeHypothesis {
         statement: "a special case".into(),
         prior: 0.5,
         parent: Some(HypothesisId(parent)),
@@ -33,8 +35,8 @@ fn child(parent: u32) -> Mutation {
     }
 }
 
-fn gap(after: Vec<GapId>, criticality: Criticality) -> Mutation {
-    Mutation::AddGap {
+fn gap(after: Vec<GapId>, criticality: Criticality) -> BoardMutation {
+    BoardMutation::AddGap {
         question: "why?".into(),
         kind: GapKind::Cause,
         criticality,
@@ -47,7 +49,7 @@ fn gap(after: Vec<GapId>, criticality: Criticality) -> Mutation {
 
 #[test]
 fn evidence_of_half_strength_makes_an_even_chance_82_percent() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("the cache is stale"));
     let effect = apply(&mut mind, evidence(1, 0.5, "the log"));
     assert_eq!(effect.said, ["Added E1: H1 rose from 0.5 to 0.82"]);
@@ -59,7 +61,7 @@ fn evidence_of_half_strength_makes_an_even_chance_82_percent() {
 
 #[test]
 fn numbers_that_are_none_or_out_of_range_are_refused() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it"));
     apply(&mut mind, belief(BeliefKind::Assumption, None, None));
     apply(&mut mind, belief(BeliefKind::Assumption, None, None));
@@ -67,9 +69,9 @@ fn numbers_that_are_none_or_out_of_range_are_refused() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.001, -1.5] {
         assert!(refused(&mut mind, evidence(1, bad, "x")).contains("from -1 to 1"), "{bad}");
         assert!(refused(&mut mind, depend(1, 2, bad)).contains("from 0 to 1"), "{bad}");
-        let revise = Mutation::ReviseBelief { belief: BeliefId(1), confidence: bad, reason: None };
+        let revise = BoardMutation::ReviseBelief { belief: BeliefId(1), confidence: bad, reason: None };
         assert!(refused(&mut mind, revise).contains("from 0 to 1"), "{bad}");
-        let propose = Mutation::ProposeHypothesis {
+        let propose = BoardMutation::ProposeHypothesis {
             statement: "it".into(),
             prior: bad,
             parent: None,
@@ -83,7 +85,7 @@ fn numbers_that_are_none_or_out_of_range_are_refused() {
 
 #[test]
 fn what_does_not_exist_is_named_with_what_does() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     assert_eq!(
         refused(&mut mind, evidence(1, 0.5, "x")),
         "there is no hypothesis H1; there is no hypothesis yet"
@@ -100,7 +102,7 @@ fn what_does_not_exist_is_named_with_what_does() {
 
 #[test]
 fn texts_that_say_nothing_or_too_much_are_refused() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     for bad in ["", "  \n ", "\u{1b}[31mred", &"x".repeat(10_001)] {
         assert!(mind.apply(&propose(bad), &origin(1)).is_err(), "{bad:.20}");
     }
@@ -109,7 +111,7 @@ fn texts_that_say_nothing_or_too_much_are_refused() {
 
 #[test]
 fn a_rejected_parent_takes_its_children_along_and_brings_them_back() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it is the network"));
     apply(&mut mind, child(1));
     apply(&mut mind, child(2));
@@ -118,7 +120,7 @@ fn a_rejected_parent_takes_its_children_along_and_brings_them_back() {
     apply(&mut mind, set(4, HypothesisStatus::Archived));
     let effect = apply(&mut mind, set(1, HypothesisStatus::Rejected));
     assert_eq!(effect.said[1..], ["H2 fell with it", "H3 fell with it"]);
-    assert_eq!(effect.causes, [Cause::HypothesisStatus]);
+    assert_eq!(effect.causes, [CheckpointCause::HypothesisStatus]);
     let said = refused(&mut mind, set(3, HypothesisStatus::Active));
     assert!(said.contains("it fell with H1"), "{said}");
     assert!(refused(&mut mind, child(1)).contains("rejected"));
@@ -131,7 +133,7 @@ fn a_rejected_parent_takes_its_children_along_and_brings_them_back() {
 
 #[test]
 fn a_hypothesis_goes_only_where_it_can() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it"));
     apply(&mut mind, set(1, HypothesisStatus::Confirmed));
     let said = refused(&mut mind, set(1, HypothesisStatus::Rejected));
@@ -142,12 +144,12 @@ fn a_hypothesis_goes_only_where_it_can() {
 
 #[test]
 fn an_observation_that_is_not_what_was_expected_is_found_and_forgotten_when_it_is_over() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, belief(BeliefKind::Expectation, Some("rows"), Some(Measure::Range(10.0, 20.0))));
     let seen = |value| belief(BeliefKind::Observation, Some("rows"), Some(Measure::Number(value)));
     assert!(apply(&mut mind, seen(15.0)).causes.is_empty());
     let effect = apply(&mut mind, seen(25.0));
-    assert_eq!(effect.causes, [Cause::Contradiction]);
+    assert_eq!(effect.causes, [CheckpointCause::Contradiction]);
     assert_eq!(effect.said[1], "B1 and B3 contradict each other: rows should be 10 to 20 and is 25 (C1)");
     assert!(mind.contradictions.get(1).unwrap().suggestion.contains("check B1"), "what was seen counts");
     let effect = apply(&mut mind, seen(12.0));
@@ -163,21 +165,21 @@ fn an_observation_that_is_not_what_was_expected_is_found_and_forgotten_when_it_i
 
 #[test]
 fn two_expectations_that_nothing_can_meet_contradict() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, belief(BeliefKind::Expectation, Some("green"), Some(Measure::Flag(true))));
     let effect = apply(&mut mind, belief(BeliefKind::Expectation, Some("green"), Some(Measure::Flag(false))));
-    assert_eq!(effect.causes, [Cause::Contradiction]);
-    apply(&mut mind, Mutation::RetractBelief { belief: BeliefId(1), reason: None });
+    assert_eq!(effect.causes, [CheckpointCause::Contradiction]);
+    apply(&mut mind, BoardMutation::RetractBelief { belief: BeliefId(1), reason: None });
     assert_eq!(mind.contradictions.get(1).unwrap().status, ContradictionStatus::Resolved);
 }
 
 #[test]
 fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("the client retries"));
     apply(
         &mut mind,
-        Mutation::ProposeHypothesis {
+        BoardMutation::ProposeHypothesis {
             statement: "the client never retries".into(),
             prior: 0.5,
             parent: None,
@@ -187,7 +189,7 @@ fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
     );
     apply(&mut mind, set(1, HypothesisStatus::Confirmed));
     let effect = apply(&mut mind, set(2, HypothesisStatus::Confirmed));
-    assert!(effect.causes.contains(&Cause::Contradiction));
+    assert!(effect.causes.contains(&CheckpointCause::Contradiction));
     assert_eq!(mind.contradictions.get(1).unwrap().severity, Severity::Critical);
     let effect = apply(&mut mind, set(2, HypothesisStatus::Active));
     assert!(effect.said.iter().any(|said| said.contains("C1 is resolved")), "{:?}", effect.said);
@@ -195,30 +197,30 @@ fn exclusive_hypotheses_cannot_both_be_confirmed_unnoticed() {
 
 #[test]
 fn a_contradiction_that_somebody_dismissed_does_not_come_back() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, belief(BeliefKind::Expectation, Some("n"), Some(Measure::Number(1.0))));
     apply(&mut mind, belief(BeliefKind::Observation, Some("n"), Some(Measure::Number(2.0))));
-    let dismiss = Mutation::SettleContradiction {
+    let dismiss = BoardMutation::SettleContradiction {
         contradiction: "C1".parse().unwrap(),
         status: ContradictionStatus::Dismissed,
         resolution: "another n".into(),
     };
     apply(&mut mind, dismiss);
-    let revise = Mutation::ReviseBelief { belief: BeliefId(1), confidence: 0.4, reason: None };
+    let revise = BoardMutation::ReviseBelief { belief: BeliefId(1), confidence: 0.4, reason: None };
     assert!(apply(&mut mind, revise).causes.is_empty());
     assert_eq!(mind.contradictions.count(), 1);
 }
 
 #[test]
 fn what_a_belief_rests_on_decides_how_sure_it_is() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     for _ in 0..4 {
         apply(&mut mind, belief(BeliefKind::Inference, None, None));
     }
     apply(&mut mind, depend(1, 2, 1.0));
-    let sure = |mind: &Mind, number| (mind.effective()[&number] * 1000.0).round() / 1000.0;
+    let sure = |mind: &ReasoningBoard, number| (mind.effective()[&number] * 1000.0).round() / 1000.0;
     assert_eq!(sure(&mind, 1), 0.81);
-    let support = |on| Mutation::Depend {
+    let support = |on| BoardMutation::Depend {
         belief: BeliefId(3),
         on: BeliefId(on),
         kind: DependencyKind::SupportedBy,
@@ -228,7 +230,7 @@ fn what_a_belief_rests_on_decides_how_sure_it_is() {
     apply(&mut mind, support(2));
     apply(&mut mind, support(4));
     let two = sure(&mind, 3);
-    let effect = apply(&mut mind, Mutation::RetractBelief { belief: BeliefId(2), reason: None });
+    let effect = apply(&mut mind, BoardMutation::RetractBelief { belief: BeliefId(2), reason: None });
     assert!(effect.said.contains(&"B1 fell from 0.81 to 0.0".to_owned()), "{:?}", effect.said);
     assert_eq!(sure(&mind, 1), 0.0, "it cannot be true without it");
     assert!(sure(&mind, 3) > 0.6 && sure(&mind, 3) < two, "one of two supports is left");
@@ -239,7 +241,7 @@ fn what_a_belief_rests_on_decides_how_sure_it_is() {
 
 #[test]
 fn a_circle_is_shown() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     for _ in 0..3 {
         apply(&mut mind, belief(BeliefKind::Inference, None, None));
     }
@@ -249,13 +251,13 @@ fn a_circle_is_shown() {
     assert_eq!(refused(&mut mind, depend(3, 3, 1.0)), "B3 cannot depend on itself");
     apply(&mut mind, gap(Vec::new(), Criticality::Low));
     apply(&mut mind, gap(vec![GapId(1)], Criticality::Low));
-    let after = Mutation::GapAfter { gap: GapId(1), after: GapId(2) };
+    let after = BoardMutation::GapAfter { gap: GapId(1), after: GapId(2) };
     assert_eq!(refused(&mut mind, after), "that would be a circle: G1 → G2 → G1");
 }
 
 #[test]
 fn a_long_chain_of_beliefs_needs_no_stack() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     const LENGTH: u32 = 2000;
     for _ in 0..LENGTH {
         mind.apply(&belief(BeliefKind::Inference, None, None), &origin(1)).unwrap();
@@ -273,8 +275,8 @@ fn a_long_chain_of_beliefs_needs_no_stack() {
 
 #[test]
 fn more_than_a_board_can_have_is_refused() {
-    let mut mind = Mind::default();
-    let note = Mutation::AddNote { text: "n".into(), about: Vec::new(), tags: Vec::new() };
+    let mut mind = ReasoningBoard::default();
+    let note = BoardMutation::AddNote { text: "n".into(), about: Vec::new(), tags: Vec::new() };
     for number in 0..MOST as u64 {
         mind.apply(&note, &origin(number)).unwrap();
     }
@@ -284,7 +286,7 @@ fn more_than_a_board_can_have_is_refused() {
 
 #[test]
 fn the_next_thing_to_do_is_what_holds_up_most() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it"));
     apply(&mut mind, gap(Vec::new(), Criticality::Medium));
     apply(&mut mind, gap(vec![GapId(1)], Criticality::Critical));
@@ -292,16 +294,16 @@ fn the_next_thing_to_do_is_what_holds_up_most() {
     let actions = mind.next_actions();
     assert_eq!(actions[0].item, GapId(1).into(), "{actions:?}");
     assert!(!actions.iter().any(|action| action.item == GapId(2).into()), "it waits");
-    apply(&mut mind, Mutation::FillGap { gap: GapId(1), answer: "so".into() });
+    apply(&mut mind, BoardMutation::FillGap { gap: GapId(1), answer: "so".into() });
     assert_eq!(mind.next_actions()[0].item, GapId(2).into());
 }
 
 #[test]
 fn a_run_does_what_its_plan_says() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it"));
     apply(&mut mind, gap(Vec::new(), Criticality::High));
-    let add = |on_pass, on_fail| Mutation::AddVerification {
+    let add = |on_pass, on_fail| BoardMutation::AddVerification {
         title: "tests pass".into(),
         check: Check::Command { run: "true".into(), exit: 0, contains: Vec::new(), lacks: Vec::new() },
         timeout_ms: 1000,
@@ -312,7 +314,7 @@ fn a_run_does_what_its_plan_says() {
     let with = OnOutcome::Evidence { hypothesis: HypothesisId(1), strength: 0.5 };
     apply(&mut mind, add(vec![with, OnOutcome::Fill(GapId(1))], vec![OnOutcome::Halt]));
     assert_eq!(mind.hypothesis_actions()[0].command, "stepback verify run V1");
-    let run = |outcome| Mutation::RecordRun {
+    let run = |outcome| BoardMutation::RecordRun {
         verification: VerificationId(1),
         outcome,
         reason: "its exit code".into(),
@@ -321,33 +323,36 @@ fn a_run_does_what_its_plan_says() {
         output: "x".repeat(100_000),
         key: None,
     };
-    let effect = apply(&mut mind, run(Outcome::Passed));
-    assert_eq!(effect.causes, [Cause::Verification, Cause::GapFilled]);
+    let effect = apply(&mut mind, run(CheckOutcome::Passed));
+    assert_eq!(effect.causes, [CheckpointCause::Verification, CheckpointCause::GapFilled]);
     assert_eq!(mind.gaps.get(1).unwrap().status, GapStatus::Filled);
     assert!(mind.runs.get(1).unwrap().output.len() < 5000);
     let rose = mind.confidence(HypothesisId(1)).unwrap();
-    let effect = apply(&mut mind, run(Outcome::Passed));
+    let effect = apply(&mut mind, run(CheckOutcome::Passed));
     assert_eq!(mind.confidence(HypothesisId(1)).unwrap(), rose, "the same check again proves nothing more");
     assert!(effect.said.contains(&"G1 was not filled, because it is not open".to_owned()));
-    let effect = apply(&mut mind, run(Outcome::Failed));
+    let effect = apply(&mut mind, run(CheckOutcome::Failed));
     assert!(effect.halt);
     assert!(
-        apply(&mut mind, run(Outcome::TimedOut)).said.len() == 1,
+        apply(&mut mind, run(CheckOutcome::TimedOut)).said.len() == 1,
         "it says nothing about what was checked"
     );
 }
 
 #[test]
 fn a_diff_is_told_in_sentences() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it is the cache"));
     apply(&mut mind, propose("it is the clock"));
     apply(&mut mind, gap(Vec::new(), Criticality::High));
     let before = mind.clone();
     apply(&mut mind, evidence(2, 0.5, "the log"));
     apply(&mut mind, set(1, HypothesisStatus::Rejected));
-    apply(&mut mind, Mutation::FillGap { gap: GapId(1), answer: "midnight".into() });
-    apply(&mut mind, Mutation::AddNote { text: "look at zones".into(), about: Vec::new(), tags: Vec::new() });
+    apply(&mut mind, BoardMutation::FillGap { gap: GapId(1), answer: "midnight".into() });
+    apply(
+        &mut mind,
+        BoardMutation::AddNote { text: "look at zones".into(), about: Vec::new(), tags: Vec::new() },
+    );
     let diff = before.diff(&mind);
     let sentences: Vec<&str> = diff.changes.iter().map(|change| change.sentence.as_str()).collect();
     assert_eq!(
@@ -366,11 +371,11 @@ fn a_diff_is_told_in_sentences() {
 
 #[test]
 fn both_sides_of_a_merge_are_shown_where_they_part() {
-    let mut base = Mind::default();
+    let mut base = ReasoningBoard::default();
     apply(&mut base, propose("it"));
     apply(
         &mut base,
-        Mutation::StartExperiment { branch: "try".into(), hypothesis: None, success: "green".into() },
+        BoardMutation::StartExperiment { branch: "try".into(), hypothesis: None, success: "green".into() },
     );
     let (mut ours, mut theirs) = (base.clone(), base.clone());
     apply(&mut ours, set(1, HypothesisStatus::Rejected));
@@ -378,7 +383,7 @@ fn both_sides_of_a_merge_are_shown_where_they_part() {
     apply(&mut theirs, set(1, HypothesisStatus::Confirmed));
     apply(&mut theirs, propose("something of theirs"));
     apply(&mut theirs, evidence(2, 0.9, "a test"));
-    let end = Mutation::EndExperiment {
+    let end = BoardMutation::EndExperiment {
         experiment: ExperimentId(1),
         status: ExperimentStatus::Succeeded,
         result: "it works".into(),
@@ -398,7 +403,7 @@ fn both_sides_of_a_merge_are_shown_where_they_part() {
 
 #[test]
 fn what_is_still_referred_to_is_not_taken_back() {
-    let before = Mind::default();
+    let before = ReasoningBoard::default();
     let mut after = before.clone();
     apply(&mut after, propose("it"));
     let mut now = after.clone();
@@ -410,7 +415,7 @@ fn what_is_still_referred_to_is_not_taken_back() {
 
 #[test]
 fn the_page_of_recovery_keeps_to_its_budget_and_has_the_important_first() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     for number in 0..200 {
         apply(&mut mind, propose(&format!("hypothesis number {number} about the system")));
         apply(&mut mind, evidence(number + 1, 0.3, &format!("document {number}")));
@@ -447,14 +452,14 @@ fn a_damaged_or_newer_mind_is_refused() {
         (serde_json::json!({ "format": 1, "notes": ["[]"] }), "it has 0 items"),
     ] {
         let root = json::store(&objects, &value, None).unwrap();
-        let error = Mind::load(&objects, root).unwrap_err().to_string();
+        let error = ReasoningBoard::load(&objects, root).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
 }
 
 #[test]
 fn a_picture_is_drawn_around_what_one_looks_at() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     apply(&mut mind, propose("it"));
     for _ in 0..9 {
         apply(&mut mind, belief(BeliefKind::Inference, None, None));
@@ -463,7 +468,7 @@ fn a_picture_is_drawn_around_what_one_looks_at() {
     (2..=6).for_each(|number| drop(apply(&mut mind, depend(number, number - 1, 0.5))));
     apply(
         &mut mind,
-        Mutation::Contradict {
+        BoardMutation::Contradict {
             left: BeliefId(9).into(),
             right: HypothesisId(1).into(),
             reason: "both cannot be".into(),
@@ -489,12 +494,12 @@ fn a_picture_is_drawn_around_what_one_looks_at() {
     // What is not there, and what nobody looks at.
     assert_eq!(mind.picture(Some(BeliefId(99).into()), 9).nodes, []);
     assert_eq!(mind.picture(None, 0).left_out, 10);
-    assert_eq!(Mind::default().picture(None, 9), Picture::default());
+    assert_eq!(ReasoningBoard::default().picture(None, 9), Picture::default());
 }
 
 #[test]
 fn what_matters_most_comes_first() {
-    let mut mind = Mind::default();
+    let mut mind = ReasoningBoard::default();
     for name in ["a", "b", "c", "d"] {
         apply(&mut mind, propose(name));
     }
@@ -502,7 +507,7 @@ fn what_matters_most_comes_first() {
     apply(&mut mind, set(1, HypothesisStatus::Rejected));
     apply(&mut mind, evidence(2, -0.8, "paper"));
     let order = |kind| mind.in_order(kind).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    assert_eq!(order(Kind::Hypothesis), "H3 H4 H2 H1");
-    assert_eq!(order(Kind::Evidence), "E2 E1");
-    assert_eq!(order(Kind::Note), "");
+    assert_eq!(order(ItemKind::Hypothesis), "H3 H4 H2 H1");
+    assert_eq!(order(ItemKind::Evidence), "E2 E1");
+    assert_eq!(order(ItemKind::Note), "");
 }

@@ -9,9 +9,9 @@ use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::time::Timestamp;
 use stepback_reasoning::ids::{BeliefId, EvidenceId, GapId, HypothesisId};
 use stepback_reasoning::item::{
-    BeliefKind, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus, Measure, Source,
+    BeliefKind, Criticality, DependencyKind, EvidenceKind, EvidenceOrigin, GapKind, HypothesisStatus, Measure,
 };
-use stepback_reasoning::{Mutation, Origin};
+use stepback_reasoning::{BoardMutation, ItemOrigin};
 
 /// Objects in memory.
 #[derive(Default)]
@@ -32,10 +32,10 @@ impl ObjectSink for Objects {
 }
 
 /// Where the change with this number comes from.
-pub fn origin(number: u64) -> Origin {
+pub fn origin(number: u64) -> ItemOrigin {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_le_bytes());
-    Origin {
+    ItemOrigin {
         at: Timestamp::from_micros(i64::try_from(number).unwrap() * 1_000_000),
         step: StepId::from_bytes(id),
         during: None,
@@ -43,8 +43,8 @@ pub fn origin(number: u64) -> Origin {
 }
 
 /// A hypothesis.
-pub fn propose(statement: &str) -> Mutation {
-    Mutation::ProposeHypothesis {
+pub fn propose(statement: &str) -> BoardMutation {
+    BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
         parent: None,
@@ -54,19 +54,19 @@ pub fn propose(statement: &str) -> Mutation {
 }
 
 /// Evidence from a document.
-pub fn evidence(hypothesis: u32, strength: f64, document: &str) -> Mutation {
-    Mutation::AddEvidence {
+pub fn evidence(hypothesis: u32, strength: f64, document: &str) -> BoardMutation {
+    BoardMutation::AddEvidence {
         hypothesis: HypothesisId(hypothesis),
         strength,
         text: format!("{document} says so"),
         kind: EvidenceKind::Documentation,
-        source: Source::Documentation(document.into()),
+        source: EvidenceOrigin::Documentation(document.into()),
     }
 }
 
 /// A belief.
-pub fn belief(kind: BeliefKind, subject: Option<&str>, value: Option<Measure>) -> Mutation {
-    Mutation::AddBelief {
+pub fn belief(kind: BeliefKind, subject: Option<&str>, value: Option<Measure>) -> BoardMutation {
+    BoardMutation::AddBelief {
         statement: "something is so".into(),
         kind,
         confidence: 0.9,
@@ -78,15 +78,15 @@ pub fn belief(kind: BeliefKind, subject: Option<&str>, value: Option<Measure>) -
 }
 
 /// One belief rests on another.
-pub fn depend(belief: u32, on: u32, strength: f64) -> Mutation {
+pub fn depend(belief: u32, on: u32, strength: f64) -> BoardMutation {
     let (belief, on) = (BeliefId(belief), BeliefId(on));
-    Mutation::Depend { belief, on, kind: DependencyKind::Requires, strength, reason: None }
+    BoardMutation::Depend { belief, on, kind: DependencyKind::Requires, strength, reason: None }
 }
 
 /// A change made of a few numbers; often one that is refused.
-pub fn arbitrary(kind: u8, a: u32, b: u32, x: f64) -> Mutation {
+pub fn arbitrary(kind: u8, a: u32, b: u32, x: f64) -> BoardMutation {
     match kind % 10 {
-        0 => Mutation::ProposeHypothesis {
+        0 => BoardMutation::ProposeHypothesis {
             statement: format!("hypothesis {a}"),
             prior: 0.1 + x.abs() * 0.8,
             parent: (b > 2).then_some(HypothesisId(b)),
@@ -96,15 +96,15 @@ pub fn arbitrary(kind: u8, a: u32, b: u32, x: f64) -> Mutation {
         1 | 2 => evidence(a, x, &format!("document {b}")),
         3 => {
             let status = HypothesisStatus::ALL[b as usize % HypothesisStatus::ALL.len()];
-            Mutation::SetHypothesis { hypothesis: HypothesisId(a), status, reason: Some("so".into()) }
+            BoardMutation::SetHypothesis { hypothesis: HypothesisId(a), status, reason: Some("so".into()) }
         }
         4 => {
             let kind = BeliefKind::ALL[b as usize % BeliefKind::ALL.len()];
             belief(kind, Some("speed"), Some(Measure::Number(f64::from(a % 3))))
         }
         5 => depend(a, b, x.abs()),
-        6 => Mutation::RetractBelief { belief: BeliefId(a), reason: None },
-        7 => Mutation::AddGap {
+        6 => BoardMutation::RetractBelief { belief: BeliefId(a), reason: None },
+        7 => BoardMutation::AddGap {
             question: format!("what about {a}?"),
             kind: GapKind::Cause,
             criticality: Criticality::High,
@@ -113,7 +113,7 @@ pub fn arbitrary(kind: u8, a: u32, b: u32, x: f64) -> Mutation {
             strategy: None,
             minutes: None,
         },
-        8 => Mutation::FillGap { gap: GapId(a), answer: "because".into() },
-        _ => Mutation::WithdrawEvidence { evidence: EvidenceId(a), reason: "it was wrong".into() },
+        8 => BoardMutation::FillGap { gap: GapId(a), answer: "because".into() },
+        _ => BoardMutation::WithdrawEvidence { evidence: EvidenceId(a), reason: "it was wrong".into() },
     }
 }

@@ -5,17 +5,17 @@ use serde_json::json;
 use stepback_engine::rewind::RewindReport;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::OpId;
-use stepback_model::plan::LeftAlone;
-use stepback_model::record::{Action, Operation};
-use stepback_worktree::apply::Outcome;
+use stepback_model::plan::SkippedPath;
+use stepback_model::record::{Operation, OperationAction};
+use stepback_worktree::apply::ChangeOutcome;
 
 use super::plans::{agree, look};
 use crate::documents::OperationDocument;
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::plans::{AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, UndoDocument};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
-use crate::plans::Kind;
+use crate::plans::PlanKind;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -26,7 +26,7 @@ pub async fn rewind_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
-    look(work, Kind::Rewind, id).await
+    look(work, PlanKind::Rewind, id).await
 }
 
 /// Applies a rewind plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -36,7 +36,7 @@ pub async fn rewind(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, Kind::Rewind, id).await
+    agree(work, PlanKind::Rewind, id).await
 }
 
 /// Returns an undo plan as it was shown.
@@ -46,7 +46,7 @@ pub async fn undo_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
-    look(work, Kind::Undo, id).await
+    look(work, PlanKind::Undo, id).await
 }
 
 /// Applies an undo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -56,7 +56,7 @@ pub async fn undo(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, Kind::Undo, id).await
+    agree(work, PlanKind::Undo, id).await
 }
 
 /// Returns a redo plan as it was shown.
@@ -66,7 +66,7 @@ pub async fn redo_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
-    look(work, Kind::Redo, id).await
+    look(work, PlanKind::Redo, id).await
 }
 
 /// Applies a redo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -76,7 +76,7 @@ pub async fn redo(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, Kind::Redo, id).await
+    agree(work, PlanKind::Redo, id).await
 }
 
 /// Returns a switch plan as it was shown.
@@ -86,7 +86,7 @@ pub async fn switch_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
-    look(work, Kind::Switch, id).await
+    look(work, PlanKind::Switch, id).await
 }
 
 /// Applies a switch plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -96,7 +96,7 @@ pub async fn switch(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, Kind::Switch, id).await
+    agree(work, PlanKind::Switch, id).await
 }
 
 /// Lists the operations of stepback itself in a workspace, newest first.
@@ -106,7 +106,7 @@ pub async fn switch(
 pub async fn operations(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(paging): Query<Paging>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<OperationDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
@@ -132,9 +132,9 @@ pub(super) fn applied(
     let mut items = Vec::with_capacity(report.outcomes.len());
     for (change, outcome) in &report.outcomes {
         let reason = match outcome {
-            Outcome::Done => None,
-            Outcome::LeftAlone(reason) => {
-                left.push(LeftAlone::conflict(change.path.clone(), reason.clone()));
+            ChangeOutcome::Done => None,
+            ChangeOutcome::LeftAlone(reason) => {
+                left.push(SkippedPath::conflict(change.path.clone(), reason.clone()));
                 Some(reason.clone())
             }
         };
@@ -150,7 +150,7 @@ pub(super) fn applied(
         before: Some(report.before),
         after: Some(report.after),
         items,
-        partial: left.iter().any(LeftAlone::is_conflict),
+        partial: left.iter().any(SkippedPath::is_conflict),
         left_alone: left.iter().map(LeftAloneDocument::of).collect(),
         kept: report.kept.iter().map(KeptDocument::of).collect(),
         undo: way_back(workspace, &report.operation),
@@ -159,7 +159,7 @@ pub(super) fn applied(
 
 /// The document of an undo or redo that changed only the log.
 pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<AppliedDocument, Problem> {
-    let about = |other: &&Operation| matches!(&other.action, Action::Undo { op, .. } | Action::Redo { op, .. } if *op == operation);
+    let about = |other: &&Operation| matches!(&other.action, OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } if *op == operation);
     let operations = workspace.operations()?;
     let done = operations.iter().find(about);
     let done = done.ok_or_else(|| Problem::internal("what was done is not on record"))?;
@@ -178,8 +178,8 @@ pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<App
 /// How to undo an operation: an undo is undone by a redo, everything else by an undo.
 fn way_back(workspace: &Workspace<'_>, operation: &Operation) -> UndoDocument {
     let (plans, body) = match &operation.action {
-        Action::Undo { .. } => ("redo-plans", json!({})),
-        Action::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
+        OperationAction::Undo { .. } => ("redo-plans", json!({})),
+        OperationAction::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
         _ => ("undo-plans", json!({ "operation": operation.id })),
     };
     let href = format!("/api/v1/workspaces/{}/{plans}", workspace.record.id);

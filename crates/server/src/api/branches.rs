@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stepback_engine::compare::{self, Side};
+use stepback_engine::compare::{self, ComparedRun};
 use stepback_engine::reruns::Rerun;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::point::is_number;
@@ -16,7 +16,7 @@ use crate::documents::OperationDocument;
 use crate::documents::branches::BranchDocument;
 use crate::documents::files::ChangeDocument;
 use crate::documents::timeline::TipDocument;
-use crate::extract::{Json, Path, Query, percent_encoded};
+use crate::extract::{Json, Path, QueryString, percent_encoded};
 use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -174,7 +174,7 @@ pub struct Sides {
     responses((status = 200, body = Object), (status = "default", body = Problem)))]
 pub async fn compared(
     State(work): State<AppState>,
-    Query(sides): Query<Sides>,
+    QueryString(sides): QueryString<Sides>,
 ) -> Result<Json<Value>, Problem> {
     work.run(move |engine| {
         let workspace = sides.workspace.as_ref().map(|id| state::workspace(engine, id)).transpose()?;
@@ -191,25 +191,25 @@ pub async fn compared(
     .await
 }
 
-fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> Result<Side, Problem> {
+fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> Result<ComparedRun, Problem> {
     if let Some(named) = text.strip_prefix("session:") {
         let (workspace, session) = state::session(engine, named)?;
-        return Ok(Side::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(workspace) = workspace
         && !is_number(text)
         && let Some(tip) = workspace.branch_tip(name)?
     {
-        return Ok(Side::of_branch(workspace, name, &tip)?);
+        return Ok(ComparedRun::of_branch(workspace, name, &tip)?);
     }
     let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']) && !is_number(text);
     if may_be_id && let Ok((workspace, session)) = state::session(engine, text) {
-        return Ok(Side::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
     let Some(workspace) = workspace else {
         return Err(Problem::unknown("session", text)
             .hint("for a branch or a point, say in which workspace: &workspace=ID"));
     };
-    Ok(Side::of_point(workspace, &resolved(workspace, text)?)?)
+    Ok(ComparedRun::of_point(workspace, &resolved(workspace, text)?)?)
 }

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::points::resolved_within;
 use crate::documents::files::ChangeDocument;
-use crate::extract::{Json, Path, Query, relative};
+use crate::extract::{Json, Path, QueryString, relative};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -101,8 +101,8 @@ impl NumberedDocument {
 pub async fn list(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<ChangesQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<ChangesQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<NumberedDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::{OperationDocument, StepDocument};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -103,8 +103,8 @@ fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) ->
 pub async fn list(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<CheckpointsQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<CheckpointsQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
     let trigger = wanted.trigger.as_deref().map(|text| {

@@ -4,15 +4,15 @@ use axum::extract::State;
 use serde::Deserialize;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::record::StepRow;
-use stepback_model::state::State as Moment;
+use stepback_model::state::WorkspaceState as Moment;
 use utoipa::IntoParams;
 
 use super::checkpoints::found;
 use crate::documents::StepDocument;
 use crate::documents::files::{ChangeDocument, ChangedFileDocument, DiffDocument};
-use crate::extract::{Json, Path, Query, relative};
+use crate::extract::{Json, Path, QueryString, relative};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -38,8 +38,8 @@ pub struct DiffQuery {
 pub async fn with_now(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<DiffQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<DiffQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, stored) = found(engine, &id)?;
@@ -57,8 +57,8 @@ pub async fn with_now(
 pub async fn between(
     State(work): State<AppState>,
     Path((id, other)): Path<(String, String)>,
-    Query(wanted): Query<DiffQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<DiffQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, from) = found(engine, &id)?;
@@ -92,7 +92,7 @@ fn document(
     });
     let places = (1_u64..).zip(changes).filter(|(place, _)| *place > skip);
     let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
-    let rows: Vec<(u64, Change)> = places.take(most).collect();
+    let rows: Vec<(u64, PathChange)> = places.take(most).collect();
     let shown = pagination::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
     let mut left = MOST_TEXT;
     let mut items = Vec::with_capacity(shown.items.len());

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::StepDocument;
 use crate::documents::control::StopDocument;
-use crate::extract::Query;
+use crate::extract::QueryString;
 use crate::live::{Follower, LiveFilter, News};
 use crate::pagination::Page;
 use crate::problem::Problem;
@@ -102,7 +102,7 @@ impl StepEventDocument {
     responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
     State(work): State<AppState>,
-    Query(following): Query<Following>,
+    QueryString(following): QueryString<Following>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let last = match headers.get("last-event-id") {

@@ -9,12 +9,12 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, PatternError};
 use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
-use stepback_store::port::{ORDERS, Query as Steps, Search};
+use stepback_store::port::{ORDERS, SearchRequest, StepQuery as Steps};
 use utoipa::IntoParams;
 
 use super::steps::kinds;
 use crate::documents::find::{Agents, FoundStepsDocument, HitsDocument};
-use crate::extract::{Json, Query};
+use crate::extract::{Json, QueryString};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -149,9 +149,9 @@ impl StepFilter {
     responses((status = 200, body = FoundStepsDocument), (status = "default", body = Problem)))]
 pub async fn steps(
     State(work): State<AppState>,
-    Query(among): Query<SearchScope>,
-    Query(known): Query<StepFilter>,
-    Query(paging): Query<Paging>,
+    QueryString(among): QueryString<SearchScope>,
+    QueryString(known): QueryString<StepFilter>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<FoundStepsDocument>, Problem> {
     let about = ("find", format!("{among:?} {known:?}"));
     let (limit, from) = (paging.limit()?, paging.place(&about)?);
@@ -193,9 +193,9 @@ pub struct SearchQuery {
     responses((status = 200, body = HitsDocument), (status = "default", body = Problem)))]
 pub async fn search(
     State(work): State<AppState>,
-    Query(wanted): Query<SearchQuery>,
-    Query(among): Query<SearchScope>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<SearchQuery>,
+    QueryString(among): QueryString<SearchScope>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<HitsDocument>, Problem> {
     let about = ("search", format!("{wanted:?} {among:?}"));
     let (limit, skip) = (paging.limit()?, paging.position(&about)?.unwrap_or(0));
@@ -207,7 +207,7 @@ pub async fn search(
     let again = work.clone();
     work.run(move |engine| {
         let (workspace, among) = among.resolve(engine)?;
-        let search = Search { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
+        let search = SearchRequest { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
         let (found, complete) = match again.is_indexing() {
             // A background task is indexing already, so this search need not.
             true => (engine.store.search(&search)?, false),

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use stepback_agents::fork::{ForkError, ForkRequest, Mode, Planned, plan_recorded};
+use stepback_agents::fork::{ForkError, ForkRequest, Mode, PlannedFork, plan_recorded};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
 use utoipa::ToSchema;
 
 use super::points::resolved_within;
-use crate::api::reruns::Stage;
+use crate::api::reruns::ServerHost;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -88,7 +88,7 @@ pub async fn create(
         if !new.dry_run {
             planned.carry_out(engine, &workspace, now)?;
         }
-        let Planned { session, fork, .. } = planned;
+        let PlannedFork { session, fork, .. } = planned;
         let document = ForkedDocument {
             session: session.id.to_string(),
             agent: session.agent,
@@ -108,10 +108,10 @@ pub async fn create(
 
 fn plan(
     workspace: &Workspace<'_>,
-    stage: &Stage,
+    stage: &ServerHost,
     session: Session,
     target: &stepback_store::port::StepRow,
-) -> Result<Planned, Problem> {
+) -> Result<PlannedFork, Problem> {
     let id = workspace.engine.env.fresh_id();
     if session.agent == stepback_builtin_agent::NAME {
         let store = Some(stage.store.display().to_string());

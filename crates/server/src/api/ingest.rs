@@ -10,10 +10,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::extract::{Json, Query};
-use crate::ingest::body::{self, Batch, Form};
-use crate::ingest::reported::{self, IngestContext, Ready};
-use crate::ingest::{Answer, Ingest, Room, Target};
+use crate::extract::{Json, QueryString};
+use crate::ingest::body::{self, EventBatch, Form};
+use crate::ingest::reported::{self, IngestContext, PreparedEvent};
+use crate::ingest::{Ingest, IngestResult, Room, Target};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -23,7 +23,7 @@ const LITTLE: usize = 8 << 10;
 /// What applies to all events of a batch that is sent as lines.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Named {
+pub struct BatchDefaults {
     /// The workspace: the id or root of one in the store, or the name of one that is not a directory on this machine
     /// (`default` if none is given).
     pub workspace: Option<String>,
@@ -61,13 +61,13 @@ pub struct RejectedDocument {
 /// line (`application/x-ndjson`); gzip is accepted. The answer is sent once they are durable. An event with an `id` is stored
 /// once, however often it is delivered; an `Idempotency-Key` stands in for missing ids. 429 means that nothing was stored;
 /// `Retry-After` says when to retry.
-#[utoipa::path(post, path = "/ingest", tag = "ingest", params(Named,
+#[utoipa::path(post, path = "/ingest", tag = "ingest", params(BatchDefaults,
         ("idempotency-key" = Option<String>, Header, description = "Stands for the ids of events that have none, together with their place")),
-    request_body(content((Batch = "application/json"), (String = "application/x-ndjson"))),
+    request_body(content((EventBatch = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = TakenDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
 pub async fn take(
     State(work): State<AppState>,
-    Query(named): Query<Named>,
+    QueryString(named): QueryString<BatchDefaults>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -152,14 +152,14 @@ fn ended_unexpectedly() -> Problem {
 struct Read {
     target: Target,
     taken: TakenDocument,
-    ready: Vec<Ready>,
+    ready: Vec<PreparedEvent>,
     room: Room,
 }
 
 fn read(
     engine: &Engine<'_>,
     form: Form,
-    named: &Named,
+    named: &BatchDefaults,
     key: Option<&str>,
     bytes: &[u8],
     mut room: Room,
@@ -202,7 +202,7 @@ fn read(
 struct Added {
     taken: TakenDocument,
     /// The channel of the answer; `None` if the batch has nothing to store.
-    answered: Option<oneshot::Receiver<Answer>>,
+    answered: Option<oneshot::Receiver<IngestResult>>,
     room: Room,
 }
 

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::api::breakpoints::{self, NewBreakpoint, Switch};
 use crate::api::events::{Following, StepEventDocument};
 use crate::api::stops::{self, NewMessage, Say};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::live::{Follower, News};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -26,7 +26,7 @@ const LARGEST: usize = 256 << 10;
 
 /// A command of a client, with the id that its reply carries.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-pub struct Request {
+pub struct LiveRequest {
     /// Copied into the reply.
     #[serde(default)]
     #[schema(value_type = Object)]
@@ -101,10 +101,10 @@ pub enum LiveCommand {
 /// Sends the events of `/events` as messages `{"event": "step", "data": …}`, and runs the commands of a client (`{"id": 1,
 /// "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or `{"reply": 1, "problem": …}`.
 #[utoipa::path(get, path = "/live", tag = "live", params(Following),
-    responses((status = 101, description = "Switched to a WebSocket", body = Request), (status = "default", body = Problem)))]
+    responses((status = 101, description = "Switched to a WebSocket", body = LiveRequest), (status = "default", body = Problem)))]
 pub async fn control(
     State(work): State<AppState>,
-    Query(following): Query<Following>,
+    QueryString(following): QueryString<Following>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|rejection| {
@@ -173,7 +173,7 @@ async fn answer(work: &AppState, text: &str) -> Value {
     let whole = serde_json::from_str::<Value>(text);
     let checked = whole.as_ref().map_or(Ok(()), |whole| SCHEMA.check(whole));
     let request = checked.and_then(|()| {
-        serde_json::from_str::<Request>(text).map_err(|error| Problem::usage(error.to_string()))
+        serde_json::from_str::<LiveRequest>(text).map_err(|error| Problem::usage(error.to_string()))
     });
     let request = match request {
         Ok(request) => request,

@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use stepback_engine::prune::Rules;
 use stepback_model::record::Session;
-use stepback_store::port::Query as Steps;
+use stepback_store::port::StepQuery as Steps;
 use utoipa::ToSchema;
 
 use crate::documents::{OperationDocument, StepDocument};

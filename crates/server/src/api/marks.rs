@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_engine::branch_graph::Lines;
-use stepback_engine::timeline::{Cursor, is_error};
+use stepback_engine::branch_graph::BranchLines;
+use stepback_engine::timeline::{TimelineCursor, is_error};
 use stepback_model::ids::StepId;
-use stepback_store::port::{Query as Steps, StepRow};
+use stepback_store::port::{StepQuery as Steps, StepRow};
 
 use super::timeline::Lanes;
 use crate::documents::timeline::{ForkDocument, MarksDocument, SummaryDocument, TipDocument};
@@ -34,7 +34,7 @@ pub async fn get(
         let (workspace, session) = state::session(engine, &id)?;
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
-        let cursor = Cursor::new(engine.store.steps(workspace.record.id, &query)?);
+        let cursor = TimelineCursor::new(engine.store.steps(workspace.record.id, &query)?);
         let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
         let (mut kinds, mut tools) = (Names::default(), Names::default());
@@ -56,9 +56,9 @@ pub async fn get(
             marks.at_us.push(since.saturating_sub(at));
             at = at.max(since);
             marks.kind.push(kinds.place(step.kind.as_str()));
-            marks.tool.push(step.facts.tool.as_deref().map_or(0, |tool| tools.place(tool) + 1));
+            marks.tool.push(step.meta.tool.as_deref().map_or(0, |tool| tools.place(tool) + 1));
             marks.lane.push(lanes.place(stored));
-            marks.duration_us.push(step.facts.duration.unwrap_or(0));
+            marks.duration_us.push(step.meta.duration.unwrap_or(0));
             let annotation = &stored.annotation;
             let annotated =
                 annotation.label.is_some() || annotation.note.is_some() || !annotation.tags.is_empty();
@@ -98,7 +98,7 @@ impl Names {
 
 /// Returns the checkpoints that did not grow from the checkpoint before, or that are on another branch. Rewinds and switches
 /// are steps of the user's session, so the parent of a step is searched beyond them, up to a step of this session.
-fn forks(steps: &[StepRow], lines: &Lines) -> Vec<ForkDocument> {
+fn forks(steps: &[StepRow], lines: &BranchLines) -> Vec<ForkDocument> {
     let kept = steps.iter().filter(|stored| stored.is_checkpoint());
     let mut known: HashMap<StepId, usize> = HashMap::new();
     let mut last = None;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use axum::extract::State;
 use serde::Deserialize;
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Moment, Seen};
+use stepback_engine::reason::{BoardAtPoint, BoardMoment};
 use stepback_model::record::Session;
-use stepback_reasoning::diff::Diff;
-use stepback_reasoning::{Item, Kind};
+use stepback_reasoning::diff::BoardDiff;
+use stepback_reasoning::{ItemId, ItemKind};
 use utoipa::IntoParams;
 
 use super::points::LONGEST;
@@ -17,7 +17,7 @@ use crate::documents::mind::{
     MindEdgeDocument, MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument,
     ThoughtDocument,
 };
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -44,7 +44,7 @@ pub struct BoardQuery {
 /// The moment a board is compared with, and how much of it to return.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Board {
+pub struct BoardCompareQuery {
     /// The other moment, as a point. The one before the step if none is given.
     pub against: Option<String>,
     /// Only items whose text contains this, ignoring case, or whose id is this.
@@ -76,9 +76,9 @@ pub struct GraphQuery {
 }
 
 /// Resolves a point to a moment; now if there is none.
-fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<Moment, Problem> {
+fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<BoardMoment, Problem> {
     match point {
-        None => Ok(Moment::Now),
+        None => Ok(BoardMoment::Now),
         Some(text) if text.len() > LONGEST => {
             Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")))
         }
@@ -93,21 +93,21 @@ fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<Moment, Prob
 fn before(
     workspace: &Workspace<'_>,
     session: &Session,
-    at: &Moment,
-    seen: &Seen,
+    at: &BoardMoment,
+    seen: &BoardAtPoint,
     against: Option<&str>,
-) -> Result<Seen, Problem> {
+) -> Result<BoardAtPoint, Problem> {
     let other = match (against, at, &seen.step) {
         (Some(point), _, _) => moment(workspace, Some(point))?,
-        (None, Moment::Step(number), _) => Moment::Step(number.saturating_sub(1)),
-        (None, _, Some(thought)) => Moment::Step(thought.step.number.saturating_sub(1)),
+        (None, BoardMoment::Step(number), _) => BoardMoment::Step(number.saturating_sub(1)),
+        (None, _, Some(thought)) => BoardMoment::Step(thought.step.number.saturating_sub(1)),
         (None, _, None) => return Ok(seen.clone()),
     };
     Ok(workspace.mind_beside(session, &other, &seen.mind)?)
 }
 
-fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
-    let word = |change: &stepback_reasoning::diff::Change| match (&change.before, &change.after) {
+fn what_changed(diff: &BoardDiff) -> Vec<(ItemId, &'static str)> {
+    let word = |change: &stepback_reasoning::diff::ItemChange| match (&change.before, &change.after) {
         (None, _) => "added",
         (_, None) => "removed",
         _ => "changed",
@@ -117,13 +117,13 @@ fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
 
 /// The mind of a session at a moment, what changed since another moment, and what to do next.
 #[utoipa::path(get, path = "/sessions/{session}/mind", tag = "mind",
-    params(("session" = String, Path, description = "The session"), BoardQuery, Board),
+    params(("session" = String, Path, description = "The session"), BoardQuery, BoardCompareQuery),
     responses((status = 200, body = MindDocument), (status = "default", body = Problem)))]
 pub async fn get(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(at): Query<BoardQuery>,
-    Query(board): Query<Board>,
+    QueryString(at): QueryString<BoardQuery>,
+    QueryString(board): QueryString<BoardCompareQuery>,
 ) -> Result<Json<MindDocument>, Problem> {
     let limit = Paging { limit: board.limit, after: None }.limit()?;
     work.run(move |engine| {
@@ -136,7 +136,7 @@ pub async fn get(
         let mut describer = Describer::new(&workspace, &seen.mind, changes.iter().copied().collect());
         let mut parts = Vec::new();
         let which = ItemQuery { about: None, find: board.find };
-        for kind in Kind::ALL {
+        for kind in ItemKind::ALL {
             let list = List { session: &session, seen: &seen, kind, which: &which };
             let all = list.items(None);
             let total = all.len() as u64;
@@ -175,8 +175,8 @@ pub async fn get(
 /// A list of items of one kind at one moment.
 struct List<'l> {
     session: &'l Session,
-    seen: &'l Seen,
-    kind: Kind,
+    seen: &'l BoardAtPoint,
+    kind: ItemKind,
     which: &'l ItemQuery,
 }
 
@@ -189,14 +189,14 @@ impl List<'_> {
     }
 
     /// All items, in order, after filtering.
-    fn items(&self, about: Option<Item>) -> Vec<Item> {
+    fn items(&self, about: Option<ItemId>) -> Vec<ItemId> {
         let mind = &self.seen.mind;
         let mut all = mind.in_order(self.kind);
         if let Some(about) = about {
             all.retain(|item| mind.refers(*item).contains(&about));
         }
         if let Some(text) = self.which.find.as_deref().map(str::to_lowercase) {
-            let says = |item: &Item| mind.text_of(*item).to_lowercase().contains(&text);
+            let says = |item: &ItemId| mind.text_of(*item).to_lowercase().contains(&text);
             all.retain(|item| item.to_string().to_lowercase() == text || says(item));
         }
         all
@@ -206,13 +206,14 @@ impl List<'_> {
     fn page(
         &self,
         describer: &mut Describer<'_>,
-        all: Vec<Item>,
+        all: Vec<ItemId>,
         after: u64,
         limit: u64,
     ) -> Result<Page<MindItemDocument>, Problem> {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let wanted = usize::try_from(limit + 1).unwrap_or(usize::MAX);
-        let rows: Vec<(u64, Item)> = (after + 1..).zip(all.into_iter().skip(skipped).take(wanted)).collect();
+        let rows: Vec<(u64, ItemId)> =
+            (after + 1..).zip(all.into_iter().skip(skipped).take(wanted)).collect();
         let page = pagination::page(rows, limit, &self.about(), |(place, _)| *place, |(_, item)| *item);
         let mut items = Vec::with_capacity(page.items.len());
         for item in page.items {
@@ -233,13 +234,13 @@ impl List<'_> {
 pub async fn part(
     State(work): State<AppState>,
     Path((id, part)): Path<(String, String)>,
-    Query(at): Query<BoardQuery>,
-    Query(which): Query<ItemQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(at): QueryString<BoardQuery>,
+    QueryString(which): QueryString<ItemQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<MindItemDocument>>, Problem> {
     let limit = paging.limit()?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == part).ok_or_else(|| {
-        let all: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
+    let kind = ItemKind::ALL.into_iter().find(|kind| kind.plural() == part).ok_or_else(|| {
+        let all: Vec<&str> = ItemKind::ALL.iter().map(|kind| kind.plural()).collect();
         Problem::unknown("part of a board", &part).hint(format!("there are {}", all.join(", ")))
     })?;
     let about = which.about.as_deref().map(item).transpose()?;
@@ -254,7 +255,7 @@ pub async fn part(
     .await
 }
 
-fn item(name: &str) -> Result<Item, Problem> {
+fn item(name: &str) -> Result<ItemId, Problem> {
     name.parse().map_err(|error: stepback_reasoning::MindError| Problem::usage(error.to_string()))
 }
 
@@ -265,8 +266,8 @@ fn item(name: &str) -> Result<Item, Problem> {
 pub async fn graph(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(at): Query<BoardQuery>,
-    Query(around): Query<GraphQuery>,
+    QueryString(at): QueryString<BoardQuery>,
+    QueryString(around): QueryString<GraphQuery>,
 ) -> Result<Json<MindGraphDocument>, Problem> {
     let most = match around.limit.unwrap_or(60) {
         limit if (1..=NODES).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
@@ -313,20 +314,20 @@ pub async fn confidence(
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let mut history = workspace.confidence_history(&session, MOMENTS)?;
-        let now = workspace.mind_at(&session, &Moment::Now)?.mind;
-        let mut order: Vec<u32> = now.in_order(Kind::Hypothesis).iter().map(|item| item.number).collect();
+        let now = workspace.mind_at(&session, &BoardMoment::Now)?.mind;
+        let mut order: Vec<u32> = now.in_order(ItemKind::Hypothesis).iter().map(|item| item.number).collect();
         let gone: Vec<u32> = history.lines.keys().copied().filter(|number| !order.contains(number)).collect();
         order.extend(gone);
         let left_out = order.len().saturating_sub(LINES) as u64;
         let mut lines = Vec::new();
         for number in order.into_iter().take(LINES) {
             let Some(line) = history.lines.remove(&number) else { continue };
-            let item = Item { kind: Kind::Hypothesis, number };
+            let item = ItemId { kind: ItemKind::Hypothesis, number };
             let last = line.confidence.iter().rposition(Option::is_some).and_then(|at| line.at.get(at));
             let text = match (now.hypotheses.get(number), last.and_then(|at| history.moments.get(*at))) {
                 (Some(known), _) => known.statement.clone(),
                 (None, Some((step, _))) => {
-                    let then = workspace.mind_beside(&session, &Moment::Step(*step), &now)?.mind;
+                    let then = workspace.mind_beside(&session, &BoardMoment::Step(*step), &now)?.mind;
                     then.text_of(item)
                 }
                 (None, None) => String::new(),

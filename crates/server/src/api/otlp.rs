@@ -22,9 +22,9 @@ use bytes::Bytes;
 use stepback_llm_wire::prices::Prices;
 use stepback_model::record::Session;
 use stepback_otlp::telemetry::Rejected;
-use stepback_otlp::{Assembler, Encoding, Service, Taken, Unreadable, reply};
+use stepback_otlp::{AssembledRequest, Assembler, Encoding, TelemetrySource, Unreadable, reply};
 
-use self::room::{Held, Room};
+use self::room::{ReservedMemory, Room};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -117,7 +117,7 @@ impl AppState {
         encoding: Encoding,
         bytes: Bytes,
         packed: Option<body::Packed>,
-        mut room: Held,
+        mut room: ReservedMemory,
     ) -> Result<Rejected, Problem> {
         let work = self.clone();
         self.run(move |engine| {
@@ -126,7 +126,7 @@ impl AppState {
                 None => bytes,
             };
             let now = engine.env.now();
-            let is_known = |service: &Service, session: &str| {
+            let is_known = |service: &TelemetrySource, session: &str| {
                 let workspace = engine.store.workspace_at(&recording::root(service));
                 let id =
                     workspace.ok().flatten().map(|found| Session::id_of(found.id, &service.name, session));
@@ -134,7 +134,7 @@ impl AppState {
             };
             let assembler = &work.receiver().assembler;
             let assembler = || assembler.lock().unwrap_or_else(PoisonError::into_inner);
-            let Taken { services, mut rejected } = match signal {
+            let AssembledRequest { services, mut rejected } = match signal {
                 Signal::Traces => {
                     let batch = stepback_otlp::traces(encoding, &bytes).map_err(unreadable)?;
                     drop(bytes);

@@ -6,11 +6,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use stepback_engine::kept::Audience;
 use stepback_engine::rewind::{PreparedRewind, RewindRequest};
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::OpId;
-use stepback_model::plan::Plan;
+use stepback_model::plan::RewindPlan;
 use utoipa::ToSchema;
 
 use super::apply::{applied, reversed};
@@ -18,7 +18,7 @@ use super::points::resolved_within;
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::plans::{AppliedDocument, KeptDocument, PlanDocument, PlannedDocument};
 use crate::extract::{Json, OptionalJson, Path, relative};
-use crate::plans::{Kind, Question, Shown};
+use crate::plans::{KeptPlan, PlanKind, PlanRequest};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -84,7 +84,7 @@ pub async fn rewind(
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolved_within(workspace, point, session.as_ref());
         let target = new.point.as_ref().map(within).transpose()?;
-        Ok(Question::Rewind(Box::new(RewindRequest {
+        Ok(PlanRequest::Rewind(Box::new(RewindRequest {
             target,
             paths: new.paths,
             changes: new.changes,
@@ -112,7 +112,7 @@ pub async fn undo(
 ) -> Result<Response, Problem> {
     create(work, id, new.force, move |workspace| {
         let found = new.operation.as_ref().map(|text| operation(workspace, text)).transpose()?;
-        Ok(Question::Undo(found))
+        Ok(PlanRequest::Undo(found))
     })
     .await
 }
@@ -126,7 +126,7 @@ pub async fn redo(
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create(work, id, options.force, |_| Ok(Question::Redo)).await
+    create(work, id, options.force, |_| Ok(PlanRequest::Redo)).await
 }
 
 /// Plans a switch to another branch. Changes nothing.
@@ -141,7 +141,7 @@ pub async fn switch(
 ) -> Result<Response, Problem> {
     create(work, id, options.force, move |workspace| {
         super::branches::known(workspace, &branch)?;
-        Ok(Question::Switch(branch))
+        Ok(PlanRequest::Switch(branch))
     })
     .await
 }
@@ -158,7 +158,7 @@ async fn create(
     work: AppState,
     id: String,
     force: bool,
-    question: impl FnOnce(&Workspace<'_>) -> Result<Question, Problem> + Send + 'static,
+    question: impl FnOnce(&Workspace<'_>) -> Result<PlanRequest, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
@@ -166,7 +166,7 @@ async fn create(
         let question = question(&workspace)?;
         let (document, _) = planned(&workspace, &question, force)?;
         let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
-        let shown = Shown { workspace: workspace.record.id, question, force, document: document.clone() };
+        let shown = KeptPlan { workspace: workspace.record.id, question, force, document: document.clone() };
         keeper.plans().keep(shown);
         Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
     })
@@ -178,7 +178,7 @@ enum Deed {
     /// Rewind the workspace or switch its branch.
     Move(Box<PreparedRewind>),
     /// Undo or redo an operation.
-    Reverse(Box<Reversal>, Direction),
+    Reverse(Box<Reversal>, UndoDirection),
 }
 
 impl Deed {
@@ -196,17 +196,17 @@ impl Deed {
 /// Computes the plan for a request, as things are now.
 fn planned(
     workspace: &Workspace<'_>,
-    question: &Question,
+    question: &PlanRequest,
     force: bool,
 ) -> Result<(PlanDocument, Deed), Problem> {
-    let empty = Plan::default();
+    let empty = RewindPlan::default();
     let mut deed = match question {
-        Question::Rewind(request) => Deed::Move(Box::new(workspace.prepare_rewind(request)?)),
-        Question::Switch(branch) => Deed::Move(Box::new(workspace.prepare_switch(branch)?)),
-        Question::Undo(operation) => {
-            Deed::Reverse(Box::new(workspace.prepare_undo(*operation)?), Direction::Undo)
+        PlanRequest::Rewind(request) => Deed::Move(Box::new(workspace.prepare_rewind(request)?)),
+        PlanRequest::Switch(branch) => Deed::Move(Box::new(workspace.prepare_switch(branch)?)),
+        PlanRequest::Undo(operation) => {
+            Deed::Reverse(Box::new(workspace.prepare_undo(*operation)?), UndoDirection::Undo)
         }
-        Question::Redo => Deed::Reverse(Box::new(workspace.prepare_redo()?), Direction::Redo),
+        PlanRequest::Redo => Deed::Reverse(Box::new(workspace.prepare_redo()?), UndoDirection::Redo),
     };
     if let (true, Some(prepared)) = (force, deed.prepared()) {
         prepared.force();
@@ -247,7 +247,7 @@ fn planned(
     Ok((document, deed))
 }
 
-fn kept(work: &AppState, kind: Kind, id: &str) -> Result<Shown, Problem> {
+fn kept(work: &AppState, kind: PlanKind, id: &str) -> Result<KeptPlan, Problem> {
     work.plans().get(kind, id).ok_or_else(|| {
         let what = format!("{} plan", kind.name());
         Problem::unknown(&what, id)
@@ -256,7 +256,11 @@ fn kept(work: &AppState, kind: Kind, id: &str) -> Result<Shown, Problem> {
 }
 
 /// Applies a plan, if it is still what would happen.
-pub(super) async fn agree(work: AppState, kind: Kind, id: String) -> Result<Json<AppliedDocument>, Problem> {
+pub(super) async fn agree(
+    work: AppState,
+    kind: PlanKind,
+    id: String,
+) -> Result<Json<AppliedDocument>, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
         let shown = kept(&keeper, kind, &id)?;
@@ -269,11 +273,11 @@ pub(super) async fn agree(work: AppState, kind: Kind, id: String) -> Result<Json
                 "something changed since the plan was made; nothing was done",
             );
             let problem = problem.hint("look at the new plan and agree to that one").plan(document.clone());
-            keeper.plans().keep(Shown { document, ..shown });
+            keeper.plans().keep(KeptPlan { document, ..shown });
             return Err(problem);
         }
         let moves_nothing = document.items.is_empty() && document.operation.is_none();
-        if moves_nothing && !matches!(shown.question, Question::Switch(_)) {
+        if moves_nothing && !matches!(shown.question, PlanRequest::Switch(_)) {
             let why = document.unchanged_because.map(|because| format!(": {because}")).unwrap_or_default();
             let detail = format!("the plan changes nothing{why}");
             return Err(Problem::new(StatusCode::CONFLICT, "nothing", detail));
@@ -288,11 +292,11 @@ pub(super) async fn agree(work: AppState, kind: Kind, id: String) -> Result<Json
 fn carry_out(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
-    question: &Question,
+    question: &PlanRequest,
     deed: Deed,
 ) -> Result<AppliedDocument, Problem> {
     match (deed, question) {
-        (Deed::Move(prepared), Question::Switch(branch)) => {
+        (Deed::Move(prepared), PlanRequest::Switch(branch)) => {
             applied(engine, workspace, &workspace.switch(branch, *prepared)?)
         }
         (Deed::Move(prepared), _) => applied(engine, workspace, &workspace.apply(*prepared)?),
@@ -308,6 +312,6 @@ fn carry_out(
 }
 
 /// Returns a plan as it was shown.
-pub(super) async fn look(work: AppState, kind: Kind, id: String) -> Result<Json<PlanDocument>, Problem> {
+pub(super) async fn look(work: AppState, kind: PlanKind, id: String) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(kept(&work, kind, &id)?.document))
 }

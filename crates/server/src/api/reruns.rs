@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use stepback_agents::policy::Tools;
+use stepback_agents::policy::ToolHandling;
 use stepback_agents::transcript::Home;
 use stepback_engine::reruns::Rerun;
 use stepback_llm_wire::prices::Prices;
@@ -23,7 +23,7 @@ use stepback_model::record::StepKind;
 use stepback_proxy::Timing;
 use stepback_rerun::replay_responder::OnDifference;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{Options, RerunHost};
+use stepback_rerun::{RerunHost, RerunOptions};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
@@ -38,7 +38,7 @@ const AT_ONCE: usize = 4;
 
 /// What a server knows of the machine it runs on, besides the store: what reruns need, and the user's settings.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct ServerHost {
     /// The path of the stepback executable.
     pub program: PathBuf,
     /// The store, as given on the command line.
@@ -95,7 +95,7 @@ pub struct NewRerun {
     pub timeout_s: Option<u32>,
     /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
     #[schema(value_type = Option<String>)]
-    pub tools: Option<Tools>,
+    pub tools: Option<ToolHandling>,
     /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
     pub on_difference: Option<String>,
     /// The name of the new branch; generated if none is given.
@@ -152,7 +152,7 @@ type Begun = Result<(WorkspaceId, Rerun), Problem>;
 
 fn play(
     work: &AppState,
-    stage: &Stage,
+    stage: &ServerHost,
     id: &str,
     wanted: &NewRerun,
     on_difference: OnDifference,
@@ -171,7 +171,7 @@ fn play(
     let done = work.on_this_thread(|engine| {
         let (workspace, session) = state::session(engine, id)?;
         let from = wanted.from.as_deref().map(|point| resolved(&workspace, point)).transpose()?;
-        let options = Options {
+        let options = RerunOptions {
             from,
             set: wanted.set.clone(),
             until,

@@ -8,12 +8,12 @@ use stepback_engine::Engine;
 use stepback_engine::session::{STATUSES, seen, status};
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
-use stepback_store::port::Query as Steps;
+use stepback_store::port::StepQuery as Steps;
 use utoipa::IntoParams;
 
 use super::find;
 use crate::documents::SessionDocument;
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -44,8 +44,8 @@ pub struct SessionsQuery {
 ))]
 pub async fn list(
     State(work): State<AppState>,
-    Query(wanted): Query<SessionsQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<SessionsQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<SessionDocument>>, Problem> {
     let about = ("sessions", format!("{wanted:?}"));
     let (limit, before) = (paging.limit()?, paging.position(&about)?);

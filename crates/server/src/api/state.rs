@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::Agent;
-use stepback_agents::transcript::{self, Message, Role};
+use stepback_agents::transcript::{self, MessageRole, TranscriptMessage};
 use stepback_engine::{Engine, Workspace, diff};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
-use stepback_model::state::{GitState, State as Moment};
-use stepback_model::tree::{Content, Node, Tree};
+use stepback_model::state::{GitState, WorkspaceState as Moment};
+use stepback_model::tree::{Content, Tree, TreeNode};
 use stepback_model::{conversation, json};
 use utoipa::IntoParams;
 
@@ -21,7 +21,7 @@ use super::steps::numbered;
 use crate::documents::StepDocument;
 use crate::documents::files::{FileDocument, RepositoryDocument, SlotsDocument, StateDocument};
 use crate::documents::timeline::MessageDocument;
-use crate::extract::{Json, Path, Query, percent_decoded, relative};
+use crate::extract::{Json, Path, QueryString, percent_decoded, relative};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -65,8 +65,8 @@ fn known(workspace: &Workspace<'_>, stored: &StepRow) -> Result<Moment, Problem>
 pub async fn get(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-    Query(below): Query<Below>,
-    Query(paging): Query<Paging>,
+    QueryString(below): QueryString<Below>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<StateDocument>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
@@ -87,7 +87,7 @@ pub async fn get(
                     let node = diff::lookup(engine.store, files, &path)?;
                     let node = node.ok_or_else(|| Problem::unknown("path", &path.display()))?;
                     listing.add(&path, &node);
-                    if let Node::Dir { tree, .. } = node {
+                    if let TreeNode::Dir { tree, .. } = node {
                         listing.below(path, tree)?;
                     }
                 }
@@ -121,7 +121,7 @@ impl Listing<'_> {
         self.found.len() as u64 >= self.most
     }
 
-    fn add(&mut self, path: &RelPath, node: &Node) {
+    fn add(&mut self, path: &RelPath, node: &TreeNode) {
         self.count += 1;
         if self.count > self.after {
             self.found.push((self.count, FileDocument::of(path, node)));
@@ -141,7 +141,7 @@ impl Listing<'_> {
             };
             let path = above.join(&entry.name);
             self.add(&path, &entry.node);
-            if let Node::Dir { tree, .. } = entry.node {
+            if let TreeNode::Dir { tree, .. } = entry.node {
                 open.push((path, Tree::load(self.engine.store, tree)?.into_entries().into_iter()));
             }
         }
@@ -189,12 +189,12 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
         };
         let node = node.ok_or_else(|| Problem::unknown("file", &path.display()))?;
         let hash = match &node {
-            Node::File { content: Content::Whole(hash) | Content::Chunked(hash), .. } => *hash,
-            Node::Symlink { target } => Hash::of(ObjectKind::Blob, target),
-            Node::File { content: Content::Vaulted, .. } | Node::Skipped { .. } => {
+            TreeNode::File { content: Content::Whole(hash) | Content::Chunked(hash), .. } => *hash,
+            TreeNode::Symlink { target } => Hash::of(ObjectKind::Blob, target),
+            TreeNode::File { content: Content::Vaulted, .. } | TreeNode::Skipped { .. } => {
                 return Err(Problem::unknown("content of", &path.display()).hint("it is not stored"));
             }
-            Node::Dir { .. } => {
+            TreeNode::Dir { .. } => {
                 return Err(Problem::unknown("file", &path.display())
                     .hint("it is a directory; ask for …/state?path= to list it"));
             }
@@ -210,7 +210,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
         if known_tags.iter().any(|known| *known == tag || known == "*") {
             return Ok((StatusCode::NOT_MODIFIED, fixed).into_response());
         }
-        if matches!(&node, Node::File { size, .. } if *size > LARGEST) {
+        if matches!(&node, TreeNode::File { size, .. } if *size > LARGEST) {
             return Err(Problem::usage("the file is too large to be sent in one piece")
                 .hint("\"stepback cat POINT PATH\" writes it out"));
         }
@@ -229,7 +229,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
 pub async fn conversation(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-    Query(paging): Query<Paging>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<MessageDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
@@ -249,7 +249,7 @@ pub async fn conversation(
 
 fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
     let is_ours = Agent::parse(agent).is_some() || agent == stepback_builtin_agent::NAME;
-    let document = |(number, message): (u64, &Message)| {
+    let document = |(number, message): (u64, &TranscriptMessage)| {
         let (role, text) = (message.role, message.shown_text());
         let whole = serde_json::to_value(message).unwrap_or_default();
         let word = whole.get("role").and_then(Value::as_str).map(str::to_owned);
@@ -258,7 +258,7 @@ fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
         let as_it_came =
             |line: &String| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.clone()));
         let message = reported.map_or(whole, as_it_came);
-        MessageDocument { number, role: word.filter(|_| role != Role::Unknown), text, message }
+        MessageDocument { number, role: word.filter(|_| role != MessageRole::Unknown), text, message }
     };
     (1..).zip(&transcript::messages_of(agent, lines)).map(document).collect()
 }

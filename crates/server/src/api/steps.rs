@@ -6,11 +6,11 @@ use serde_json::Value;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::json;
 use stepback_model::record::{Session, StepKind};
-use stepback_store::port::{Query as Steps, StepRow};
+use stepback_store::port::{StepQuery as Steps, StepRow};
 use utoipa::IntoParams;
 
 use crate::documents::{StepDetailDocument, StepDocument};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -56,8 +56,8 @@ pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
 pub async fn list(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<SessionStepsQuery>,
-    Query(paging): Query<Paging>,
+    QueryString(wanted): QueryString<SessionStepsQuery>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
@@ -102,7 +102,7 @@ pub async fn get(
 /// Which neighbour of a step to return.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Direction {
+pub struct NeighbourQuery {
     /// The nearest of these kinds, separated by commas.
     pub kind: Option<String>,
     /// The nearest that failed.
@@ -112,24 +112,24 @@ pub struct Direction {
 
 /// The next step: the very next, the next of a kind, or the next that failed.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/next", tag = "steps",
-    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), NeighbourQuery),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn next(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-    Query(direction): Query<Direction>,
+    QueryString(direction): QueryString<NeighbourQuery>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
     beside(work, id, number, direction, true).await
 }
 
 /// The previous step: the one just before, the last of a kind, or the last that failed.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/previous", tag = "steps",
-    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), NeighbourQuery),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn previous(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-    Query(direction): Query<Direction>,
+    QueryString(direction): QueryString<NeighbourQuery>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
     beside(work, id, number, direction, false).await
 }
@@ -138,7 +138,7 @@ async fn beside(
     work: AppState,
     id: String,
     number: u64,
-    direction: Direction,
+    direction: NeighbourQuery,
     onwards: bool,
 ) -> Result<Json<StepDetailDocument>, Problem> {
     work.run(move |engine| {
@@ -176,7 +176,7 @@ pub(super) fn numbered(
 }
 
 fn detailed(engine: &Engine<'_>, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
-    let mut fields = match stored.step.facts.detail {
+    let mut fields = match stored.step.meta.detail {
         Some(hash) => match json::load(engine.store, hash) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => serde_json::Map::new(),

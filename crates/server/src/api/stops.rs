@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stepback_engine::Engine;
-use stepback_engine::control::{Answer, Control, Stop};
+use stepback_engine::control::{Control, Stop, StopAnswer};
 use utoipa::ToSchema;
 
 use crate::documents::control::StopDocument;
@@ -93,12 +93,12 @@ pub async fn answer(
 ) -> Result<Json<StopDocument>, Problem> {
     let again = matches!(say, Say::Step);
     let answer = match say {
-        Say::Resume | Say::Step => Answer::Resume,
+        Say::Resume | Say::Step => StopAnswer::Resume,
         Say::Deny { reason } => {
             let reason = reason.unwrap_or_else(|| "The user refused this call.".to_owned());
-            Answer::Deny { reason: sayable(reason)? }
+            StopAnswer::Deny { reason: sayable(reason)? }
         }
-        Say::Edit { input } if input.is_object() => Answer::Edit { input },
+        Say::Edit { input } if input.is_object() => StopAnswer::Edit { input },
         Say::Edit { .. } => return Err(Problem::usage("the input of a call is a JSON object")),
     };
     work.run(move |engine| {
@@ -152,7 +152,7 @@ pub async fn resume(
         let was_paused = control.unpause(Some(session.id))?;
         let stop = control.stops()?.into_iter().find(|stop| stop.session == session.id);
         if let Some(stop) = &stop {
-            control.answer(stop, &Answer::Resume)?;
+            control.answer(stop, &StopAnswer::Resume)?;
         } else if was_paused {
             control.disarm_if_empty();
         } else {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_engine::branch_graph::Lines;
-use stepback_engine::timeline::{Cursor, is_error};
-use stepback_store::port::{Query as Steps, StepRow};
+use stepback_engine::branch_graph::BranchLines;
+use stepback_engine::timeline::{TimelineCursor, is_error};
+use stepback_store::port::{StepQuery as Steps, StepRow};
 
 use crate::documents::StepDocument;
 use crate::documents::timeline::{
     LaneDocument, LinesDocument, StretchDocument, SummaryDocument, TimelineDocument, TimelineStepDocument,
     TipDocument,
 };
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -24,7 +24,7 @@ use crate::state::{self, AppState};
 pub async fn get(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(paging): Query<Paging>,
+    QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<TimelineDocument>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
@@ -34,7 +34,7 @@ pub async fn get(
         let query = Steps { session: Some(session.id), oldest_first: true, ..Steps::default() };
         let mut steps = engine.store.steps(workspace.record.id, &query)?;
         steps.retain(|stored| stored.hidden_by.is_none());
-        let cursor = Cursor::new(steps);
+        let cursor = TimelineCursor::new(steps);
         let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
         let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();
@@ -75,13 +75,13 @@ pub async fn get(
 /// The lanes of a session: branch by branch, on each the main agent first, then sub-agents as they appear.
 pub(super) struct Lanes<'l> {
     pub(super) documents: Vec<LaneDocument>,
-    lines: &'l Lines,
+    lines: &'l BranchLines,
     /// For every branch, the lanes of the agents that worked on it.
     places: Vec<HashMap<Option<String>, usize>>,
 }
 
 impl<'l> Lanes<'l> {
-    pub(super) fn of(steps: &[StepRow], lines: &'l Lines) -> Self {
+    pub(super) fn of(steps: &[StepRow], lines: &'l BranchLines) -> Self {
         let branches = lines.branches.len().max(1);
         let mut found: Vec<Vec<LaneDocument>> = vec![Vec::new(); branches];
         let mut places: Vec<HashMap<Option<String>, usize>> = vec![HashMap::new(); branches];
@@ -89,14 +89,14 @@ impl<'l> Lanes<'l> {
             let (step, branch) = (&stored.step, lines.branch_of(stored));
             let (lanes, places) = (&mut found[branch], &mut places[branch]);
             // The main agent comes first, even where a sub-agent worked before it.
-            for worker in [&None, &step.facts.worker] {
+            for worker in [&None, &step.meta.worker] {
                 if !places.contains_key(worker) {
                     places.insert(worker.clone(), lanes.len());
                     let branch = lines.branches.get(branch).map(|line| line.name.clone());
                     lanes.push(LaneDocument { branch, worker: worker.clone(), steps: 0, errors: 0 });
                 }
             }
-            let lane = &mut lanes[places[&step.facts.worker]];
+            let lane = &mut lanes[places[&step.meta.worker]];
             lane.steps += 1;
             lane.errors += u64::from(is_error(step));
         }
@@ -115,7 +115,7 @@ impl<'l> Lanes<'l> {
 
     pub(super) fn place(&self, stored: &StepRow) -> u64 {
         let places = self.places.get(self.lines.branch_of(stored));
-        let place = places.and_then(|places| places.get(&stored.step.facts.worker));
+        let place = places.and_then(|places| places.get(&stored.step.meta.worker));
         place.map_or(0, |place| *place as u64)
     }
 }

@@ -19,7 +19,7 @@ use stepback_engine::session::status;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::SessionDocument;
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, Path, QueryString};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -31,7 +31,7 @@ const PIECE: usize = 256 << 10;
 /// The format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub enum TransferFormat {
     /// Everything, for import into another store.
     #[default]
     Bundle,
@@ -46,7 +46,7 @@ pub struct ExportQuery {
     /// `bundle` (everything, for another store) or `jsonl` (lines of JSON).
     #[serde(default)]
     #[param(inline)]
-    pub format: Format,
+    pub format: TransferFormat,
 }
 
 /// Exports a session as one file.
@@ -59,18 +59,18 @@ pub struct ExportQuery {
 pub async fn export(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<ExportQuery>,
+    QueryString(wanted): QueryString<ExportQuery>,
 ) -> Result<Response, Problem> {
     let (file, name) = work
         .run(move |engine| {
             let session = [state::session(engine, &id)?.1];
             let mut file = nameless(engine)?;
             let ending = match wanted.format {
-                Format::Bundle => {
+                TransferFormat::Bundle => {
                     engine.export_bundle(&session, &file)?;
                     "bundle"
                 }
-                Format::Jsonl => {
+                TransferFormat::Jsonl => {
                     engine.export_lines(&session, &file)?;
                     "jsonl"
                 }
@@ -80,8 +80,8 @@ pub async fn export(
         })
         .await?;
     let kind = match wanted.format {
-        Format::Bundle => "application/octet-stream",
-        Format::Jsonl => "application/x-ndjson",
+        TransferFormat::Bundle => "application/octet-stream",
+        TransferFormat::Jsonl => "application/x-ndjson",
     };
     let headers = [
         (header::CONTENT_TYPE, kind.to_owned()),

@@ -9,11 +9,11 @@ use stepback_engine::timeline::Spent;
 use stepback_model::json;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
-use stepback_store::port::Query as Steps;
+use stepback_store::port::StepQuery as Steps;
 use utoipa::{IntoParams, ToSchema};
 
 use super::find::moment;
-use crate::extract::{Json, Query};
+use crate::extract::{Json, QueryString};
 use crate::problem::Problem;
 use crate::state::AppState;
 
@@ -90,7 +90,7 @@ pub struct UsageDocument {
     responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
 pub async fn get(
     State(work): State<AppState>,
-    Query(since): Query<Since>,
+    QueryString(since): QueryString<Since>,
 ) -> Result<Json<UsageDocument>, Problem> {
     work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(USUAL))?))).await
 }
@@ -109,14 +109,14 @@ fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
     let complete = found.len() as u64 <= MOST;
     for placed in found.iter().take(usize::try_from(MOST).unwrap_or(usize::MAX)) {
         let step = &placed.stored.step;
-        let Some(detail) = step.facts.detail else { continue };
+        let Some(detail) = step.meta.detail else { continue };
         // Requests and answers can be large, so only the metadata is loaded.
         let metadata = json::get(engine.store, detail, "/metadata")
             .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
         let spent = Spent::of(&serde_json::json!({ "metadata": metadata }));
         let Some(spent) = spent.filter(|spent| !spent.replayed) else { continue };
         hours.entry(step.at.as_micros().div_euclid(HOUR)).or_default().add(&spent);
-        let model = spent.model.clone().or_else(|| step.facts.tool.clone());
+        let model = spent.model.clone().or_else(|| step.meta.tool.clone());
         models.entry(model.unwrap_or_else(|| "unknown".to_owned())).or_default().add(&spent);
         total.add(&spent);
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_engine::branch::Branch;
+use stepback_engine::branch::BranchInfo;
 use stepback_engine::reruns::Rerun;
 use utoipa::ToSchema;
 
@@ -34,7 +34,7 @@ pub struct BranchDocument {
 
 impl BranchDocument {
     /// The document of a branch, with its line of steps and the rerun that created it.
-    pub fn of(branch: &Branch, line: Option<TipDocument>, rerun: Option<&Rerun>) -> Self {
+    pub fn of(branch: &BranchInfo, line: Option<TipDocument>, rerun: Option<&Rerun>) -> Self {
         Self {
             first: line.as_ref().and_then(|line| line.first),
             own: line.as_ref().map_or(0, |line| line.own),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use stepback_agents::Agent;
-use stepback_agents::answer::Answer;
+use stepback_agents::answer::HookAnswer;
 use stepback_engine::control::{Breakpoint, Condition, Stop};
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -120,5 +120,5 @@ impl StopDocument {
 
 /// Whether a waiting call can run with another input: it has not run, and its agent supports that.
 fn can_edit_input(stop: &Stop) -> bool {
-    stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(Answer::can_change_input)
+    stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input)
 }

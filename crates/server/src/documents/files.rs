@@ -1,11 +1,11 @@
 //! Documents of files, differences between them, and paths that are left alone.
 
 use serde::Serialize;
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::path::{RelPath, display_bytes};
-use stepback_model::plan::LeftAlone;
-use stepback_model::state::{Repository, State};
-use stepback_model::tree::{Content, Node};
+use stepback_model::plan::SkippedPath;
+use stepback_model::state::{GitSummary, WorkspaceState};
+use stepback_model::tree::{Content, TreeNode};
 use utoipa::ToSchema;
 
 use crate::documents::StepDocument;
@@ -36,22 +36,22 @@ pub struct NodeDocument {
 
 impl NodeDocument {
     /// The document of a node.
-    pub fn of(node: &Node) -> Self {
+    pub fn of(node: &TreeNode) -> Self {
         let octal = |mode: u32| Some(format!("{mode:04o}"));
         let kind = |kind: &str| Self { kind: kind.to_owned(), ..Self::default() };
         match node {
-            Node::File { mode, size, content } => {
+            TreeNode::File { mode, size, content } => {
                 let hash = match content {
                     Content::Whole(hash) | Content::Chunked(hash) => Some(hash.to_string()),
                     Content::Vaulted => None,
                 };
                 Self { mode: octal(*mode), size: Some(*size), hash, ..kind("file") }
             }
-            Node::Dir { mode, .. } => Self { mode: octal(*mode), ..kind("directory") },
-            Node::Symlink { target } => {
+            TreeNode::Dir { mode, .. } => Self { mode: octal(*mode), ..kind("directory") },
+            TreeNode::Symlink { target } => {
                 Self { target: Some(display_bytes(target).into_owned()), ..kind("symlink") }
             }
-            Node::Skipped { reason } => {
+            TreeNode::Skipped { reason } => {
                 Self { reason: Some(reason.describe().to_owned()), ..kind("excluded") }
             }
         }
@@ -72,7 +72,7 @@ pub struct FileDocument {
 
 impl FileDocument {
     /// The document of a path.
-    pub fn of(path: &RelPath, node: &Node) -> Self {
+    pub fn of(path: &RelPath, node: &TreeNode) -> Self {
         Self {
             path: path.display().into_owned(),
             address: percent_encoded(path.as_bytes()),
@@ -99,7 +99,7 @@ pub struct ChangeDocument {
 
 impl ChangeDocument {
     /// The document of a change.
-    pub fn of(change: &Change) -> Self {
+    pub fn of(change: &PathChange) -> Self {
         Self {
             path: change.path.display().into_owned(),
             kind: change.kind().as_str().to_owned(),
@@ -147,7 +147,7 @@ pub struct LeftAloneDocument {
 
 impl LeftAloneDocument {
     /// The document of a path that a plan leaves alone.
-    pub fn of(item: &LeftAlone) -> Self {
+    pub fn of(item: &SkippedPath) -> Self {
         Self {
             path: item.path.display().into_owned(),
             reason: item.reason.clone(),
@@ -177,7 +177,7 @@ pub struct SlotsDocument {
 
 impl SlotsDocument {
     /// The document of a state.
-    pub fn of(state: &State) -> Self {
+    pub fn of(state: &WorkspaceState) -> Self {
         let text = |hash: Option<stepback_model::Hash>| hash.map(|hash| hash.to_string());
         Self {
             files: text(state.files),
@@ -208,7 +208,7 @@ pub struct RepositoryDocument {
 
 impl RepositoryDocument {
     /// The document of a repository.
-    pub fn of(repository: &Repository) -> Self {
+    pub fn of(repository: &GitSummary) -> Self {
         let head = &repository.summary;
         Self {
             path: display_bytes(&repository.path).into_owned(),

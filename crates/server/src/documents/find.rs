@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 use stepback_engine::Engine;
 use stepback_model::ids::{SessionId, WorkspaceId};
-use stepback_model::search::Snippet;
-use stepback_store::port::{Hit, StepRow};
+use stepback_model::search::TextSnippet;
+use stepback_store::port::{SearchHit, StepRow};
 use utoipa::ToSchema;
 
 use super::StepDocument;
@@ -53,7 +53,7 @@ pub struct SnippetDocument {
 }
 
 impl SnippetDocument {
-    fn of(snippet: &Snippet) -> Self {
+    fn of(snippet: &TextSnippet) -> Self {
         Self {
             field: snippet.field.as_str().to_owned(),
             text: snippet.text.clone(),
@@ -115,7 +115,7 @@ impl Agents {
     }
 
     /// The document of a match.
-    pub fn hit(&mut self, engine: &Engine<'_>, hit: &Hit) -> Result<HitDocument, Problem> {
+    pub fn hit(&mut self, engine: &Engine<'_>, hit: &SearchHit) -> Result<HitDocument, Problem> {
         Ok(HitDocument {
             found: self.found(engine, hit.workspace, &hit.stored)?,
             score: hit.score,

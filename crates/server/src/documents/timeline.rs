@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_engine::branch_graph::Line;
+use stepback_engine::branch_graph::BranchLine;
 use stepback_engine::timeline::Summary;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -100,8 +100,8 @@ pub struct PartingDocument {
 
 impl TipDocument {
     /// The documents of all branches of a workspace.
-    pub fn all(lines: &[Line]) -> Vec<Self> {
-        let of = |line: &Line| Self {
+    pub fn all(lines: &[BranchLine]) -> Vec<Self> {
+        let of = |line: &BranchLine| Self {
             name: line.name.clone(),
             number: line.tip,
             present: line.present,

@@ -21,7 +21,7 @@ pub const MOST: usize = 10_000;
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes what is taken apart by hand, one thing after the other")]
-pub struct Batch {
+pub struct EventBatch {
     /// The workspace: the id or root of one in the store, or the name of one that is not a directory on this machine.
     pub workspace: Option<String>,
     /// The agent of events that name none.
@@ -42,7 +42,7 @@ struct Envelope<'a> {
 
 /// A batch, split into its events.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct SplitBatch<'a> {
     /// The workspace it names, if any.
     pub workspace: Option<String>,
     /// The agent it names, if any.
@@ -114,18 +114,18 @@ impl Form {
     }
 
     /// Splits the body into its events.
-    pub fn parts(self, body: &[u8]) -> Result<Parts<'_>, Problem> {
+    pub fn parts(self, body: &[u8]) -> Result<SplitBatch<'_>, Problem> {
         let text = std::str::from_utf8(body).map_err(|error| {
             Problem::usage(format!("the body is not UTF-8 after {} bytes", error.valid_up_to()))
         })?;
         let parts = if self.lines {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            Parts { workspace: None, agent: None, events: lines.collect() }
+            SplitBatch { workspace: None, agent: None, events: lines.collect() }
         } else {
             let envelope: Envelope<'_> = serde_json::from_str(text)
                 .map_err(|error| Problem::usage(format!("the body does not fit: {error}")))?;
             let events = envelope.events.into_iter().map(RawValue::get).collect();
-            Parts { workspace: envelope.workspace, agent: envelope.agent, events }
+            SplitBatch { workspace: envelope.workspace, agent: envelope.agent, events }
         };
         match parts.events.len() {
             0 => Err(Problem::usage("there is nothing in the batch")),

@@ -1,14 +1,14 @@
-//! Parses one event reported by an agent, and turns it into an [`Event`]: checked, redacted and cut to size.
+//! Parses one event reported by an agent, and turns it into an [`AgentEvent`]: checked, redacted and cut to size.
 
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
 use stepback_engine::recorder::{
-    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_model::clip;
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -130,11 +130,11 @@ pub struct IngestContext<'a> {
 
 /// The messages that were reported with an event.
 #[derive(Debug)]
-pub struct Said {
+pub struct ReportedMessages {
     lines: Vec<String>,
 }
 
-impl Conversation for Said {
+impl ConversationSource for ReportedMessages {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         // Earlier messages are kept: there is no transcript to read them from again.
         Some(NewMessages {
@@ -150,17 +150,17 @@ impl Conversation for Said {
 }
 
 /// A reported event, ready to be recorded.
-pub struct Ready {
+pub struct PreparedEvent {
     /// The event, redacted and cut to size.
     pub report: ReportedEvent<'static>,
     /// The messages reported with it, if any.
-    pub said: Option<Said>,
+    pub said: Option<ReportedMessages>,
     /// Bytes cut from its long texts.
     pub left_out: u64,
 }
 
 /// Parses one event. `at` is its index in the batch.
-pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<Ready, String> {
+pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
     if json.len() > LARGEST {
         return Err(format!("it has {} bytes, and at most {LARGEST} are taken", json.len()));
     }
@@ -168,7 +168,7 @@ pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<Ready, S
     ready(new, at, around)
 }
 
-fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<Ready, String> {
+fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
     let agent =
         new.agent.as_deref().or(around.agent).ok_or("it names no agent, and neither does the batch")?;
     for (what, name) in [
@@ -191,7 +191,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<Ready, St
     };
     let key = new.id.or_else(|| around.key.map(|key| format!("{key} {at}")));
     let summary = new.summary.unwrap_or_default();
-    let mut event = Event {
+    let mut event = AgentEvent {
         at: new.at,
         key,
         call: new.call,
@@ -202,7 +202,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<Ready, St
         error: new.error.and_then(NewTrouble::trouble),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
         metadata: new.metadata,
-        ..Event::new(agent, &new.session, new.kind, summary)
+        ..AgentEvent::new(agent, &new.session, new.kind, summary)
     };
     redact_event(&mut event);
     let mut left_out = 0;
@@ -234,11 +234,11 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<Ready, St
         left_out += clip::value(&mut message, LONGEST_TEXT);
         lines.push(message.to_string());
     }
-    let said = (!lines.is_empty()).then_some(Said { lines });
+    let said = (!lines.is_empty()).then_some(ReportedMessages { lines });
     let at = event.at.unwrap_or(around.now);
     let report =
         ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned };
-    Ok(Ready { report, said, left_out })
+    Ok(PreparedEvent { report, said, left_out })
 }
 
 fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
@@ -252,7 +252,7 @@ fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
 }
 
 /// Returns one line that summarises an event, generated if it came without one.
-fn summed_up(event: &Event) -> String {
+fn summed_up(event: &AgentEvent) -> String {
     if !event.summary.trim().is_empty() {
         return event.summary.clone();
     }
@@ -279,7 +279,7 @@ mod tests {
     const AROUND: IngestContext<'_> =
         IngestContext { agent: Some("mine"), key: None, now: Timestamp::from_micros(7) };
 
-    fn read(value: &Value) -> Result<Ready, String> {
+    fn read(value: &Value) -> Result<PreparedEvent, String> {
         super::read(&value.to_string(), 3, AROUND)
     }
 

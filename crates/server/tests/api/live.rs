@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::control::Answer;
+use stepback_engine::control::StopAnswer;
 use stepback_model::record::SessionInfo;
 use stepback_store::Mutation;
 
@@ -61,7 +61,7 @@ fn breakpoints_are_added_switched_and_removed() {
 }
 
 /// An agent that waits, and what it hears in the end.
-fn told(place: &Place, answer: &Value) -> Answer {
+fn told(place: &Place, answer: &Value) -> StopAnswer {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let control = workspace.control().unwrap();
@@ -90,18 +90,18 @@ fn an_agent_that_waits_is_answered() {
     ] {
         place.post("/stops/nobody/answer", &wrong).problem(400);
     }
-    assert_eq!(told(&place, &json!({ "answer": "resume" })), Answer::Resume);
+    assert_eq!(told(&place, &json!({ "answer": "resume" })), StopAnswer::Resume);
     assert_eq!(
         told(&place, &json!({ "answer": "deny", "reason": "no" })),
-        Answer::Deny { reason: "no".into() }
+        StopAnswer::Deny { reason: "no".into() }
     );
     let input = json!({ "command": "ls" });
-    assert_eq!(told(&place, &json!({ "answer": "edit", "input": input })), Answer::Edit { input });
+    assert_eq!(told(&place, &json!({ "answer": "edit", "input": input })), StopAnswer::Edit { input });
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let (control, session) = (workspace.control().unwrap(), workspace.find_session("s").unwrap().id);
     assert!(!control.is_paused(session));
-    assert_eq!(told(&place, &json!({ "answer": "step" })), Answer::Resume);
+    assert_eq!(told(&place, &json!({ "answer": "step" })), StopAnswer::Resume);
     assert!(control.is_paused(session), "it stops again at the next call");
     assert_eq!(place.ask("POST", "/sessions/s/resume", None).with(200)["paused"], false);
     assert!(!control.is_paused(session));

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_reasoning::ids::{BeliefId, HypothesisId};
-use stepback_reasoning::item::{BeliefKind, DependencyKind, EvidenceKind, HypothesisStatus, Source};
-use stepback_reasoning::{Kind, Mutation};
+use stepback_reasoning::item::{BeliefKind, DependencyKind, EvidenceKind, EvidenceOrigin, HypothesisStatus};
+use stepback_reasoning::{BoardMutation, ItemKind};
 
 use crate::support::Place;
 
 /// Lets session `s` think.
-fn think(place: &Place, thoughts: &[Mutation]) -> Vec<u64> {
+fn think(place: &Place, thoughts: &[BoardMutation]) -> Vec<u64> {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = workspace.find_session("s").unwrap();
@@ -17,8 +17,8 @@ fn think(place: &Place, thoughts: &[Mutation]) -> Vec<u64> {
     thoughts.iter().map(|mutation| thinker.think(mutation).unwrap().step).collect()
 }
 
-fn propose(statement: &str) -> Mutation {
-    Mutation::ProposeHypothesis {
+fn propose(statement: &str) -> BoardMutation {
+    BoardMutation::ProposeHypothesis {
         statement: statement.into(),
         prior: 0.5,
         parent: None,
@@ -27,8 +27,8 @@ fn propose(statement: &str) -> Mutation {
     }
 }
 
-fn evidence(hypothesis: u32, strength: f64, source: Source) -> Mutation {
-    Mutation::AddEvidence {
+fn evidence(hypothesis: u32, strength: f64, source: EvidenceOrigin) -> BoardMutation {
+    BoardMutation::AddEvidence {
         hypothesis: HypothesisId(hypothesis),
         strength,
         text: format!("it was seen with {strength}"),
@@ -37,8 +37,8 @@ fn evidence(hypothesis: u32, strength: f64, source: Source) -> Mutation {
     }
 }
 
-fn believe(statement: &str) -> Mutation {
-    Mutation::AddBelief {
+fn believe(statement: &str) -> BoardMutation {
+    BoardMutation::AddBelief {
         statement: statement.into(),
         kind: BeliefKind::Assumption,
         confidence: 0.8,
@@ -49,9 +49,9 @@ fn believe(statement: &str) -> Mutation {
     }
 }
 
-fn depend(belief: u32, on: u32) -> Mutation {
+fn depend(belief: u32, on: u32) -> BoardMutation {
     let (belief, on, kind) = (BeliefId(belief), BeliefId(on), DependencyKind::Requires);
-    Mutation::Depend { belief, on, kind, strength: 0.5, reason: Some("so it is".into()) }
+    BoardMutation::Depend { belief, on, kind, strength: 0.5, reason: Some("so it is".into()) }
 }
 
 fn part<'d>(board: &'d Value, name: &str) -> &'d Value {
@@ -65,11 +65,11 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
     place.call("s", "c1", "one", "1", false);
     let empty = place.get("/sessions/s/mind").with(200);
     assert_eq!((&empty["step"], &empty["summary"]), (&Value::Null, &json!("Nothing changed.")));
-    assert_eq!(empty["parts"].as_array().unwrap().len(), Kind::ALL.len());
+    assert_eq!(empty["parts"].as_array().unwrap().len(), ItemKind::ALL.len());
     let engine = place.engine();
     let call =
         engine.store.step_numbered(engine.workspace(&place.root).unwrap().record.id, 3).unwrap().unwrap();
-    let tool = Source::Tool { step: Some(call.step.id), tool: Some("Edit".into()) };
+    let tool = EvidenceOrigin::Tool { step: Some(call.step.id), tool: Some("Edit".into()) };
     let steps = think(
         &place,
         &[
@@ -78,7 +78,7 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
             believe("the clock is right"),
             believe("the key has the time"),
             depend(2, 1),
-            Mutation::SetHypothesis {
+            BoardMutation::SetHypothesis {
                 hypothesis: HypothesisId(1),
                 status: HypothesisStatus::Confirmed,
                 reason: Some("the test passes".into()),
@@ -120,7 +120,7 @@ fn a_graph_and_a_history_are_drawn_from_it() {
         &[
             propose("a"),
             propose("b"),
-            evidence(2, -0.5, Source::Documentation("book".into())),
+            evidence(2, -0.5, EvidenceOrigin::Documentation("book".into())),
             believe("one"),
             believe("two"),
             depend(2, 1),
@@ -168,9 +168,9 @@ fn a_large_board_comes_in_pages() {
     let place = Place::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
-    let thoughts: Vec<Mutation> = (0..130).map(|number| propose(&format!("cause {number}"))).collect();
+    let thoughts: Vec<BoardMutation> = (0..130).map(|number| propose(&format!("cause {number}"))).collect();
     think(&place, &thoughts);
-    think(&place, &[evidence(7, 0.9, Source::Reasoning)]);
+    think(&place, &[evidence(7, 0.9, EvidenceOrigin::Reasoning)]);
     let board = place.get("/sessions/s/mind?limit=100").with(200);
     let all = part(&board, "hypotheses");
     assert_eq!((&all["total"], all["items"].as_array().unwrap().len()), (&json!(130), 100));

@@ -10,14 +10,14 @@ use serde_json::Value;
 use stepback_engine::Engine;
 use stepback_engine::control::Stop;
 use stepback_engine::recorder::{
-    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_model::env::FrozenEnv;
-use stepback_model::event::{Event, ReportedError};
+use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_server::{AppState, Config, Server, serve};
+use stepback_server::{AppState, HttpServer, ServerConfig, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_worktree::rules::Budget;
@@ -27,7 +27,7 @@ const START: i64 = 1_700_000_000_000_000;
 
 /// A directory with a workspace, a store and a server.
 pub struct Place {
-    pub server: Server,
+    pub server: HttpServer,
     pub root: PathBuf,
     store: &'static dyn Store,
     env: FrozenEnv,
@@ -37,7 +37,7 @@ pub struct Place {
 /// A conversation that is known as a whole.
 struct Lines(Vec<String>);
 
-impl Conversation for Lines {
+impl ConversationSource for Lines {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
         let lines = self.0.iter().skip(keep as usize).cloned().collect();
@@ -93,17 +93,17 @@ impl Place {
     }
 
     /// With other settings of the server.
-    pub fn with(change: impl FnOnce(Config) -> Config) -> Self {
+    pub fn with(change: impl FnOnce(ServerConfig) -> ServerConfig) -> Self {
         Self::try_with(change).unwrap()
     }
 
-    pub fn try_with(change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
+    pub fn try_with(change: impl FnOnce(ServerConfig) -> ServerConfig) -> std::io::Result<Self> {
         Self::made(START, change)
     }
 
     /// Whose clients may take so long to go on reading.
     pub fn with_patience(patience: Duration) -> Self {
-        Self::with(|config| Config { patience, ..config })
+        Self::with(|config| ServerConfig { patience, ..config })
     }
 
     /// One whose clocks start at that moment, in microseconds.
@@ -111,16 +111,16 @@ impl Place {
         Self::made(start, |config| config).unwrap()
     }
 
-    fn made(start: i64, change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
+    fn made(start: i64, change: impl FnOnce(ServerConfig) -> ServerConfig) -> std::io::Result<Self> {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
         fs::create_dir(&root).unwrap();
         let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
         let env = |seed| FrozenEnv::new(Timestamp::from_micros(start), seed);
-        let config = Config {
+        let config = ServerConfig {
             origins: vec!["https://studio.example".to_owned()],
-            ..Config::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
+            ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
         };
         let server = serve(AppState::new(store, Box::new(env(1)), 2), change(config))?;
         Ok(Self { server, root, store, env: env(2), _dir: dir })
@@ -192,7 +192,7 @@ impl Place {
         failed: bool,
     ) -> ReportedEvent<'r> {
         let failed = failed && kind == StepKind::ToolEnd;
-        let event = Event {
+        let event = AgentEvent {
             agent: "test".into(),
             session: session.into(),
             kind,

@@ -12,8 +12,8 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::{self, Next};
 use stepback_mcp::http::{self, ServiceLocator};
 use stepback_mcp::rpc::Refusal;
-use stepback_mcp::service::Service;
-use stepback_server::{Guard, Token};
+use stepback_mcp::service::McpService;
+use stepback_server::{AuthToken, Guard};
 use stepback_testkit::mcp::Counterparts;
 
 use crate::fixture::Fixture;
@@ -21,7 +21,7 @@ use crate::fixture::Fixture;
 struct Fixtures;
 
 impl ServiceLocator for Fixtures {
-    fn service(&self, _: &Uri) -> Result<Arc<dyn Service>, Refusal> {
+    fn service(&self, _: &Uri) -> Result<Arc<dyn McpService>, Refusal> {
         Ok(Arc::new(Fixture))
     }
 }
@@ -29,7 +29,7 @@ impl ServiceLocator for Fixtures {
 /// Starts a server for the rest of the process and gives its address. The suite cannot send a token, so it is added on the way;
 /// host and origin are checked as they come.
 fn serve(scratch: &Path) -> String {
-    let token = Token::at(&scratch.join("token")).unwrap();
+    let token = AuthToken::at(&scratch.join("token")).unwrap();
     let bearer = HeaderValue::from_str(&format!("Bearer {}", token.text())).unwrap();
     let hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
     let guarded = Guard::new(token, hosts, Vec::new()).protect(http::router(Arc::new(Fixtures)));

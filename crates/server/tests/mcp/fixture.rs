@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 use stepback_mcp::rpc::{MISSING_CAPABILITY, Refusal};
-use stepback_mcp::service::{About, Asked, Service};
+use stepback_mcp::service::{McpService, ServerInfo, ServiceRequest};
 
 /// One red dot.
 const IMAGE: &str =
@@ -62,9 +62,9 @@ fn schema() -> Value {
     })
 }
 
-impl Service for Fixture {
-    fn about(&self) -> About {
-        About {
+impl McpService for Fixture {
+    fn about(&self) -> ServerInfo {
+        ServerInfo {
             name: "fixture",
             title: "Fixture",
             version: "1.0.0",
@@ -92,7 +92,7 @@ impl Service for Fixture {
         false
     }
 
-    fn call(&self, asked: &Asked<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+    fn call(&self, asked: &ServiceRequest<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
         match tool {
             "test_simple_text" | "json_schema_2020_12_tool" => {
                 content(vec![text("This is a simple text response for testing.")])
@@ -138,7 +138,7 @@ impl Service for Fixture {
         }
     }
 
-    fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
+    fn resources(&self, _: &ServiceRequest<'_>, _: Option<&str>) -> Result<Value, Refusal> {
         let resource =
             |uri: &str, name: &str, kind: &str| json!({ "uri": uri, "name": name, "mimeType": kind });
         Ok(json!({ "resources": [
@@ -153,7 +153,7 @@ impl Service for Fixture {
         ]
     }
 
-    fn read(&self, _: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
+    fn read(&self, _: &ServiceRequest<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
         Ok(match uri {
             "test://static-text" => {
                 let text = "This is the content of the static text resource.";
@@ -171,7 +171,7 @@ impl Service for Fixture {
         true
     }
 
-    fn mark(&self, _: &Asked<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+    fn mark(&self, _: &ServiceRequest<'_>, uri: &str) -> Result<Option<String>, Refusal> {
         Ok((uri == "test://watched-resource").then(|| "always the same".to_owned()))
     }
 
@@ -193,7 +193,12 @@ impl Service for Fixture {
         ]
     }
 
-    fn prompt(&self, _: &Asked<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, Refusal> {
+    fn prompt(
+        &self,
+        _: &ServiceRequest<'_>,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, Refusal> {
         let said = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let parts = match name {
             "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
@@ -218,7 +223,7 @@ impl Service for Fixture {
 
     fn complete(
         &self,
-        _: &Asked<'_>,
+        _: &ServiceRequest<'_>,
         _: &Map<String, Value>,
         _: &str,
         begins: &str,

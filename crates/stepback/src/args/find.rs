@@ -55,7 +55,7 @@ pub struct Among {
 
 // Finding steps by their words.
 #[derive(Debug, Args)]
-pub struct Search {
+pub struct SearchArgs {
     /// What to look for
     #[arg(value_name = "QUERY", required_unless_present = "reindex")]
     pub words: Vec<String>,
@@ -80,7 +80,7 @@ pub struct Search {
 
 // Finding steps by what is known about them.
 #[derive(Debug, Args)]
-pub struct Query {
+pub struct QueryArgs {
     #[command(flatten)]
     pub among: Among,
     /// Only steps of this sub-agent

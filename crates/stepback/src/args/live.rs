@@ -52,7 +52,7 @@ pub struct Init {
 
 // Running an agent.
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct RunArgs {
     /// A checkpoint that cannot be made blocks the agent's call instead of leaving a gap
     #[arg(long)]
     pub strict: bool,
@@ -66,7 +66,7 @@ pub struct Run {
 
 // Running the built-in agent.
 #[derive(Debug, Args)]
-pub struct Agent {
+pub struct AgentArgs {
     /// The task
     pub prompt: Option<String>,
     /// Who answers: anthropic, openai-compatible, or scripted FILE [default: scripted with --script, else anthropic]
@@ -98,7 +98,7 @@ pub struct Agent {
 /// Breakpoints.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Breakpoint {
+pub enum BreakpointCommand {
     /// Stop when something happens
     #[command(
         after_help = "Examples:\n  stepback breakpoint add tool Bash\n  stepback breakpoint add tool Bash --condition 'rm -rf|git push'\n  stepback breakpoint add path 'src/auth/**'\n  stepback breakpoint add pattern 'DROP TABLE'\n  stepback breakpoint add iteration 20\n  stepback breakpoint add error\n  stepback breakpoint add cost 2.50\n  stepback breakpoint add tool Write --log     only note it"
@@ -152,7 +152,7 @@ pub struct AddBreakpoint {
 /// Branches.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Branch {
+pub enum BranchCommand {
     /// Name a line of steps that begins at a point
     #[command(
         after_help = "Examples:\n  stepback branch create try-redis\n  stepback branch create try-redis --from '#12'\n  stepback branch create try-redis --from '#12' --worktree ../try-redis --resume \"use redis instead\""

@@ -8,14 +8,14 @@ mod gap;
 mod hypothesis;
 pub mod verify;
 
-pub use belief::{Belief, Contradiction};
-pub use board::{Experiment, MIND, Mind, MindCommand, RECOVER, Recover};
-pub use gap::{Gap, Note};
-pub use hypothesis::{Evidence, Hypothesis};
+pub use belief::{BeliefCommand, ContradictionCommand};
+pub use board::{ExperimentCommand, MIND, MindArgs, MindCommand, RECOVER, Recover};
+pub use gap::{GapCommand, NoteCommand};
+pub use hypothesis::{EvidenceCommand, HypothesisCommand};
 
 // Whose board.
 #[derive(Debug, Args)]
-pub struct Board {
+pub struct BoardArgs {
     /// Of this session: the beginning of its id, ours or the agent's [default: the agent at work here, else your own]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,

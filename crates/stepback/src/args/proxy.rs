@@ -18,7 +18,7 @@ Examples:
 
 // Carrying model calls.
 #[derive(Debug, Args)]
-pub struct Proxy {
+pub struct ProxyArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub listen: String,
@@ -132,8 +132,8 @@ pub struct Studio {
 #[derive(Debug, Args)]
 pub struct Recorded {
     /// What to do with a call that was never recorded like this
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Difference::Stop)]
-    pub on_difference: Difference,
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = UnrecordedCall::Stop)]
+    pub on_difference: UnrecordedCall,
     /// Let recorded answers take as long as they did
     #[arg(long)]
     pub timed: bool,
@@ -141,7 +141,7 @@ pub struct Recorded {
 
 /// What to do with a call that was never recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Difference {
+pub enum UnrecordedCall {
     /// Refuse it, which ends a rerun
     Stop,
     /// Ask the model, from there on
@@ -165,7 +165,7 @@ Examples:
 
 // Doing a session again.
 #[derive(Debug, Args)]
-pub struct Rerun {
+pub struct RerunArgs {
     /// The session: the beginning of its id, ours or the agent's [default: the last at work here]
     pub session: Option<String>,
     /// Begin with the prompt that this point belongs to [default: the first]
@@ -184,8 +184,8 @@ pub struct Rerun {
     #[arg(long, value_name = "T", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// What becomes of tool calls
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Tools::Real)]
-    pub tools: Tools,
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = ToolMode::Real)]
+    pub tools: ToolMode,
     /// Compare it with the original step by step
     #[arg(long)]
     pub compare: bool,
@@ -201,7 +201,7 @@ pub struct Rerun {
 
 /// What becomes of tool calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Tools {
+pub enum ToolMode {
     /// They do not run; what they did then is put in place
     Recorded,
     /// They run

@@ -30,8 +30,8 @@ pub struct Export {
     #[arg(value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// What to write
-    #[arg(long, value_enum, default_value_t = Format::Bundle)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Bundle)]
+    pub format: ExportFormat,
     /// Where to; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
@@ -49,7 +49,7 @@ pub struct Import {
 
 /// Formats of `export`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Format {
+pub enum ExportFormat {
     /// Everything, for another store
     Bundle,
     /// Lines of JSON, for other programs

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 // The process that watches large workspaces.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Watcher {
+pub enum WatcherCommand {
     /// End it; the next slow scan starts another one
     #[command(after_help = "Examples:\n  stepback watcher stop")]
     Stop,
@@ -16,7 +16,7 @@ pub enum Watcher {
 /// The store as a whole.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Store {
+pub enum StoreCommand {
     /// Copy everything to an empty store, and read all of it back
     #[command(
         after_help = "A store is a directory or a database: postgres://USER@HOST/DATABASE.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"

@@ -11,21 +11,21 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::payload::{one_line, visible};
 use stepback_builtin_agent::provider::{Dialect, Http, Post, ScriptError, Scripted};
-use stepback_builtin_agent::{ExitReason, NAME, Options, Outcome, Provider, RunEvent};
+use stepback_builtin_agent::{ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Response;
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::record::Step;
-use stepback_model::state::State;
-use stepback_proxy::Limits;
-use stepback_proxy::client::Client;
+use stepback_model::state::WorkspaceState;
+use stepback_proxy::ProxyLimits;
+use stepback_proxy::client::UpstreamClient;
 use stepback_rerun::builtin::Beginning;
 
 use super::CommandResult;
-use crate::args::live::Agent;
+use crate::args::live::AgentArgs;
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
 
@@ -43,7 +43,7 @@ struct Wish<'a> {
 }
 
 /// Runs `stepback agent`.
-pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
+pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
     if let Some(file) = &arguments.again {
         return again(context, file);
     }
@@ -67,7 +67,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
             narrate(paint, happening);
         }
     };
-    let options = Options {
+    let options = RunOptions {
         prompt: Some(wish.prompt.to_string()),
         history,
         memory,
@@ -78,7 +78,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
         looks: settings.get("checkpoint.calls") != 0,
         stop,
         price: &|model, usage| prices.cost(model, usage),
-        ..Options::new(model, &mut watch)
+        ..RunOptions::new(model, &mut watch)
     };
     let outcome = stepback_builtin_agent::run(&workspace, &mut *provider, options)?;
     Ok(told(json, &outcome))
@@ -104,9 +104,10 @@ fn again(context: &Context, file: &Path) -> CommandResult {
 
 /// Interprets the positional arguments: `--provider scripted FILE` takes a file; for any other provider the second
 /// argument is the prompt.
-fn understood(arguments: &Agent) -> Result<Wish<'_>, Failure> {
+fn understood(arguments: &AgentArgs) -> Result<Wish<'_>, CommandFailure> {
     let usage = |what: &str| {
-        Failure::new(Kind::Usage, what.to_string()).hint("\"stepback agent --help\" has examples")
+        CommandFailure::new(FailureKind::Usage, what.to_string())
+            .hint("\"stepback agent --help\" has examples")
     };
     let mut words = arguments.provider.iter().map(String::as_str);
     let by_script = if arguments.script.is_some() { "scripted" } else { "anthropic" };
@@ -134,7 +135,7 @@ fn understood(arguments: &Agent) -> Result<Wish<'_>, Failure> {
 }
 
 /// Sets up signal handling: the first interrupt ends the agent in an orderly way, the second one ends the process.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+fn stop_on_signals() -> Result<Arc<AtomicBool>, CommandFailure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), stop.clone())?;
@@ -145,17 +146,17 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 
 fn provider(
     wish: &Wish<'_>,
-    arguments: &Agent,
+    arguments: &AgentArgs,
     stop: &Arc<AtomicBool>,
-) -> Result<(Box<dyn Provider>, String), Failure> {
+) -> Result<(Box<dyn Provider>, String), CommandFailure> {
     match &wish.script {
         Some(path) => {
             let scripted = Scripted::open(path, stop.clone()).map_err(|error| {
                 let kind = match error {
-                    ScriptError::Read { .. } => Kind::System,
-                    _ => Kind::Usage,
+                    ScriptError::Read { .. } => FailureKind::System,
+                    _ => FailureKind::Usage,
                 };
-                Failure::new(kind, error.to_string()).hint("docs/guide/agent.md describes scripts")
+                CommandFailure::new(kind, error.to_string()).hint("docs/guide/agent.md describes scripts")
             })?;
             let model = arguments.model.clone().unwrap_or_else(|| scripted.model().to_string());
             Ok((Box::new(scripted), model))
@@ -167,10 +168,10 @@ fn provider(
 /// Returns the model behind an HTTP address.
 fn server(
     name: &str,
-    arguments: &Agent,
+    arguments: &AgentArgs,
     stop: &Arc<AtomicBool>,
-) -> Result<(Box<dyn Provider>, String), Failure> {
-    let usage = |what: String, hint: &str| Failure::new(Kind::Usage, what).hint(hint);
+) -> Result<(Box<dyn Provider>, String), CommandFailure> {
+    let usage = |what: String, hint: &str| CommandFailure::new(FailureKind::Usage, what).hint(hint);
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (dialect, of_key, of_base) = match name {
         "anthropic" => (Dialect::Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
@@ -195,7 +196,7 @@ fn server(
 }
 
 /// Sends requests with the client that the proxy uses too: same connections, same trusted certificates.
-struct Direct(Client);
+struct Direct(UpstreamClient);
 
 impl Post for Direct {
     fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String> {
@@ -205,14 +206,14 @@ impl Post for Direct {
 }
 
 /// Returns a client that trusts the certificates the user's other agents trust.
-fn transport() -> Result<Arc<dyn Post>, Failure> {
+fn transport() -> Result<Arc<dyn Post>, CommandFailure> {
     let certificates = std::env::var_os("NODE_EXTRA_CA_CERTS").filter(|path| !path.is_empty());
-    let client = Client::new(Limits::default(), certificates.as_ref().map(Path::new))?;
+    let client = UpstreamClient::new(ProxyLimits::default(), certificates.as_ref().map(Path::new))?;
     Ok(Arc::new(Direct(client)))
 }
 
 /// Returns the arguments that make the same model answer again.
-fn origin(wish: &Wish<'_>, arguments: &Agent) -> Map<String, Value> {
+fn origin(wish: &Wish<'_>, arguments: &AgentArgs) -> Map<String, Value> {
     let mut words = vec!["--provider".to_string(), wish.provider.to_string()];
     if let Some(script) = &wish.script {
         words.push(std::path::absolute(script).unwrap_or(script.clone()).display().to_string());
@@ -237,8 +238,8 @@ impl Begin {
         workspace: &Workspace<'_>,
         conversation: Option<Hash>,
         memory: Option<Hash>,
-    ) -> Result<Self, Failure> {
-        let damaged = || Failure::new(Kind::Store, "the recorded conversation is damaged");
+    ) -> Result<Self, CommandFailure> {
+        let damaged = || CommandFailure::new(FailureKind::Store, "the recorded conversation is damaged");
         let lines = conversation::texts(workspace.store(), conversation).map_err(EngineError::from)?;
         let memory = memory.map(|hash| stepback_model::json::load(workspace.store(), hash)).transpose();
         let memory = match memory.map_err(|_| damaged())? {
@@ -252,36 +253,43 @@ impl Begin {
         })
     }
 
-    fn at(workspace: &Workspace<'_>, step: &Step) -> Result<Self, Failure> {
-        let state = State::load(workspace.store(), step.state).map_err(EngineError::from)?;
+    fn at(workspace: &Workspace<'_>, step: &Step) -> Result<Self, CommandFailure> {
+        let state = WorkspaceState::load(workspace.store(), step.state).map_err(EngineError::from)?;
         Self::with(workspace, state.conversation, state.memory)
     }
 }
 
 /// Returns the state of the built-in agent at a point.
-fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, Failure> {
+fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, CommandFailure> {
     let target = context.resolve(workspace, point)?;
     let session = workspace.store().session(target.step.session).map_err(EngineError::from)?;
     if session.is_none_or(|session| session.agent != NAME) {
-        return Err(Failure::new(Kind::Usage, format!("{point} is no step of the built-in agent"))
-            .hint("\"stepback sessions --agent stepback\" lists its sessions"));
+        return Err(CommandFailure::new(
+            FailureKind::Usage,
+            format!("{point} is no step of the built-in agent"),
+        )
+        .hint("\"stepback sessions --agent stepback\" lists its sessions"));
     }
     Begin::at(workspace, &target.step)
 }
 
 /// Returns the state of a session of the built-in agent. A session that was only prepared by a rewind or a branch has the
 /// state of the point it comes from.
-fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure> {
+fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, CommandFailure> {
     let session = workspace.find_session(session)?;
     if session.agent != NAME {
-        return Err(Failure::new(Kind::Usage, format!("{} is another agent's session", session.id.short()))
-            .hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
+        return Err(CommandFailure::new(
+            FailureKind::Usage,
+            format!("{} is another agent's session", session.id.short()),
+        )
+        .hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
     }
     let from = session.info.forked_from.filter(|_| session.info.tip.is_none());
     let begin = match from {
         Some((_, step)) => {
             let stored = workspace.store().step(step).map_err(EngineError::from)?;
-            let gone = || Failure::new(Kind::Nothing, "the step that the session comes from is gone");
+            let gone =
+                || CommandFailure::new(FailureKind::Nothing, "the step that the session comes from is gone");
             Begin::at(workspace, &stored.ok_or_else(gone)?.step)?
         }
         None => Begin::with(workspace, session.info.tip, session.info.slots.memory)?,
@@ -334,7 +342,7 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
 }
 
 /// Prints the outcome and returns the exit code.
-fn told(json: bool, outcome: &Outcome) -> ExitCode {
+fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
     let failed = match &outcome.ended {
         ExitReason::Failed(trouble) => Some(trouble),
         _ => None,
@@ -356,7 +364,7 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
         output::document(&document);
     }
     if let Some(trouble) = failed {
-        return Failure::new(Kind::System, visible(&trouble.message)).hint(hint).report(false);
+        return CommandFailure::new(FailureKind::System, visible(&trouble.message)).hint(hint).report(false);
     }
     let cost = if outcome.cost > 0 { format!(", ${:.4}", outcome.cost as f64 / 1e6) } else { String::new() };
     let counts =
@@ -375,6 +383,6 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
     match outcome.ended {
         ExitReason::Done => ExitCode::SUCCESS,
         ExitReason::Interrupted => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::from(Kind::Partial as u8),
+        _ => ExitCode::from(FailureKind::Partial as u8),
     }
 }

@@ -3,30 +3,30 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use stepback_agents::install::{self, Direction, Plan, Scope, SettingsPaths};
-use stepback_agents::transcript::{self, Cursor};
+use stepback_agents::install::{self, InstallDirection, InstallPlan, InstallScope, SettingsPaths};
+use stepback_agents::transcript::{self, TranscriptCursor};
 use stepback_agents::{Agent, import};
 
-use super::share::Found;
+use super::share::ImportFormat;
 use super::{CommandResult, DONE};
 use crate::args::live::Init;
 use crate::context::{self, Context};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::settings::{KNOWN, Settings};
 
-fn agent_named(name: &str) -> Result<Agent, Failure> {
+fn agent_named(name: &str) -> Result<Agent, CommandFailure> {
     Agent::parse(name).ok_or_else(|| {
         let known: Vec<&str> = Agent::ALL.iter().map(|agent| agent.name()).collect();
-        Failure::new(Kind::Usage, format!("\"{name}\" is not an agent stepback knows"))
+        CommandFailure::new(FailureKind::Usage, format!("\"{name}\" is not an agent stepback knows"))
             .hint(format!("the agents are {}", known.join(", ")))
     })
 }
 
 /// Returns where the agents' settings are, according to the agents' own environment variables.
-pub fn place(workspace: &Path) -> Result<SettingsPaths, Failure> {
+pub fn place(workspace: &Path) -> Result<SettingsPaths, CommandFailure> {
     let home = context::home().ok_or_else(|| {
-        Failure::new(Kind::System, "HOME is not set, so the agents' settings cannot be found")
+        CommandFailure::new(FailureKind::System, "HOME is not set, so the agents' settings cannot be found")
     })?;
     let mut place = SettingsPaths::usual(&home, workspace);
     if let Some(dir) = context::variable("CLAUDE_CONFIG_DIR") {
@@ -45,7 +45,7 @@ pub fn place(workspace: &Path) -> Result<SettingsPaths, Failure> {
 }
 
 /// Returns the path of this program.
-pub fn binary() -> Result<PathBuf, Failure> {
+pub fn binary() -> Result<PathBuf, CommandFailure> {
     Ok(std::env::current_exe().and_then(|path| path.canonicalize())?)
 }
 
@@ -60,13 +60,13 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
         named => named.iter().map(|name| agent_named(name)).collect::<Result<_, _>>()?,
     };
     if agents.is_empty() {
-        return Err(Failure::new(Kind::Nothing, "no agent that stepback knows is in use here")
+        return Err(CommandFailure::new(FailureKind::Nothing, "no agent that stepback knows is in use here")
             .hint("name one: stepback init --agent claude (or codex, gemini, opencode)"));
     }
-    let scope = if arguments.user { Scope::User } else { Scope::Project };
-    let direction = if arguments.uninstall { Direction::Uninstall } else { Direction::Install };
+    let scope = if arguments.user { InstallScope::User } else { InstallScope::Project };
+    let direction = if arguments.uninstall { InstallDirection::Uninstall } else { InstallDirection::Install };
     let binary = binary()?;
-    let mut plans: Vec<(String, Plan)> = Vec::new();
+    let mut plans: Vec<(String, InstallPlan)> = Vec::new();
     for agent in agents {
         // Plan everything first: unreadable settings must not leave half of the agents set up.
         let hooks =
@@ -107,11 +107,11 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
 }
 
 /// Turns an error about settings that cannot be changed into a failure.
-pub fn refused(error: install::InstallError) -> Failure {
-    Failure::new(Kind::Refused, error.to_string())
+pub fn refused(error: install::InstallError) -> CommandFailure {
+    CommandFailure::new(FailureKind::Refused, error.to_string())
 }
 
-fn report(plan: &Plan, place: &SettingsPaths, arguments: &Init) {
+fn report(plan: &InstallPlan, place: &SettingsPaths, arguments: &Init) {
     let paint = Paint::stdout();
     let title = paint.strong(plan.agent.title());
     if plan.is_nothing() {
@@ -131,18 +131,18 @@ fn report(plan: &Plan, place: &SettingsPaths, arguments: &Init) {
 pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandResult {
     let path = context.directory.join(path);
     if !path.exists() {
-        return Err(Failure::new(Kind::System, format!("{} does not exist", path.display())));
+        return Err(CommandFailure::new(FailureKind::System, format!("{} does not exist", path.display())));
     }
     let agent = agent.map(agent_named).transpose()?;
     match super::share::look(&path)? {
-        Found::Bundle(file) => return super::share::import(context, &path, file),
-        Found::Lines(file) => return super::share::import_lines(context, &path, file),
-        Found::Other => {}
+        ImportFormat::Bundle(file) => return super::share::import(context, &path, file),
+        ImportFormat::Lines(file) => return super::share::import_lines(context, &path, file),
+        ImportFormat::Other => {}
     }
     let found = transcript::found_at(&path, agent);
     if found.is_empty() {
-        return Err(Failure::new(
-            Kind::Nothing,
+        return Err(CommandFailure::new(
+            FailureKind::Nothing,
             format!("{} holds no conversation of an agent stepback knows", path.display()),
         )
         .hint("name the agent with --agent, or another file"));
@@ -154,7 +154,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
             found.about.cwd.clone().filter(|dir| dir.is_dir()).unwrap_or_else(|| context.directory.clone());
         let root = context.root_of(&root)?;
         let workspace = engine.workspace(&root)?;
-        let fresh = match transcript::read(&found.place, &Cursor::default()) {
+        let fresh = match transcript::read(&found.place, &TranscriptCursor::default()) {
             Ok(fresh) => fresh,
             Err(error) => {
                 output::say(format!("Skipped {}: {error}", found.place.path.display()));
@@ -201,7 +201,7 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
     let known = |key: &str| {
         KNOWN.iter().find(|known| known.key == key).ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();
-            Failure::new(Kind::Usage, format!("there is no setting {key}"))
+            CommandFailure::new(FailureKind::Usage, format!("there is no setting {key}"))
                 .hint(format!("there are {}", names.join(", ")))
         })
     };
@@ -212,7 +212,7 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
         let number = match value {
             "default" => None,
             text => Some(text.parse::<i64>().ok().filter(|number| *number >= 0).ok_or_else(|| {
-                Failure::new(Kind::Usage, format!("\"{text}\" is not a number"))
+                CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is not a number"))
                     .hint("write a number that is not negative, or \"default\"")
             })?),
         };

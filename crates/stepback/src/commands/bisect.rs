@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
+use stepback_engine::bisect::{BisectResult, BisectSearch, ProbeVerdict, Scratch};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
@@ -13,7 +13,7 @@ use stepback_model::record::StepRow;
 use super::{CommandResult, DONE, diff, status, view};
 use crate::args::find::Bisect;
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The exit code with which a command says that it cannot judge this checkpoint, as in git.
@@ -23,7 +23,7 @@ const FEW: usize = 20;
 
 /// The result of one probe.
 struct Probe {
-    verdict: Verdict,
+    verdict: ProbeVerdict,
     code: i32,
     set_up: Duration,
     ran: Duration,
@@ -42,7 +42,7 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
         (0..jobs).map(|number| Scratch::new(&workspace, dir.join(number.to_string()))).collect();
     let mut probes: Vec<(usize, Probe)> = Vec::new();
     let (first, last) = (0, line.len() - 1);
-    for (moment, expected) in [(first, Verdict::Good), (last, Verdict::Bad)] {
+    for (moment, expected) in [(first, ProbeVerdict::Good), (last, ProbeVerdict::Bad)] {
         let probe = probe(&workspace, &mut scratches[0], &line[moment], &arguments.run)?;
         let verdict = probe.verdict;
         report(context, &line[moment], &probe);
@@ -51,13 +51,13 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
             return Err(not_as_expected(&line[moment], expected));
         }
     }
-    let mut search = Search::between(first, last);
+    let mut search = BisectSearch::between(first, last);
     loop {
         let next = search.next(jobs);
         if next.is_empty() {
             break;
         }
-        let found: Vec<Result<Probe, Failure>> = std::thread::scope(|scope| {
+        let found: Vec<Result<Probe, CommandFailure>> = std::thread::scope(|scope| {
             let running: Vec<_> = next
                 .iter()
                 .zip(&mut scratches)
@@ -69,7 +69,9 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
             running
                 .into_iter()
                 .map(|thread| {
-                    thread.join().unwrap_or_else(|_| Err(Failure::new(Kind::Internal, "a probe failed")))
+                    thread
+                        .join()
+                        .unwrap_or_else(|_| Err(CommandFailure::new(FailureKind::Internal, "a probe failed")))
                 })
                 .collect()
         });
@@ -94,7 +96,7 @@ fn candidates(
     context: &Context,
     workspace: &Workspace<'_>,
     arguments: &Bisect,
-) -> Result<Vec<StepRow>, Failure> {
+) -> Result<Vec<StepRow>, CommandFailure> {
     let bad = context.resolve(workspace, arguments.bad.as_deref().unwrap_or("@"))?;
     let bad = workspace.nearest_checkpoint(&bad)?;
     let mut line = workspace.ancestry(&bad)?;
@@ -105,14 +107,20 @@ fn candidates(
         let good = workspace.nearest_checkpoint(&context.resolve(workspace, good)?)?;
         let at = line.iter().position(|stored| stored.step.id == good.step.id);
         let at = at.ok_or_else(|| {
-            Failure::new(Kind::Point, format!("{} does not lead to {}", describe(&good), describe(&bad)))
-                .hint("\"stepback timeline\" shows which steps grew from which")
+            CommandFailure::new(
+                FailureKind::Point,
+                format!("{} does not lead to {}", describe(&good), describe(&bad)),
+            )
+            .hint("\"stepback timeline\" shows which steps grew from which")
         })?;
         line.drain(..at);
     }
     if line.len() < 2 {
-        return Err(Failure::new(Kind::Nothing, "there is nothing between the good and the bad point")
-            .hint("name two points: stepback bisect --run CMD --good POINT --bad POINT"));
+        return Err(CommandFailure::new(
+            FailureKind::Nothing,
+            "there is nothing between the good and the bad point",
+        )
+        .hint("name two points: stepback bisect --run CMD --good POINT --bad POINT"));
     }
     Ok(line)
 }
@@ -122,7 +130,7 @@ fn probe(
     scratch: &mut Scratch<'_>,
     stored: &StepRow,
     command: &str,
-) -> Result<Probe, Failure> {
+) -> Result<Probe, CommandFailure> {
     let begun = Instant::now();
     scratch.become_state(&workspace.state_of(stored)?)?;
     let set_up = begun.elapsed();
@@ -136,35 +144,38 @@ fn probe(
         .status()?;
     let ran = begun.elapsed();
     // A command that was killed or not found says nothing about the files.
-    let code = status
-        .code()
-        .ok_or_else(|| Failure::new(Kind::System, format!("{command} was ended by a signal")))?;
+    let code = status.code().ok_or_else(|| {
+        CommandFailure::new(FailureKind::System, format!("{command} was ended by a signal"))
+    })?;
     if code == 126 || code == 127 {
-        return Err(Failure::new(Kind::System, format!("{command} cannot be run (exit code {code})"))
-            .hint("try it in the workspace first"));
+        return Err(CommandFailure::new(
+            FailureKind::System,
+            format!("{command} cannot be run (exit code {code})"),
+        )
+        .hint("try it in the workspace first"));
     }
     let verdict = match code {
-        0 => Verdict::Good,
-        CANNOT_TELL => Verdict::Skip,
-        _ => Verdict::Bad,
+        0 => ProbeVerdict::Good,
+        CANNOT_TELL => ProbeVerdict::Skip,
+        _ => ProbeVerdict::Bad,
     };
     Ok(Probe { verdict, code, set_up, ran })
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: ProbeVerdict) -> &'static str {
     match verdict {
-        Verdict::Good => "good",
-        Verdict::Bad => "bad",
-        Verdict::Skip => "cannot tell",
+        ProbeVerdict::Good => "good",
+        ProbeVerdict::Bad => "bad",
+        ProbeVerdict::Skip => "cannot tell",
     }
 }
 
 fn report(context: &Context, stored: &StepRow, probe: &Probe) {
     let paint = Paint::stderr();
     let verdict = match probe.verdict {
-        Verdict::Good => paint.good("good"),
-        Verdict::Bad => paint.bad("bad "),
-        Verdict::Skip => paint.note("cannot tell"),
+        ProbeVerdict::Good => paint.good("good"),
+        ProbeVerdict::Bad => paint.bad("bad "),
+        ProbeVerdict::Skip => paint.note("cannot tell"),
     };
     if !context.json {
         output::say(format!(
@@ -180,20 +191,23 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
     }
 }
 
-fn not_as_expected(stored: &StepRow, expected: Verdict) -> Failure {
+fn not_as_expected(stored: &StepRow, expected: ProbeVerdict) -> CommandFailure {
     let (what, hint) = match expected {
-        Verdict::Good => ("is not good", "name an earlier one with --good"),
+        ProbeVerdict::Good => ("is not good", "name an earlier one with --good"),
         _ => ("is not bad", "name a later one with --bad"),
     };
-    Failure::new(Kind::Usage, format!("{} {what}, so there is nothing to search", describe(stored)))
-        .hint(hint)
+    CommandFailure::new(
+        FailureKind::Usage,
+        format!("{} {what}, so there is nothing to search", describe(stored)),
+    )
+    .hint(hint)
 }
 
 fn conclude(
     context: &Context,
     workspace: &Workspace<'_>,
     line: &[StepRow],
-    found: &Found,
+    found: &BisectResult,
     probes: &[(usize, Probe)],
 ) -> CommandResult {
     let items: Vec<Value> = probes
@@ -211,8 +225,8 @@ fn conclude(
         })
         .collect();
     let first = match found {
-        Found::First(moment) => *moment,
-        Found::Among(moments) => {
+        BisectResult::First(moment) => *moment,
+        BisectResult::Among(moments) => {
             let steps: Vec<&StepRow> = moments.iter().map(|moment| &line[*moment]).collect();
             match context.json {
                 true => output::document(&json!({

@@ -4,28 +4,28 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use stepback_engine::compare::{Conversations, Side};
+use stepback_engine::compare::{ComparedRun, Conversations};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 
 use super::{CommandResult, DONE, conversation, mind, rewind};
 use crate::args::ConfirmArgs;
-use crate::args::live::Branch;
+use crate::args::live::BranchCommand;
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback branch …`.
-pub fn run(context: &Context, command: &Branch) -> CommandResult {
+pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     match command {
-        Branch::Create { name, from, worktree, resume, agree } => {
+        BranchCommand::Create { name, from, worktree, resume, agree } => {
             let from = match from {
                 Some(point) => context.resolve(&workspace, point)?,
                 None => context.resolve(&workspace, "@")?,
@@ -48,23 +48,25 @@ pub fn run(context: &Context, command: &Branch) -> CommandResult {
                 _ => create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref()),
             }
         }
-        Branch::List => list(context, &workspace),
-        Branch::Switch { name, reasoning: true, agree } => mind::switch(context, &workspace, name, agree),
-        Branch::Switch { name, reasoning: false, agree } => {
+        BranchCommand::List => list(context, &workspace),
+        BranchCommand::Switch { name, reasoning: true, agree } => {
+            mind::switch(context, &workspace, name, agree)
+        }
+        BranchCommand::Switch { name, reasoning: false, agree } => {
             let prepared = workspace.prepare_switch(name)?;
             let Some(prepared) = rewind::agree(context, &workspace, prepared, agree)? else { return DONE };
             let report = workspace.switch(name, prepared)?;
             rewind::finish(context, &workspace, report, "undo", None)
         }
-        Branch::Rename { name, to } => {
+        BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
             done(context, to, &format!("Branch {name} is now called {to}."))
         }
-        Branch::Delete { name } => {
+        BranchCommand::Delete { name } => {
             workspace.delete_branch(name)?;
             done(context, name, &format!("Branch {name} is forgotten; its steps stay."))
         }
-        Branch::Compare { a, b } => {
+        BranchCommand::Compare { a, b } => {
             let b = match b {
                 Some(name) => name.clone(),
                 None => workspace.present_branch()?,
@@ -121,10 +123,10 @@ fn create(
 ) -> CommandResult {
     // Checked before anything is written for the branch.
     workspace.check_new_branch(name)?;
-    let state = State::load(workspace.store(), from.step.state).map_err(EngineError::from)?;
+    let state = WorkspaceState::load(workspace.store(), from.step.state).map_err(EngineError::from)?;
     if resume.is_some() && state.conversation.is_none() {
-        return Err(Failure::new(
-            Kind::Nothing,
+        return Err(CommandFailure::new(
+            FailureKind::Nothing,
             format!("no conversation is recorded at {}", describe(from)),
         )
         .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from"));
@@ -132,7 +134,10 @@ fn create(
     let worktree = worktree.map(|dir| context.directory.join(dir));
     if let Some(dir) = &worktree {
         if workspace.root.starts_with(dir) {
-            return Err(Failure::new(Kind::Usage, format!("{} holds the workspace itself", dir.display())));
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                format!("{} holds the workspace itself", dir.display()),
+            ));
         }
         let lock = workspace.lock_shared()?;
         workspace.materialize(&workspace.state_of(from)?, dir, true)?;
@@ -241,14 +246,16 @@ fn about(rerun: &Rerun) -> String {
 }
 
 fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> CommandResult {
-    let tip = |name: &str| -> Result<StepRow, Failure> {
+    let tip = |name: &str| -> Result<StepRow, CommandFailure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");
-            Failure::new(Kind::Point, format!("there is no branch {name}")).hint(format!("there are {known}"))
+            CommandFailure::new(FailureKind::Point, format!("there is no branch {name}"))
+                .hint(format!("there are {known}"))
         })
     };
     let (one, other) = (tip(a)?, tip(b)?);
-    let (left, right) = (Side::of_tip(workspace, a, &one)?, Side::of_tip(workspace, b, &other)?);
+    let (left, right) =
+        (ComparedRun::of_tip(workspace, a, &one)?, ComparedRun::of_tip(workspace, b, &other)?);
     let ends = compare::ends(workspace.store(), &left, &right)?;
     let (changes, talk) = (ends.files.unwrap_or_default(), ends.conversation);
     let ancestors = |from: &StepRow| workspace.ancestry(from);

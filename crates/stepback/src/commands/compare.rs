@@ -3,17 +3,17 @@
 mod table;
 
 use serde_json::{Value, json};
-use stepback_engine::compare::{self, Comparison, Ending, Side, Totals};
+use stepback_engine::compare::{self, ComparedRun, Comparison, Ending, Totals};
 use stepback_engine::timeline::all_tokens;
 use stepback_engine::{Engine, Workspace};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::point::is_number;
 
 use super::{CommandResult, DONE, sessions, view};
 use crate::args::viewers::Compare;
 use crate::context::Context;
 use crate::diff_view;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// The most changed paths, and the most parts of a value, that are listed.
@@ -45,27 +45,27 @@ pub fn document(found: &Comparison) -> Value {
 }
 
 /// Resolves `text` to a branch, a session of any workspace, or a point.
-fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Failure> {
+fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<ComparedRun, CommandFailure> {
     if let Some(named) = text.strip_prefix("session:") {
         let (workspace, session) = sessions::find(context, engine, Some(named))?;
-        return Ok(Side::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
     let here = context.workspace(engine);
     if is_number(text) {
         let here = here?;
-        return Ok(Side::of_point(&here, &context.resolve(&here, text)?)?);
+        return Ok(ComparedRun::of_point(&here, &context.resolve(&here, text)?)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Ok(here) = &here
         && let Some(tip) = here.branch_tip(name)?
     {
-        return Ok(Side::of_branch(here, name, &tip)?);
+        return Ok(ComparedRun::of_branch(here, name, &tip)?);
     }
     let is_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
     if (is_id || here.as_ref().is_ok_and(|here| is_agents_id(here, text)))
         && let Ok((workspace, session)) = sessions::find_by_id(context, engine, text)
     {
-        return Ok(Side::of_session(&workspace, &session)?);
+        return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
     let here = here?;
     let stored = context.resolve(&here, text).map_err(|failure| match is_id {
@@ -74,7 +74,7 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Fail
         ),
         false => failure,
     })?;
-    Ok(Side::of_point(&here, &stored)?)
+    Ok(ComparedRun::of_point(&here, &stored)?)
 }
 
 /// Whether `text` is exactly an agent's own id of a session, however short.
@@ -167,7 +167,7 @@ fn numbers(totals: &Totals) -> String {
     if parts.is_empty() { String::new() } else { format!("  {}", parts.join(", ")) }
 }
 
-fn files(changes: &[Change], paint: Paint) {
+fn files(changes: &[PathChange], paint: Paint) {
     for change in changes.iter().take(LISTED) {
         let pad = " ".repeat(12_usize.saturating_sub(change.kind().as_str().len()));
         output::line(format!("  {}{pad} {}", paint.change(change), view::change_path(change)));
@@ -175,7 +175,7 @@ fn files(changes: &[Change], paint: Paint) {
     more(changes.len(), paint);
 }
 
-fn differences(parts: &[stepback_model::json::Difference], paint: Paint) {
+fn differences(parts: &[stepback_model::json::ValueDifference], paint: Paint) {
     let width = output::width();
     for part in parts.iter().take(LISTED) {
         let place = if part.pointer.is_empty() { "/" } else { &part.pointer };

@@ -2,28 +2,28 @@
 
 use serde_json::{Value, json};
 use stepback_agents::Agent;
-use stepback_agents::answer::Answer as HookAnswer;
-use stepback_agents::transcript::{Part, Role};
-use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Condition, Control, Stop};
+use stepback_agents::answer::HookAnswer;
+use stepback_agents::transcript::{MessagePart, MessageRole};
+use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, StopAnswer as Said};
 use stepback_engine::session::{seen, status, why_not_running};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::Session;
-use stepback_model::state::State;
+use stepback_model::state::WorkspaceState;
 
 use super::{CommandResult, DONE, sessions};
-use crate::args::live::{AddBreakpoint, Breakpoint};
+use crate::args::live::{AddBreakpoint, BreakpointCommand};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback breakpoint …`.
-pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
+pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     let control = workspace.control()?;
     match command {
-        Breakpoint::Add(add) => {
+        BreakpointCommand::Add(add) => {
             let on = wanted(add)?;
             let probe = Stored {
                 id: 0,
@@ -35,7 +35,7 @@ pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
                 log: false,
             };
             probe.check().map_err(|what| {
-                Failure::new(Kind::Usage, format!("the breakpoint cannot be used: {what}"))
+                CommandFailure::new(FailureKind::Usage, format!("the breakpoint cannot be used: {what}"))
                     .hint("\"stepback breakpoint add --help\" has examples")
             })?;
             let id =
@@ -47,8 +47,8 @@ pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
             );
             DONE
         }
-        Breakpoint::List => list(context, &control),
-        Breakpoint::Remove { id } => {
+        BreakpointCommand::List => list(context, &control),
+        BreakpointCommand::Remove { id } => {
             let gone = control.change_breakpoints(|all| {
                 let before = all.items.len();
                 all.items.retain(|item| item.id != *id);
@@ -58,9 +58,9 @@ pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
             said(context, json!({ "id": id, "removed": true }), &format!("Breakpoint {id} removed."));
             DONE
         }
-        Breakpoint::Enable { id } => switch(context, &control, *id, true),
-        Breakpoint::Disable { id } => switch(context, &control, *id, false),
-        Breakpoint::Clear => {
+        BreakpointCommand::Enable { id } => switch(context, &control, *id, true),
+        BreakpointCommand::Disable { id } => switch(context, &control, *id, false),
+        BreakpointCommand::Clear => {
             let count = control.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
             said(
                 context,
@@ -72,8 +72,8 @@ pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
     }
 }
 
-fn wanted(add: &AddBreakpoint) -> Result<Condition, Failure> {
-    let usage = |what: &str| Failure::new(Kind::Usage, what.to_string());
+fn wanted(add: &AddBreakpoint) -> Result<Condition, CommandFailure> {
+    let usage = |what: &str| CommandFailure::new(FailureKind::Usage, what.to_string());
     let value = || {
         add.value.clone().ok_or_else(|| {
             usage(&format!("\"{}\" needs a value", add.kind))
@@ -94,10 +94,10 @@ fn wanted(add: &AddBreakpoint) -> Result<Condition, Failure> {
     })
 }
 
-fn found(found: bool, id: u64) -> Result<(), Failure> {
+fn found(found: bool, id: u64) -> Result<(), CommandFailure> {
     match found {
         true => Ok(()),
-        false => Err(Failure::new(Kind::Nothing, format!("there is no breakpoint {id}"))
+        false => Err(CommandFailure::new(FailureKind::Nothing, format!("there is no breakpoint {id}"))
             .hint("\"stepback breakpoint list\" lists them")),
     }
 }
@@ -228,11 +228,11 @@ pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> C
 /// Runs `stepback edit-input`.
 pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     let input: Value = serde_json::from_str(text).map_err(|error| {
-        Failure::new(Kind::Usage, format!("the input is not JSON: {error}"))
+        CommandFailure::new(FailureKind::Usage, format!("the input is not JSON: {error}"))
             .hint("\"stepback inspect input\" shows the present one")
     })?;
     if !input.is_object() {
-        return Err(Failure::new(Kind::Usage, "the input of a call is a JSON object")
+        return Err(CommandFailure::new(FailureKind::Usage, "the input of a call is a JSON object")
             .hint("\"stepback inspect input\" shows the present one"));
     }
     answer(context, session, &Said::Edit { input })
@@ -276,7 +276,7 @@ fn takes_input(stop: &Stop) -> bool {
 /// Runs `stepback inject`.
 pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     if text.trim().is_empty() {
-        return Err(Failure::new(Kind::Usage, "there is nothing to say"));
+        return Err(CommandFailure::new(FailureKind::Usage, "there is nothing to say"));
     }
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -295,14 +295,14 @@ fn stopped(
     workspace: &Workspace<'_>,
     control: &Control,
     session: Option<&str>,
-) -> Result<Option<Stop>, Failure> {
+) -> Result<Option<Stop>, CommandFailure> {
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let stops = control.stops()?;
     Ok(stops.into_iter().find(|stop| session.as_ref().is_none_or(|session| session.id == stop.session)))
 }
 
-fn nobody_waits() -> Failure {
-    Failure::new(Kind::Nothing, "no agent is stopped here")
+fn nobody_waits() -> CommandFailure {
+    CommandFailure::new(FailureKind::Nothing, "no agent is stopped here")
         .hint("\"stepback breakpoint add\" or \"stepback pause\" stops one; \"stepback watch\" shows them")
 }
 
@@ -338,11 +338,11 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
             let slots = &session.info.slots;
             let hash = if slot == "task" { slots.task } else { slots.memory };
             let value = hash.map(|hash| stepback_model::json::load(workspace.store(), hash)).transpose();
-            let value = value.map_err(|error| Failure::new(Kind::Store, error.to_string()))?;
+            let value = value.map_err(|error| CommandFailure::new(FailureKind::Store, error.to_string()))?;
             output::document(&value.unwrap_or(Value::Null));
         }
         Some(_) => {
-            let state = State { conversation: session.info.tip, ..State::default() };
+            let state = WorkspaceState { conversation: session.info.tip, ..WorkspaceState::default() };
             output::document(&json!({ "session": session, "stop": stop, "state": state }));
         }
         None => show(context, &workspace, &session, stop.as_ref())?,
@@ -359,13 +359,13 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     let paint = Paint::stdout();
     for message in &messages {
         // Printed line by line, so that message text cannot send control sequences to the terminal.
-        let text = if message.role == Role::Unknown { message.shown_text() } else { message.text() };
+        let text = if message.role == MessageRole::Unknown { message.shown_text() } else { message.text() };
         let text = text.lines().map(stepback_agents::payload::visible).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {
             output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
         }
         for part in &message.parts {
-            if let Part::ToolCall { name, input, .. } = part {
+            if let MessagePart::ToolCall { name, input, .. } = part {
                 let call = stepback_agents::import::describe_call(name, input);
                 output::line(paint.dim(format!("  calls {call}")));
             }
@@ -378,7 +378,7 @@ fn show(
     workspace: &Workspace<'_>,
     session: &Session,
     stop: Option<&Stop>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let now = context.now();
     if context.json {
         let status = status(session, stop.is_some(), now);

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
-use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, Planned, Ready};
+use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, PlannedFork, ReadyFork};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use super::{CommandResult, DONE};
 use crate::context::{self, Context};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// A conversation that is ready to continue.
@@ -20,7 +20,7 @@ pub struct Continued {
     /// The session that the conversation came from.
     pub session: Session,
     /// The prepared continuation: the new session and where it runs.
-    pub ready: Ready,
+    pub ready: ReadyFork,
     /// How many messages the conversation starts with.
     pub kept: usize,
     /// A remark for the user.
@@ -34,7 +34,7 @@ pub fn fork_at(
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
-) -> Result<Continued, Failure> {
+) -> Result<Continued, CommandFailure> {
     carry_out(context, workspace, plan_at(context, workspace, target, cwd, prompt)?)
 }
 
@@ -42,8 +42,8 @@ pub fn fork_at(
 pub fn carry_out(
     context: &Context,
     workspace: &Workspace<'_>,
-    planned: Planned,
-) -> Result<Continued, Failure> {
+    planned: PlannedFork,
+) -> Result<Continued, CommandFailure> {
     let ready = planned.carry_out(&context.engine(), workspace, context.now());
     let ready = ready.map_err(|error| cannot(error, &planned.target))?;
     Ok(Continued { session: planned.session, ready, kept: planned.fork.kept, note: planned.fork.note })
@@ -56,7 +56,7 @@ pub fn plan_at(
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
-) -> Result<Planned, Failure> {
+) -> Result<PlannedFork, CommandFailure> {
     let session = session_of(workspace, target)?;
     if session.agent == stepback_builtin_agent::NAME {
         let unusual = crate::store_location::StoreLocation::find(None).ok().as_ref() != Some(context.place());
@@ -65,7 +65,10 @@ pub fn plan_at(
         return Ok(stepback_builtin_agent::resume(workspace, session, target, store, cwd, prompt, id)?);
     }
     let home = context::agents_home().ok_or_else(|| {
-        Failure::new(Kind::System, "HOME is not set, so the agent's conversations cannot be found")
+        CommandFailure::new(
+            FailureKind::System,
+            "HOME is not set, so the agent's conversations cannot be found",
+        )
     })?;
     let onward = ForkRequest {
         cwd,
@@ -82,46 +85,55 @@ pub fn point_in(
     workspace: &Workspace<'_>,
     target: &StepRow,
     session: Option<&Session>,
-) -> Result<StepRow, Failure> {
+) -> Result<StepRow, CommandFailure> {
     let number = target.step.number;
     let Some(session) = session.filter(|session| session.id != target.step.session) else {
         return Ok(target.clone());
     };
-    let query = Query {
+    let query = StepQuery {
         session: Some(session.id),
         before: Some(number),
         limit: Some(1),
         hidden: Some(false),
-        ..Query::default()
+        ..StepQuery::default()
     };
     let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.into_iter().next().ok_or_else(|| {
         let name = super::sessions::name(session);
-        Failure::new(Kind::Nothing, format!("session {name} had not begun at {}", describe(target)))
+        CommandFailure::new(
+            FailureKind::Nothing,
+            format!("session {name} had not begun at {}", describe(target)),
+        )
     })
 }
 
-fn cannot(error: ForkError, target: &StepRow) -> Failure {
+fn cannot(error: ForkError, target: &StepRow) -> CommandFailure {
     match error {
         ForkError::Engine(error) => return error.into(),
-        ForkError::Unsupported(_) => return Failure::new(Kind::Usage, error.to_string()),
+        ForkError::Unsupported(_) => return CommandFailure::new(FailureKind::Usage, error.to_string()),
         ForkError::NoProgram { agent, .. } => {
-            return Failure::new(Kind::Nothing, error.to_string()).hint(format!(
+            return CommandFailure::new(FailureKind::Nothing, error.to_string()).hint(format!(
                 "install it there again, or leave out --resume: that only prepares the conversation and shows the command, to be run with another executable of {agent}"
             ));
         }
-        ForkError::Lost(_) => return Failure::new(Kind::Nothing, error.to_string()),
+        ForkError::Lost(_) => return CommandFailure::new(FailureKind::Nothing, error.to_string()),
         _ => {}
     }
-    Failure::new(Kind::Nothing, format!("the conversation cannot go on from {}: {error}", describe(target)))
-        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
+    CommandFailure::new(
+        FailureKind::Nothing,
+        format!("the conversation cannot go on from {}: {error}", describe(target)),
+    )
+    .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
 }
 
 /// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
-fn session_of(workspace: &Workspace<'_>, target: &StepRow) -> Result<Session, Failure> {
+fn session_of(workspace: &Workspace<'_>, target: &StepRow) -> Result<Session, CommandFailure> {
     workspace.session_of_conversation(target)?.ok_or_else(|| {
-        Failure::new(Kind::Nothing, format!("no agent had been recorded before {}", describe(target)))
-            .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
+        CommandFailure::new(
+            FailureKind::Nothing,
+            format!("no agent had been recorded before {}", describe(target)),
+        )
+        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
     })
 }
 
@@ -168,7 +180,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
     let program = own.unwrap_or_else(|| program.into());
     let status = Command::new(program).args(arguments).current_dir(&continued.ready.cwd).status().map_err(
         |error| {
-            Failure::new(Kind::System, format!("cannot run {command}: {error}"))
+            CommandFailure::new(FailureKind::System, format!("cannot run {command}: {error}"))
                 .hint("the conversation is ready; run the command yourself")
         },
     )?;

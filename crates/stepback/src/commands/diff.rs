@@ -5,15 +5,15 @@ use std::io::{BufWriter, IsTerminal, Write};
 use serde_json::json;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff as engine_diff};
-use stepback_model::change::Change;
-use stepback_model::state::State;
-use stepback_model::tree::{Content, Node};
+use stepback_model::change::PathChange;
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::{Content, TreeNode};
 
 use super::{CommandResult, DONE, view};
-use crate::args::Diff;
+use crate::args::DiffArgs;
 use crate::context::Context;
-use crate::diff_view::{self, FileDiff, Side, Style};
-use crate::failure::Failure;
+use crate::diff_view::{self, FileDiff, PathSide, Style};
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Files above this size are not compared line by line.
@@ -22,16 +22,16 @@ const MAX_COMPARED: u64 = 20 << 20;
 const CONTEXT: usize = 3;
 
 /// Runs `stepback diff`.
-pub fn diff(context: &Context, arguments: &Diff) -> CommandResult {
+pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let (points, paths) = sides(context, &workspace, arguments)?;
-    let now = || -> Result<(State, serde_json::Value), Failure> {
+    let now = || -> Result<(WorkspaceState, serde_json::Value), CommandFailure> {
         Ok((workspace.look()?.state, json!({ "id": "now", "label": "working directory" })))
     };
-    let at = |point: &str| -> Result<(State, serde_json::Value), Failure> {
+    let at = |point: &str| -> Result<(WorkspaceState, serde_json::Value), CommandFailure> {
         let stored = context.resolve(&workspace, point)?;
         Ok((workspace.state_of(&stored)?, view::checkpoint(&stored)))
     };
@@ -67,7 +67,8 @@ pub fn diff(context: &Context, arguments: &Diff) -> CommandResult {
         output::document(&json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }));
         return DONE;
     }
-    let files = changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
+    let files =
+        changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, CommandFailure>>()?;
     drop(lock);
     let style = style(arguments.unified);
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -91,11 +92,16 @@ fn style(context: usize) -> Style {
 }
 
 /// Returns the changed lines as `diff` shows them, or `None` if there are more than `most`.
-pub fn short(workspace: &Workspace<'_>, changes: &[Change], most: usize) -> Result<Option<Vec<u8>>, Failure> {
+pub fn short(
+    workspace: &Workspace<'_>,
+    changes: &[PathChange],
+    most: usize,
+) -> Result<Option<Vec<u8>>, CommandFailure> {
     if changes.len() > most {
         return Ok(None);
     }
-    let files = changes.iter().map(|change| load(workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
+    let files =
+        changes.iter().map(|change| load(workspace, change)).collect::<Result<Vec<_>, CommandFailure>>()?;
     let changed = files.iter().map(diff_view::summary_counts).map(|(added, removed)| added + removed);
     if changed.sum::<usize>() > most {
         return Ok(None);
@@ -109,8 +115,8 @@ pub fn short(workspace: &Workspace<'_>, changes: &[Change], most: usize) -> Resu
 fn sides(
     context: &Context,
     workspace: &Workspace<'_>,
-    arguments: &Diff,
-) -> Result<(Vec<String>, Vec<String>), Failure> {
+    arguments: &DiffArgs,
+) -> Result<(Vec<String>, Vec<String>), CommandFailure> {
     let mut points: Vec<String> = Vec::new();
     let mut paths = arguments.paths.clone();
     for argument in &arguments.points {
@@ -129,22 +135,22 @@ fn sides(
     Ok((points, paths))
 }
 
-fn load(workspace: &Workspace<'_>, change: &Change) -> Result<FileDiff, Failure> {
-    let side = |node: &Option<Node>| -> Result<Side, Failure> {
+fn load(workspace: &Workspace<'_>, change: &PathChange) -> Result<FileDiff, CommandFailure> {
+    let side = |node: &Option<TreeNode>| -> Result<PathSide, CommandFailure> {
         Ok(match node {
-            None => Side::Absent,
-            Some(Node::File { mode, size, content }) => {
+            None => PathSide::Absent,
+            Some(TreeNode::File { mode, size, content }) => {
                 if *size > MAX_COMPARED || matches!(content, Content::Vaulted) {
-                    Side::TooLarge { mode: *mode, size: *size }
+                    PathSide::TooLarge { mode: *mode, size: *size }
                 } else if let Some(node) = node {
-                    Side::File { mode: *mode, bytes: workspace.read_node(node)? }
+                    PathSide::File { mode: *mode, bytes: workspace.read_node(node)? }
                 } else {
-                    Side::Absent
+                    PathSide::Absent
                 }
             }
-            Some(Node::Symlink { target }) => Side::Symlink { target: target.clone() },
-            Some(Node::Dir { mode, .. }) => Side::Dir { mode: *mode },
-            Some(Node::Skipped { reason }) => Side::Other(reason.describe().to_string()),
+            Some(TreeNode::Symlink { target }) => PathSide::Symlink { target: target.clone() },
+            Some(TreeNode::Dir { mode, .. }) => PathSide::Dir { mode: *mode },
+            Some(TreeNode::Skipped { reason }) => PathSide::Other(reason.describe().to_string()),
         })
     };
     Ok(FileDiff {

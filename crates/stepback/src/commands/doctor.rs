@@ -8,7 +8,7 @@ use stepback_model::time::Timestamp;
 use super::watcher::WatcherState;
 use super::{CommandResult, DONE, status};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 use crate::settings::{KNOWN, Settings};
 
@@ -102,7 +102,7 @@ fn settings(context: &Context) -> Finding {
 }
 
 /// Adds the findings about the current workspace, if there is one.
-fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CommandFailure> {
     let engine = context.engine();
     let Ok(workspace) = context.workspace(&engine) else {
         findings.push(finding("workspace", Verdict::Note, "nothing is recorded in this directory yet"));

@@ -8,21 +8,21 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
-use stepback_model::search::{Pattern, PatternError, Snippet};
+use stepback_model::search::{Pattern, PatternError, TextSnippet};
 use stepback_model::time_expr;
-use stepback_store::port::{Query, Search, StepRow};
+use stepback_store::port::{SearchRequest, StepQuery, StepRow};
 
 use super::{CommandResult, DONE, sessions, view};
 use crate::args::find::{self as args, Among};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The most snippets shown per step; the JSON document has all.
 const SNIPPETS: usize = 2;
 
 /// Runs `stepback search`.
-pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
+pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult {
     let text = arguments.words.join(" ");
     let pattern = match (&text, arguments.substring) {
         (text, _) if text.is_empty() && arguments.reindex => None,
@@ -42,7 +42,7 @@ pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
         }
         return DONE;
     };
-    let search = Search {
+    let search = SearchRequest {
         pattern,
         workspace,
         among,
@@ -94,10 +94,10 @@ pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
 }
 
 /// Runs `stepback query`.
-pub fn query(context: &Context, arguments: &args::Query) -> CommandResult {
+pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     let engine = context.engine();
     let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
-    let usage = |what: &str, why: &str| Failure::new(Kind::Usage, format!("{what}: {why}"));
+    let usage = |what: &str, why: &str| CommandFailure::new(FailureKind::Usage, format!("{what}: {why}"));
     let state = match &arguments.state {
         Some(text) => Some(Hash::from_hex(text).ok_or_else(|| {
             usage("--state", "a hash has 64 hex digits").hint("\"stepback query --json\" shows them")
@@ -115,7 +115,7 @@ pub fn query(context: &Context, arguments: &args::Query) -> CommandResult {
         None => None,
     };
     let (by, oldest_first) = arguments.order.meaning();
-    let query = Query {
+    let query = StepQuery {
         worker: arguments.worker.clone(),
         tool: arguments.tool.clone(),
         call: arguments.call.clone(),
@@ -168,14 +168,14 @@ fn counted(total: u64, at_least: bool) -> String {
     if at_least { format!("at least {steps}") } else { steps }
 }
 
-fn not_understood(error: PatternError) -> Failure {
+fn not_understood(error: PatternError) -> CommandFailure {
     let hint = match error {
         PatternError::NoWord { .. } => "--substring finds signs too",
         PatternError::Unclosed => "--substring looks for a quotation mark itself",
         _ => "word, \"a phrase\", begin*, -not; \"stepback search --help\" has examples",
     };
     let message = error.to_string();
-    Failure::new(Kind::Usage, display_bytes(message.as_bytes()).into_owned()).hint(hint)
+    CommandFailure::new(FailureKind::Usage, display_bytes(message.as_bytes()).into_owned()).hint(hint)
 }
 
 /// Returns the workspace and the steps to search. Pending events of the workspace are recorded first.
@@ -183,22 +183,22 @@ fn steps_of(
     context: &Context,
     engine: &Engine<'_>,
     among: &Among,
-) -> Result<(Option<WorkspaceId>, Query), Failure> {
+) -> Result<(Option<WorkspaceId>, StepQuery), CommandFailure> {
     let time = |name: &str, text: &Option<String>| {
         let parse = |text: &String| {
             time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
-                .map_err(|error| Failure::new(Kind::Usage, format!("--{name} {text}: {error}")))
+                .map_err(|error| CommandFailure::new(FailureKind::Usage, format!("--{name} {text}: {error}")))
         };
         text.as_ref().map(parse).transpose()
     };
-    let mut query = Query {
+    let mut query = StepQuery {
         agent: among.agent.clone(),
         kinds: sessions::kinds(&among.kinds)?,
         since: time("since", &among.since)?,
         until: time("until", &among.until)?,
         failed: among.errors.then_some(true),
         hidden: (!among.hidden).then_some(false),
-        ..Query::default()
+        ..StepQuery::default()
     };
     if among.all_workspaces {
         query.session = match &among.session {
@@ -226,14 +226,14 @@ struct Places {
 }
 
 impl Places {
-    fn session(&mut self, engine: &Engine<'_>, id: SessionId) -> Result<Option<&Session>, Failure> {
+    fn session(&mut self, engine: &Engine<'_>, id: SessionId) -> Result<Option<&Session>, CommandFailure> {
         if let std::collections::hash_map::Entry::Vacant(place) = self.sessions.entry(id) {
             place.insert(engine.store.session(id).map_err(EngineError::from)?);
         }
         Ok(self.sessions.get(&id).and_then(Option::as_ref))
     }
 
-    fn root(&mut self, engine: &Engine<'_>, id: WorkspaceId) -> Result<String, Failure> {
+    fn root(&mut self, engine: &Engine<'_>, id: WorkspaceId) -> Result<String, CommandFailure> {
         if self.roots.is_empty() {
             let all = engine.store.workspaces().map_err(EngineError::from)?;
             let shown = |root: &[u8]| display_bytes(root).into_owned();
@@ -247,7 +247,7 @@ impl Places {
         engine: &Engine<'_>,
         workspace: WorkspaceId,
         stored: &StepRow,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CommandFailure> {
         let mut value = view::step(stored);
         value["workspace"] = json!(self.root(engine, workspace)?);
         let session = self.session(engine, stored.step.session)?;
@@ -263,7 +263,7 @@ impl Places {
         workspace: WorkspaceId,
         stored: &StepRow,
         with_root: bool,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CommandFailure> {
         let paint = Paint::stdout();
         let step = &stored.step;
         let session = self.session(engine, step.session)?.map_or(String::new(), sessions::name);
@@ -271,11 +271,11 @@ impl Places {
             true => format!("  {}", paint.dim(self.root(engine, workspace)?)),
             false => String::new(),
         };
-        let took = match step.facts.duration {
+        let took = match step.meta.duration {
             Some(micros) => format!("  {}", output::took(std::time::Duration::from_micros(micros))),
             None => String::new(),
         };
-        let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
+        let failed = if step.meta.failed { paint.bad("  failed") } else { String::new() };
         let gone = if stored.hidden_by.is_some() { paint.note("  (deleted)") } else { String::new() };
         Ok(format!(
             "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
@@ -290,7 +290,7 @@ impl Places {
 }
 
 /// Returns a snippet on one line, with the matches highlighted.
-fn marked(paint: Paint, snippet: &Snippet) -> String {
+fn marked(paint: Paint, snippet: &TextSnippet) -> String {
     // Line breaks and control characters are shown as visible escapes and never reach the terminal.
     let shown = |text: &str| {
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");

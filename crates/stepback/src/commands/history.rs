@@ -8,7 +8,7 @@ use serde_json::json;
 use stepback_engine::EngineError;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use self::graph::{Drawn, Lanes};
 use super::{CommandResult, DONE, view};
@@ -27,7 +27,7 @@ pub fn log(
     let workspace = context.workspace(&engine)?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head_id()?;
-    let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
+    let query = StepQuery { session: session.map(|session| session.id), kinds, ..StepQuery::default() };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| stored.hidden_by.is_none());
     let rolled_back = workspace.lines()?;
@@ -52,10 +52,10 @@ pub fn log(
         let mark = if is_head(stored) { "@" } else { " " };
         let rolled = if rolled_back.is_rolled_back(stored) { "  (rolled back)" } else { "" };
         let kind = match stored.trigger {
-            Some(_) if step.facts.tool.is_none() => String::new(),
+            Some(_) if step.meta.tool.is_none() => String::new(),
             _ => format!("{}: ", step.kind.as_str()),
         };
-        let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
+        let failed = if step.meta.failed { paint.bad("  failed") } else { String::new() };
         output::line(format!(
             "{} {:>5}  {}  {:>12}  {}{}{failed}{}",
             paint.good(mark),

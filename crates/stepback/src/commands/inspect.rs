@@ -8,13 +8,13 @@ use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::record::StepKind;
 use stepback_model::state::GitState;
-use stepback_model::tree::Node;
+use stepback_model::tree::TreeNode;
 
 use stepback_model::record::StepRow;
 
 use super::{CommandResult, DONE, view};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback at` and `stepback checkpoint show`.
@@ -78,12 +78,12 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
     let (mut files, mut bytes, mut skipped) = (0, 0, 0);
     for entry in &entries {
         match &entry.after {
-            Some(Node::File { size, .. }) => {
+            Some(TreeNode::File { size, .. }) => {
                 files += 1;
                 bytes += size;
             }
-            Some(Node::Symlink { .. }) => files += 1,
-            Some(Node::Skipped { .. }) => skipped += 1,
+            Some(TreeNode::Symlink { .. }) => files += 1,
+            Some(TreeNode::Skipped { .. }) => skipped += 1,
             _ => {}
         }
     }
@@ -109,11 +109,11 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
 }
 
 /// Prints what is recorded about a step of an agent.
-fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), Failure> {
+fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandFailure> {
     /// Most lines shown of an input or output; the JSON document has all of it.
     const SHOWN: usize = 8;
     let step = &stored.step;
-    let facts = &step.facts;
+    let facts = &step.meta;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     if let Some(session) = session {
         output::line(format!(
@@ -158,15 +158,17 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     let state = workspace.state_of(&stored)?;
     let relative = view::parse_path(&context.relative(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
-        Failure::new(Kind::Point, format!("{relative} did not exist at {}", describe(&stored)))
+        CommandFailure::new(FailureKind::Point, format!("{relative} did not exist at {}", describe(&stored)))
             .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.step.number))
     })?;
     drop(lock);
     match &node {
-        Node::Dir { .. } => return Err(Failure::new(Kind::Usage, format!("{relative} was a directory"))),
-        Node::Skipped { reason } => {
+        TreeNode::Dir { .. } => {
+            return Err(CommandFailure::new(FailureKind::Usage, format!("{relative} was a directory")));
+        }
+        TreeNode::Skipped { reason } => {
             let why = format!("{relative} was not covered: {}", reason.describe());
-            return Err(Failure::new(Kind::Point, why));
+            return Err(CommandFailure::new(FailureKind::Point, why));
         }
         _ => {}
     }

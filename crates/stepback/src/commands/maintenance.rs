@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::prune::Rules;
-use stepback_store::port::Query;
+use stepback_store::port::StepQuery;
 
 use super::{CommandResult, DONE, view};
 use crate::args::Prune;
 use crate::context::Context;
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
@@ -117,7 +117,7 @@ pub fn fsck(context: &Context) -> CommandResult {
             );
         }
     }
-    if sound { DONE } else { Ok(ExitCode::from(Kind::Store as u8)) }
+    if sound { DONE } else { Ok(ExitCode::from(FailureKind::Store as u8)) }
 }
 
 /// Runs `stepback stats`.
@@ -132,12 +132,12 @@ pub fn stats(context: &Context) -> CommandResult {
         store.workspaces()?.into_iter().partition(|workspace| workspace.is_rerun());
     let mut rows = Vec::new();
     for workspace in &workspaces {
-        let visible = Query {
+        let visible = StepQuery {
             checkpoint: Some(true),
             hidden: Some(false),
             limit: Some(0),
             count_all: true,
-            ..Query::default()
+            ..StepQuery::default()
         };
         let checkpoints = store.find(Some(workspace.id), &visible)?.total;
         let root = String::from_utf8_lossy(&workspace.root).into_owned();

@@ -4,12 +4,12 @@ use std::io::{self, BufReader};
 
 use stepback_agents::Agent;
 use stepback_engine::Workspace;
-use stepback_mcp::{Host, Options, SessionHint, ToolError, ToolServer, stdio};
+use stepback_mcp::{Host, SessionHint, ToolError, ToolServer, ToolServerOptions, stdio};
 
 use super::{CommandResult, DONE};
 use crate::args::mcp::Mcp;
 use crate::context::{self, Context};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// The workspace of the current directory.
 struct Here<'c>(&'c Context);
@@ -31,7 +31,7 @@ impl Host for Here<'_> {
     }
 }
 
-fn trouble(failure: Failure) -> ToolError {
+fn trouble(failure: CommandFailure) -> ToolError {
     ToolError { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
 }
 
@@ -44,7 +44,7 @@ pub fn mcp(context: &Context, arguments: &Mcp) -> CommandResult {
     let whose = SessionHint { session: arguments.session.clone(), agent_session, agents };
     let desk = ToolServer::new(
         Here(context),
-        Options { whose, allow_others: arguments.allow_others, allow_commands: true },
+        ToolServerOptions { whose, allow_others: arguments.allow_others, allow_commands: true },
     );
     stdio::serve(&desk, BufReader::new(io::stdin().lock()), io::stdout())?;
     DONE

@@ -9,9 +9,9 @@ mod trial;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Moment, Thinker, Thought};
+use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
 use stepback_model::record::Session;
-use stepback_reasoning::{Mind, Mutation};
+use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
 pub use self::board::{mind, recover};
 pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
@@ -19,15 +19,15 @@ pub use self::check::verify;
 pub use self::trial::{experiment, go_back, switch};
 
 use super::{CommandResult, DONE};
-use crate::args::mind::Board;
+use crate::args::mind::BoardArgs;
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `act` with the selected board.
 fn with_board(
     context: &Context,
-    board: &Board,
+    board: &BoardArgs,
     act: impl FnOnce(&Workspace<'_>, &Session) -> CommandResult,
 ) -> CommandResult {
     let engine = context.engine();
@@ -40,8 +40,8 @@ fn with_board(
 /// Applies a change to the board and prints its consequences.
 fn think(
     context: &Context,
-    board: &Board,
-    make: impl FnOnce(&Workspace<'_>) -> Result<Mutation, Failure>,
+    board: &BoardArgs,
+    make: impl FnOnce(&Workspace<'_>) -> Result<BoardMutation, CommandFailure>,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
@@ -51,7 +51,7 @@ fn think(
 }
 
 /// Prints the consequences of a change.
-fn tell(context: &Context, thought: &Thought) {
+fn tell(context: &Context, thought: &BoardEdit) {
     let undo = format!("stepback mind undo {}", thought.step);
     if context.json {
         let mut document = json!(thought);
@@ -71,9 +71,9 @@ fn tell(context: &Context, thought: &Thought) {
 /// Shows a part of the current board, or of the board at a point.
 fn look(
     context: &Context,
-    board: &Board,
+    board: &BoardArgs,
     at: Option<&str>,
-    show: impl FnOnce(&Mind) -> CommandResult,
+    show: impl FnOnce(&ReasoningBoard) -> CommandResult,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let moment = moment(context, workspace, at)?;
@@ -82,9 +82,13 @@ fn look(
 }
 
 /// Resolves a point to a moment.
-fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Result<Moment, Failure> {
+fn moment(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    at: Option<&str>,
+) -> Result<BoardMoment, CommandFailure> {
     match at {
-        None => Ok(Moment::Now),
+        None => Ok(BoardMoment::Now),
         Some(point) => Ok(workspace.moment(point, context.now(), &TimeZone::system)?),
     }
 }
@@ -92,7 +96,7 @@ fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Res
 /// Prints a part of a board: its items as a JSON document, or as lines.
 fn list(
     context: &Context,
-    mind: &Mind,
+    mind: &ReasoningBoard,
     part: &str,
     title: &str,
     keep: impl Fn(&Value) -> bool,
@@ -115,22 +119,27 @@ fn list(
 }
 
 /// Parses the name of an item of some kind.
-fn name<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(text: &str) -> Result<T, Failure> {
+fn name<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(text: &str) -> Result<T, CommandFailure> {
     text.trim().parse().map_err(|error| stepback_engine::EngineError::Mind(error).into())
 }
 
 /// Parses names of items.
 fn names<T: std::str::FromStr<Err = stepback_reasoning::MindError>>(
     texts: &[String],
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>, CommandFailure> {
     texts.iter().map(|text| name(text)).collect()
 }
 
 /// Parses one of a fixed set of words.
-fn word<T: Copy>(what: &str, given: &str, all: &[T], text: impl Fn(T) -> &'static str) -> Result<T, Failure> {
+fn word<T: Copy>(
+    what: &str,
+    given: &str,
+    all: &[T],
+    text: impl Fn(T) -> &'static str,
+) -> Result<T, CommandFailure> {
     all.iter().copied().find(|word| text(*word) == given).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|word| text(*word)).collect();
-        Failure::new(Kind::Usage, format!("\"{given}\" is no {what}"))
+        CommandFailure::new(FailureKind::Usage, format!("\"{given}\" is no {what}"))
             .hint(format!("use one of {}", known.join(", ")))
     })
 }

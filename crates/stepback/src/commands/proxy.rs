@@ -10,24 +10,24 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::model_call_inbox::{ModelCallWriter, VARIABLE};
 use stepback_engine::Workspace;
-use stepback_proxy::{Answers, Config, Limits, Listen, Timing, Upstreams};
+use stepback_proxy::{Listen, ProxyConfig, ProxyLimits, Responder, Timing, Upstreams};
 use stepback_rerun::recorded_session::RecordedSession;
 use stepback_rerun::replay_responder::{Directories, OnDifference, Replayer};
 use stepback_rerun::sink::ModelCallSink;
 
 use super::{CommandResult, DONE, run, sessions};
-use crate::args::proxy::{Difference, Proxy, Recorded};
+use crate::args::proxy::{ProxyArgs, Recorded, UnrecordedCall};
 use crate::context::{self, Context};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How long calls may continue after the user asked to stop.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Runs `stepback proxy`.
-pub fn proxy(context: &Context, arguments: &Proxy) -> CommandResult {
+pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
-        Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
+        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is no address", arguments.listen))
             .hint("write ADDR:PORT, such as 127.0.0.1:7070; port 0 takes a free one")
     })?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -51,20 +51,20 @@ pub fn proxy(context: &Context, arguments: &Proxy) -> CommandResult {
     };
     let (recorder, taken) = ModelCallSink::new(carrier);
     let recorder = Arc::new(recorder);
-    let started = stepback_proxy::start(Config {
+    let started = stepback_proxy::start(ProxyConfig {
         listen: if listen.ip().is_loopback() { Listen::Addr(listen) } else { Listen::Anywhere(listen) },
         upstreams: upstreams(arguments),
         sink: recorder.clone(),
-        answers: replayer.clone().map(|replayer| replayer as Arc<dyn Answers>),
-        limits: Limits::default(),
+        answers: replayer.clone().map(|replayer| replayer as Arc<dyn Responder>),
+        limits: ProxyLimits::default(),
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
     });
     let proxy = started.map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => Failure::new(Kind::Usage, error.to_string()).hint(
+        ErrorKind::InvalidInput => CommandFailure::new(FailureKind::Usage, error.to_string()).hint(
             "it comes from --upstream, --anthropic, --openai or --gemini, else from ANTHROPIC_BASE_URL or \
              GOOGLE_GEMINI_BASE_URL",
         ),
-        _ => Failure::new(Kind::System, format!("cannot listen at {listen}: {error}"))
+        _ => CommandFailure::new(FailureKind::System, format!("cannot listen at {listen}: {error}"))
             .hint("name another address with --listen, or port 0 for a free one"),
     })?;
     announce(context, &proxy.url(), replayer.is_some(), listen);
@@ -111,7 +111,7 @@ fn announce(context: &Context, url: &str, replays: bool, listen: SocketAddr) {
     output::say(Paint::stderr().dim("Ctrl-C ends it."));
 }
 
-fn upstreams(arguments: &Proxy) -> Upstreams {
+fn upstreams(arguments: &ProxyArgs) -> Upstreams {
     let of = |given: &Option<String>, variable: &str, usual: &str| {
         let set = std::env::var(variable).ok().filter(|url| !url.is_empty());
         let every = arguments.upstream.clone();
@@ -131,7 +131,7 @@ fn upstreams(arguments: &Proxy) -> Upstreams {
     }
 }
 
-fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<Replayer, Failure> {
+fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<Replayer, CommandFailure> {
     let session = sessions::pick(workspace, Some(session))?;
     let tape = RecordedSession::of(workspace, session)?;
     if tape.exchanges.is_empty() {
@@ -145,9 +145,9 @@ fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<
 /// Returns what to do with a call that was never recorded.
 pub fn on_difference(how: &Recorded) -> OnDifference {
     match how.on_difference {
-        Difference::Stop => OnDifference::Stop,
-        Difference::Live => OnDifference::Live,
-        Difference::Nearest => OnDifference::Nearest,
+        UnrecordedCall::Stop => OnDifference::Stop,
+        UnrecordedCall::Live => OnDifference::Live,
+        UnrecordedCall::Nearest => OnDifference::Nearest,
     }
 }
 

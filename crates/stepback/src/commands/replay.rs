@@ -8,19 +8,19 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use serde_json::json;
-use stepback_engine::timeline::Cursor;
+use stepback_engine::timeline::TimelineCursor;
 use stepback_engine::{EngineError, Workspace, diff};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
-use self::block::Shown;
+use self::block::StepBlock;
 use self::player::Player;
 use super::{CommandResult, DONE, sessions, view};
 use crate::args::viewers::Replay;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// The longest pause before the next step, however long the agent thought.
@@ -35,7 +35,7 @@ fn pause(gap: Duration, speed: f64) -> Duration {
 pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
     let engine = context.engine();
     let (workspace, session) = sessions::find(context, &engine, arguments.session.as_deref())?;
-    let cursor = Cursor::new(wanted(context, &workspace, &session, arguments)?);
+    let cursor = TimelineCursor::new(wanted(context, &workspace, &session, arguments)?);
     if cursor.is_empty() {
         output::say_for_people(context.json, "No step matches.");
         return DONE;
@@ -76,28 +76,29 @@ fn wanted(
     workspace: &Workspace<'_>,
     session: &Session,
     arguments: &Replay,
-) -> Result<Vec<StepRow>, Failure> {
+) -> Result<Vec<StepRow>, CommandFailure> {
     let until =
         arguments.until.as_ref().map(|point| until(context, workspace, session, point)).transpose()?;
-    let query = Query {
+    let query = StepQuery {
         session: Some(session.id),
         kinds: sessions::kinds(&arguments.filter)?,
         after: arguments.from_sequence.map(|number| number.saturating_sub(1)),
         before: until.map(|number| number.saturating_add(1)),
         oldest_first: true,
-        ..Query::default()
+        ..StepQuery::default()
     };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| {
         stored.hidden_by.is_none()
-            && arguments.from_iteration.is_none_or(|from| stored.step.facts.iteration >= from)
+            && arguments.from_iteration.is_none_or(|from| stored.step.meta.iteration >= from)
     });
     Ok(steps)
 }
 
 /// Returns when the first step of a session was made.
-fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, Failure> {
-    let query = Query { session: Some(session.id), oldest_first: true, limit: Some(1), ..Query::default() };
+fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, CommandFailure> {
+    let query =
+        StepQuery { session: Some(session.id), oldest_first: true, limit: Some(1), ..StepQuery::default() };
     let first = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     Ok(first.first().map_or(session.started_at, |stored| stored.step.at))
 }
@@ -108,7 +109,7 @@ fn until(
     workspace: &Workspace<'_>,
     session: &Session,
     given: &str,
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandFailure> {
     Ok(context.resolve_within(workspace, given, Some(session))?.step.number)
 }
 
@@ -122,9 +123,9 @@ struct Tape<'w> {
 
 impl Tape<'_> {
     /// Returns everything about a step that is shown.
-    fn look<'s>(&self, stored: &'s StepRow) -> Result<Shown<'s>, Failure> {
+    fn look<'s>(&self, stored: &'s StepRow) -> Result<StepBlock<'s>, CommandFailure> {
         let after = stored.step.at.as_micros().saturating_sub(self.began.as_micros());
-        Ok(Shown {
+        Ok(StepBlock {
             stored,
             detail: self.workspace.detail_of(&stored.step)?,
             changes: self.changes(stored)?,
@@ -133,7 +134,7 @@ impl Tape<'_> {
     }
 
     /// Returns what a checkpoint found changed since its parent step. Empty if the files of either are not available.
-    fn changes(&self, stored: &StepRow) -> Result<Vec<Change>, Failure> {
+    fn changes(&self, stored: &StepRow) -> Result<Vec<PathChange>, CommandFailure> {
         let (Some(_), Some(parent)) = (stored.trigger, stored.step.parent) else {
             return Ok(Vec::new());
         };
@@ -149,7 +150,7 @@ impl Tape<'_> {
         Ok(diff::visible(self.workspace.store(), &before, &after)?)
     }
 
-    fn document(&self, shown: &Shown<'_>) -> serde_json::Value {
+    fn document(&self, shown: &StepBlock<'_>) -> serde_json::Value {
         let mut value = view::step(shown.stored);
         value["agent"] = json!(self.session.agent);
         value["after_us"] = json!(u64::try_from(shown.after.as_micros()).unwrap_or(u64::MAX));

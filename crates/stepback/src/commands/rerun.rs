@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_agents::policy;
-use stepback_engine::compare::{self, Comparison, Side};
+use stepback_engine::compare::{self, ComparedRun, Comparison};
 use stepback_engine::materialize::apart;
 use stepback_engine::reruns::RerunStatus;
 use stepback_engine::{Engine, EngineError, Workspace};
@@ -18,19 +18,19 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_rerun::replay_responder::Parted;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{Done, Options, RerunError, RerunHost};
+use stepback_rerun::{RerunError, RerunHost, RerunOptions, RerunResult};
 
 use super::agents::binary;
 use super::compare::Steps;
 use super::proxy::{on_difference, timing};
 use super::{CommandResult, sessions};
-use crate::args::proxy::{Rerun, Tools};
+use crate::args::proxy::{RerunArgs, ToolMode};
 use crate::context::{self, Context};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback rerun`.
-pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
+pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())?;
@@ -40,16 +40,16 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
     let workspace = context.workspace(&engine)?;
     let from = arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
     let session = session(&workspace, arguments, from.as_ref())?;
-    let options = Options {
+    let options = RerunOptions {
         from,
         set: arguments.set.clone(),
         until: arguments.until.as_deref().map(kind).transpose()?,
         max_steps: arguments.max_steps,
         timeout: arguments.timeout,
         tools: match arguments.tools {
-            Tools::Real => policy::Tools::Real,
-            Tools::Recorded => policy::Tools::Recorded,
-            Tools::Deny => policy::Tools::Deny,
+            ToolMode::Real => policy::ToolHandling::Real,
+            ToolMode::Recorded => policy::ToolHandling::Recorded,
+            ToolMode::Deny => policy::ToolHandling::Deny,
         },
         on_difference: on_difference(&arguments.recorded),
         timing: timing(&arguments.recorded),
@@ -91,12 +91,16 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
     show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
         RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
-        _ => ExitCode::from(Kind::Partial as u8),
+        _ => ExitCode::from(FailureKind::Partial as u8),
     })
 }
 
 /// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.
-fn session(workspace: &Workspace<'_>, arguments: &Rerun, from: Option<&StepRow>) -> Result<Session, Failure> {
+fn session(
+    workspace: &Workspace<'_>,
+    arguments: &RerunArgs,
+    from: Option<&StepRow>,
+) -> Result<Session, CommandFailure> {
     let step = from.map(|from| &from.step);
     let of_step = workspace.agent_sessions()?.into_iter().find(|session| {
         // Checkpoints that the user made belong to no agent; any session can start at them.
@@ -107,8 +111,8 @@ fn session(workspace: &Workspace<'_>, arguments: &Rerun, from: Option<&StepRow>)
         (named, of_step) => {
             let session = sessions::pick(workspace, named)?;
             match of_step.filter(|other| other.id != session.id) {
-                Some(other) => Err(Failure::new(
-                    Kind::Usage,
+                Some(other) => Err(CommandFailure::new(
+                    FailureKind::Usage,
                     format!("the point is a step of another session, {}", sessions::name(&other)),
                 )
                 .hint("leave out the session, or name a point of its own")),
@@ -122,14 +126,14 @@ fn session(workspace: &Workspace<'_>, arguments: &Rerun, from: Option<&StepRow>)
 fn compared(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
-    done: &Done,
-) -> Result<Option<Comparison>, Failure> {
+    done: &RerunResult,
+) -> Result<Option<Comparison>, CommandFailure> {
     let Some(session) = &done.ran.session else { return Ok(None) };
     let scratch = engine.workspace_of(session)?;
     let original = workspace.store().session(done.rerun.of).map_err(EngineError::from)?;
     let Some(original) = original else { return Ok(None) };
-    let mut a = Side::of_session(workspace, &original)?;
-    let mut b = Side::of_session(&scratch, session)?;
+    let mut a = ComparedRun::of_session(workspace, &original)?;
+    let mut b = ComparedRun::of_session(&scratch, session)?;
     // Each side may name the directory of the other: recorded answers name the original directory.
     let both = [a.directories.clone(), b.directories.clone()].concat();
     (a.directories, b.directories) = (both.clone(), both);
@@ -137,29 +141,29 @@ fn compared(
     Ok(Some(compare::compare(workspace.store(), &a, &b)?))
 }
 
-fn kind(name: &str) -> Result<StepKind, Failure> {
+fn kind(name: &str) -> Result<StepKind, CommandFailure> {
     StepKind::parse(name).ok_or_else(|| {
         let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        Failure::new(Kind::Usage, format!("there is no kind of step \"{name}\""))
+        CommandFailure::new(FailureKind::Usage, format!("there is no kind of step \"{name}\""))
             .hint(format!("the kinds are {}", all.join(", ")))
     })
 }
 
 /// Turns the reason why a rerun is not possible into a failure with hints.
-pub fn refused(error: RerunError) -> Failure {
+pub fn refused(error: RerunError) -> CommandFailure {
     let (kind, hint) = error.advice();
     if let RerunError::Engine(error) = error {
         return error.into();
     }
-    let failure = Failure::new(kind, error.to_string());
+    let failure = CommandFailure::new(kind, error.to_string());
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
 }
 
-fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparison>, whole: bool) {
-    let Done { rerun, ran, tip, from } = done;
+fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&Comparison>, whole: bool) {
+    let RerunResult { rerun, ran, tip, from } = done;
     if context.json {
         output::document(&json!({
             "id": rerun.branch,

@@ -7,22 +7,22 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, list_paths};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
-use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::OpId;
-use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
-use stepback_model::record::Action;
+use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::record::OperationAction;
 use stepback_model::record::StepRow;
-use stepback_model::state::State;
-use stepback_model::tree::Node;
-use stepback_worktree::apply::Outcome;
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::TreeNode;
+use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
 use super::{CommandResult, DONE, mind, view};
 use crate::args::{ConfirmArgs, Rewind};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The most lines of a plan that are printed.
@@ -54,7 +54,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
         conversation: arguments.both,
     };
     if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
-        return Err(Failure::new(Kind::Usage, "--resume goes on with a conversation")
+        return Err(CommandFailure::new(FailureKind::Usage, "--resume goes on with a conversation")
             .hint("add --conversation, or --both for files and conversation"));
     }
     let spoken = match (&request.target, arguments.conversation || arguments.both) {
@@ -139,9 +139,9 @@ fn hint_conversation(
     context: &Context,
     workspace: &Workspace<'_>,
     target: Option<&StepRow>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let Some(target) = target else { return Ok(()) };
-    let state = State::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
+    let state = WorkspaceState::load(workspace.store(), target.step.state).map_err(EngineError::from)?;
     if state.conversation.is_some() {
         let number = target.step.number;
         output::say_for_people(
@@ -171,17 +171,17 @@ fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) ->
         }
     }
     match has_conflict(&prepared.plan.left_alone) && !dry_run {
-        true => Ok(ExitCode::from(Kind::Partial as u8)),
+        true => Ok(ExitCode::from(FailureKind::Partial as u8)),
         false => DONE,
     }
 }
 
 /// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
 /// user should know.
-fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
+fn uncommitted(workspace: &Workspace<'_>, plan: &RewindPlan) -> Option<String> {
     let index = GitIndex::read(&workspace.root)?;
     let differs = |change: &&PlannedChange| {
-        let now = change.now.as_ref().filter(|node| matches!(node, Node::File { .. }));
+        let now = change.now.as_ref().filter(|node| matches!(node, TreeNode::File { .. }));
         let file = std::fs::symlink_metadata(workspace.root.join(OsStr::from_bytes(change.path.as_bytes())));
         let (Some(now), Ok(file)) = (now, file) else { return false };
         match index.compare(change.path.as_bytes(), &file) {
@@ -206,7 +206,7 @@ pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs)
     let workspace = context.workspace(&engine)?;
     let operation = operation.map(|text| find_operation(&workspace, text)).transpose()?;
     let reversal = workspace.prepare_undo(operation)?;
-    reverse(context, &workspace, reversal, Direction::Undo, arguments)
+    reverse(context, &workspace, reversal, UndoDirection::Undo, arguments)
 }
 
 /// Runs `stepback redo`.
@@ -214,25 +214,25 @@ pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let reversal = workspace.prepare_redo()?;
-    reverse(context, &workspace, reversal, Direction::Redo, arguments)
+    reverse(context, &workspace, reversal, UndoDirection::Redo, arguments)
 }
 
-fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Failure> {
+fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, CommandFailure> {
     workspace
         .find_operation(text)
-        .map_err(|error| Failure::from(error).hint("\"stepback op log\" lists the operations"))
+        .map_err(|error| CommandFailure::from(error).hint("\"stepback op log\" lists the operations"))
 }
 
 fn reverse(
     context: &Context,
     workspace: &Workspace<'_>,
     reversal: Reversal,
-    direction: Direction,
+    direction: UndoDirection,
     arguments: &ConfirmArgs,
 ) -> CommandResult {
     let other = match direction {
-        Direction::Undo => "redo",
-        Direction::Redo => "undo",
+        UndoDirection::Undo => "redo",
+        UndoDirection::Redo => "undo",
     };
     match reversal {
         Reversal::Files { prepared, operation } => {
@@ -245,7 +245,7 @@ fn reverse(
         }
         Reversal::Log { operation, summary } => {
             let id = operation.id;
-            let created = matches!(operation.action, Action::CheckpointCreate { .. });
+            let created = matches!(operation.action, OperationAction::CheckpointCreate { .. });
             if !arguments.dry_run {
                 workspace.reverse_now(Reversal::Log { operation, summary: summary.clone() }, direction)?;
             }
@@ -257,7 +257,7 @@ fn reverse(
                 let done = if arguments.dry_run { "Would " } else { "Did " };
                 output::line(format!("{done}{summary} (no file was touched)"));
                 output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
-                if created && direction == Direction::Undo {
+                if created && direction == UndoDirection::Undo {
                     output::say(
                         "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
                     );
@@ -274,7 +274,7 @@ pub fn agree(
     workspace: &Workspace<'_>,
     prepared: PreparedRewind,
     arguments: &ConfirmArgs,
-) -> Result<Option<PreparedRewind>, Failure> {
+) -> Result<Option<PreparedRewind>, CommandFailure> {
     let agreed = show_and_ask(context, prepared, arguments)?;
     if agreed.is_some() {
         // Hook events that arrived while the user read the plan happened before this operation.
@@ -287,7 +287,7 @@ fn show_and_ask(
     context: &Context,
     mut prepared: PreparedRewind,
     arguments: &ConfirmArgs,
-) -> Result<Option<PreparedRewind>, Failure> {
+) -> Result<Option<PreparedRewind>, CommandFailure> {
     if arguments.force {
         prepared.force();
     }
@@ -303,8 +303,11 @@ fn show_and_ask(
     if context.json {
         return match arguments.yes || prepared.plan.changes.len() <= 1 {
             true => Ok(Some(prepared)),
-            false => Err(Failure::new(Kind::Refused, "several files would change and nobody can be asked")
-                .hint("add --yes, or --dry-run to see the plan")),
+            false => Err(CommandFailure::new(
+                FailureKind::Refused,
+                "several files would change and nobody can be asked",
+            )
+            .hint("add --yes, or --dry-run to see the plan")),
         };
     }
     show(context, &prepared, false);
@@ -314,11 +317,12 @@ fn show_and_ask(
     prepared.release();
     match output::ask("Go ahead?") {
         Some(true) => Ok(Some(prepared)),
-        Some(false) => Err(Failure::new(Kind::Refused, "nothing was changed")),
-        None => {
-            Err(Failure::new(Kind::Refused, "several files would change and nobody is there to be asked")
-                .hint("add --yes to go ahead, or --dry-run to only see the plan"))
-        }
+        Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
+        None => Err(CommandFailure::new(
+            FailureKind::Refused,
+            "several files would change and nobody is there to be asked",
+        )
+        .hint("add --yes to go ahead, or --dry-run to only see the plan")),
     }
 }
 
@@ -362,7 +366,7 @@ fn is_inside_git(change: &PlannedChange) -> bool {
     change.path.components().any(|name| name == b".git")
 }
 
-fn show_left_alone(items: &[LeftAlone], is_data: bool) {
+fn show_left_alone(items: &[SkippedPath], is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     for item in items.iter().take(SHOWN) {
         output::tell(is_data, &format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
@@ -394,7 +398,7 @@ fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     }
 }
 
-fn plan_items(plan: &Plan) -> Vec<Value> {
+fn plan_items(plan: &RewindPlan) -> Vec<Value> {
     plan.changes
         .iter()
         .map(|change| {
@@ -430,12 +434,14 @@ pub fn finish(
     other: &str,
     continued: Option<&Continued>,
 ) -> CommandResult {
-    let conflicts: Vec<LeftAlone> = report
+    let conflicts: Vec<SkippedPath> = report
         .outcomes
         .iter()
         .filter_map(|(change, outcome)| match outcome {
-            Outcome::Done => None,
-            Outcome::LeftAlone(reason) => Some(LeftAlone::conflict(change.path.clone(), reason.clone())),
+            ChangeOutcome::Done => None,
+            ChangeOutcome::LeftAlone(reason) => {
+                Some(SkippedPath::conflict(change.path.clone(), reason.clone()))
+            }
         })
         .collect();
     let done = report.outcomes.len() - conflicts.len();
@@ -450,7 +456,7 @@ pub fn finish(
                     "id": change.path,
                     "path": change.path,
                     "action": change.verb(),
-                    "result": if *outcome == Outcome::Done { "done" } else { "left alone" },
+                    "result": if *outcome == ChangeOutcome::Done { "done" } else { "left alone" },
                 })
             })
             .collect();
@@ -492,14 +498,14 @@ pub fn finish(
 
 /// Returns the exit code. Leaving excluded paths alone was announced and is not a failure; leaving alone what another
 /// author changed has its own exit code.
-fn partial(conflicts: &[LeftAlone], report: &RewindReport) -> ExitCode {
+fn partial(conflicts: &[SkippedPath], report: &RewindReport) -> ExitCode {
     if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(Kind::Partial as u8)
+    ExitCode::from(FailureKind::Partial as u8)
 }
 
 /// Whether something was left alone because of later changes, and not because it is excluded.
-fn has_conflict(items: &[LeftAlone]) -> bool {
-    items.iter().any(LeftAlone::is_conflict)
+fn has_conflict(items: &[SkippedPath]) -> bool {
+    items.iter().any(SkippedPath::is_conflict)
 }

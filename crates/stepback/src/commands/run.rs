@@ -13,39 +13,41 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use stepback_agents::install::{self, Direction, Plan, Route, RunPlan, Scope, SettingsPaths};
+use stepback_agents::install::{
+    self, InstallDirection, InstallPlan, InstallScope, Route, RunPlan, SettingsPaths,
+};
 use stepback_agents::model_call_inbox::{self, ModelCallWriter};
 use stepback_agents::{Agent, record};
 use stepback_engine::Workspace;
 use stepback_model::record::LaunchCommand;
-use stepback_proxy::{Config, Limits, Listen, Proxy, Upstreams};
+use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Upstreams};
 use stepback_rerun::sink::ModelCallSink;
 
 use super::CommandResult;
 use super::agents::{binary, place, refused};
 use crate::args::Arguments;
-use crate::args::live::Run;
+use crate::args::live::RunArgs;
 use crate::context::{self, Context, CreateStore};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How long model calls may continue after the agent has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs `stepback run`.
-pub fn run(arguments: &Arguments, wanted: &Run) -> CommandResult {
+pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
     let directory = &arguments.here()?;
     let agent = install::agent_of(&wanted.command).ok_or_else(|| {
         let command =
             wanted.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        Failure::new(Kind::Usage, format!("\"{command}\" is not an agent stepback knows"))
+        CommandFailure::new(FailureKind::Usage, format!("\"{command}\" is not an agent stepback knows"))
             .hint("stepback run -- claude … (or codex, gemini, opencode)")
     })?;
     let place = place(&context::natural_root(directory))?;
     let temp = tempfile::Builder::new().prefix("stepback-run-").tempdir()?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let binary = binary()?;
-    let run = install::Run {
+    let run = install::HookedCommand {
         argv: &wanted.command,
         cwd: directory,
         environment: &environment,
@@ -81,13 +83,13 @@ pub fn run(arguments: &Arguments, wanted: &Run) -> CommandResult {
 /// must never prevent the work.
 fn carried(
     arguments: &Arguments,
-    wanted: &Run,
+    wanted: &RunArgs,
     agent: Agent,
-    run: &install::Run<'_>,
+    run: &install::HookedCommand<'_>,
     routes: Vec<Route>,
     mut plan: RunPlan,
     directory: &Path,
-) -> Result<ExitStatus, Failure> {
+) -> Result<ExitStatus, CommandFailure> {
     let without = |why: String| {
         output::say(format!("Warning: model calls are not recorded in this run: {why}"));
     };
@@ -146,9 +148,9 @@ fn recorder(
     context: &Context,
     workspace: &Workspace<'_>,
     agent: Agent,
-    wanted: &Run,
+    wanted: &RunArgs,
     directory: &Path,
-) -> Result<(ModelCallSink, Receiver<()>), Failure> {
+) -> Result<(ModelCallSink, Receiver<()>), CommandFailure> {
     let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
     let mut argv: Vec<String> = wanted.command.iter().map(text).collect();
     // Another executable may be first on the PATH when the session is continued.
@@ -173,12 +175,12 @@ fn recorder(
 }
 
 fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy> {
-    stepback_proxy::start(Config {
+    stepback_proxy::start(ProxyConfig {
         listen: Listen::Addr(([127, 0, 0, 1], 0).into()),
         upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
         sink: recorder.clone(),
         answers: None,
-        limits: Limits::default(),
+        limits: ProxyLimits::default(),
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
     })
 }
@@ -198,7 +200,7 @@ fn with_hooks(
     place: &SettingsPaths,
     binary: &Path,
     directory: &Path,
-) -> Result<ExitStatus, Failure> {
+) -> Result<ExitStatus, CommandFailure> {
     for (path, bytes) in &plan.files {
         std::fs::write(path, bytes)?;
     }
@@ -206,7 +208,8 @@ fn with_hooks(
         output::say(Paint::stderr().dim(note));
     }
     let guard = Edits::make(&plan.edits, place, binary)?;
-    let (program, rest) = plan.argv.split_first().ok_or_else(|| Failure::new(Kind::Usage, "no command"))?;
+    let (program, rest) =
+        plan.argv.split_first().ok_or_else(|| CommandFailure::new(FailureKind::Usage, "no command"))?;
     // Interrupt keys are meant for the agent, as in a shell; this process ends when the agent ends.
     for signal in [SIGINT, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -227,7 +230,7 @@ fn with_hooks(
         });
     drop(guard);
     status.map_err(|error| {
-        Failure::new(Kind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
+        CommandFailure::new(FailureKind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
             .hint("check that the agent is installed and on the PATH")
     })
 }
@@ -249,13 +252,17 @@ fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) ->
 
 /// Changes of settings for the duration of a run.
 struct Edits<'a> {
-    made: Vec<&'a Plan>,
+    made: Vec<&'a InstallPlan>,
     place: &'a SettingsPaths,
     binary: &'a Path,
 }
 
 impl<'a> Edits<'a> {
-    fn make(plans: &'a [Plan], place: &'a SettingsPaths, binary: &'a Path) -> Result<Self, Failure> {
+    fn make(
+        plans: &'a [InstallPlan],
+        place: &'a SettingsPaths,
+        binary: &'a Path,
+    ) -> Result<Self, CommandFailure> {
         let mut edits = Self { made: Vec::new(), place, binary };
         for plan in plans {
             install::carry_out(plan).map_err(refused)?;
@@ -264,8 +271,15 @@ impl<'a> Edits<'a> {
         Ok(edits)
     }
 
-    fn uninstall(&self, agent: Agent) -> Result<install::Done, install::InstallError> {
-        let plan = install::plan(agent, Scope::User, self.place, self.binary, false, Direction::Uninstall)?;
+    fn uninstall(&self, agent: Agent) -> Result<install::WriteResult, install::InstallError> {
+        let plan = install::plan(
+            agent,
+            InstallScope::User,
+            self.place,
+            self.binary,
+            false,
+            InstallDirection::Uninstall,
+        )?;
         install::carry_out(&plan)
     }
 }

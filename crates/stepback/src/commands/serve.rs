@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_server::{AppState, Config, Server, Stage, Tls};
+use stepback_server::{AppState, HttpServer, ServerConfig, ServerHost, Tls};
 use stepback_watcher::server::Watcher;
 
 use super::agents::binary;
@@ -19,7 +19,7 @@ use super::studio::ServerFile;
 use super::{CommandResult, DONE};
 use crate::args::proxy::Serve;
 use crate::context::{self, Context};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
 
@@ -27,20 +27,20 @@ use crate::settings::Settings;
 const RATE_ELSEWHERE: u32 = 100;
 
 /// Opens the file that requests are logged to.
-fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
+fn log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
     if to == Path::new("-") {
         return Ok(Box::new(std::io::stderr()));
     }
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(to);
     opened.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| {
-        Failure::new(Kind::System, format!("cannot write the log {}: {error}", to.display()))
+        CommandFailure::new(FailureKind::System, format!("cannot write the log {}: {error}", to.display()))
             .hint("name another file with --log, or \"-\" for the standard error output")
     })
 }
 
 /// Returns the engine as requests use it, on a machine where sessions can be rerun.
-pub fn work(context: &Context) -> Result<AppState, Failure> {
-    let stage = Stage {
+pub fn work(context: &Context) -> Result<AppState, CommandFailure> {
+    let stage = ServerHost {
         program: binary()?,
         store: context.place().argument().into(),
         home: context::home().unwrap_or_default(),
@@ -56,7 +56,7 @@ pub fn work(context: &Context) -> Result<AppState, Failure> {
 /// A running server and what belongs to it.
 pub(super) struct Listening {
     /// The server itself.
-    pub(super) server: Server,
+    pub(super) server: HttpServer,
     /// The file that holds the server's token.
     pub(super) token_file: PathBuf,
     /// Publishes the server's address for as long as it runs.
@@ -65,7 +65,7 @@ pub(super) struct Listening {
 }
 
 /// Returns a flag that becomes true on the first terminating signal; the second one ends the process at once.
-pub(super) fn ending() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn ending() -> Result<Arc<AtomicBool>, CommandFailure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, ended.clone())?;
@@ -83,9 +83,9 @@ pub(super) fn until_ended(listening: Listening, ended: &AtomicBool) {
 }
 
 /// Starts to listen.
-pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, Failure> {
+pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, CommandFailure> {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
-        Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
+        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is no address", arguments.listen))
             .hint("write ADDR:PORT, such as 127.0.0.1:7171; port 0 takes a free one")
     })?;
     let token_file = context.place().local().join("server.token");
@@ -93,14 +93,14 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let tls = tls.map(|(certificate, key)| Tls { certificate, key });
     let is_local = listen.ip().is_loopback();
-    let config = Config {
+    let config = ServerConfig {
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
         tls,
         allow_commands: arguments.allow_commands,
         log: arguments.log.as_deref().map(log).transpose()?,
         rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
-        ..Config::new(listen, token_file.clone())
+        ..ServerConfig::new(listen, token_file.clone())
     };
     let wanted = !arguments.no_watcher && context.watcher().is_some();
     let watcher = match wanted.then(|| stepback_server::watch(&work, context.place().local())) {
@@ -112,7 +112,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
         None => None,
     };
     let server = stepback_server::serve(work, config).map_err(|error| {
-        let failure = Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"));
+        let failure = CommandFailure::new(FailureKind::System, format!("cannot serve at {listen}: {error}"));
         match error.kind() {
             // The message already says what to do.
             ErrorKind::InvalidInput | ErrorKind::InvalidData => failure,

@@ -10,12 +10,12 @@ use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time_expr;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 
 use super::{CommandResult, DONE, view};
 use crate::args::live::Sessions;
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How often `watch` polls for new steps.
@@ -27,12 +27,12 @@ pub fn name(session: &Session) -> String {
 }
 
 /// Returns the named session, or the one that was active last. A fork that was never started was never active.
-pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, Failure> {
+pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, CommandFailure> {
     match session {
         Some(text) => Ok(workspace.find_session(text)?),
         None => {
             workspace.agent_sessions()?.into_iter().find(|session| !is_prepared(session)).ok_or_else(|| {
-                Failure::new(Kind::Nothing, "no agent was recorded in this workspace yet").hint(
+                CommandFailure::new(FailureKind::Nothing, "no agent was recorded in this workspace yet").hint(
                     "\"stepback init\" sets up the agents in use; \"stepback run -- AGENT\" records one run",
                 )
             })
@@ -45,7 +45,7 @@ pub fn pick_running(
     context: &Context,
     workspace: &Workspace<'_>,
     session: Option<&str>,
-) -> Result<Session, Failure> {
+) -> Result<Session, CommandFailure> {
     let session = match (session, workspace.running_sessions()?.into_iter().next()) {
         (Some(text), _) => workspace.find_session(text)?,
         (None, Some(running)) => return Ok(running),
@@ -61,7 +61,7 @@ pub fn find<'e>(
     context: &Context,
     engine: &'e Engine<'_>,
     text: Option<&str>,
-) -> Result<(Workspace<'e>, Session), Failure> {
+) -> Result<(Workspace<'e>, Session), CommandFailure> {
     let Some(text) = text else {
         let here = context.workspace(engine)?;
         let session = pick(&here, None)?;
@@ -87,7 +87,7 @@ pub fn find<'e>(
     // Some agents keep many sessions in one file; the one that was active last is meant.
     let found = engine.all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
     let session = found.ok_or_else(|| {
-        Failure::new(Kind::Nothing, format!("no session was recorded from {}", path.display()))
+        CommandFailure::new(FailureKind::Nothing, format!("no session was recorded from {}", path.display()))
             .hint("\"stepback import FILE\" takes in a conversation that an agent recorded itself")
     })?;
     open(engine, session)
@@ -98,20 +98,20 @@ pub fn find_by_id<'e>(
     context: &Context,
     engine: &'e Engine<'_>,
     text: &str,
-) -> Result<(Workspace<'e>, Session), Failure> {
+) -> Result<(Workspace<'e>, Session), CommandFailure> {
     if let Ok(here) = context.workspace(engine)
         && let Ok(session) = here.find_session(text)
     {
         return Ok((here, session));
     }
-    let session = engine
-        .find_session_anywhere(text)
-        .map_err(|error| Failure::from(error).hint("\"stepback sessions\" lists those of this workspace"))?;
+    let session = engine.find_session_anywhere(text).map_err(|error| {
+        CommandFailure::from(error).hint("\"stepback sessions\" lists those of this workspace")
+    })?;
     open(engine, session)
 }
 
 /// Opens the workspace of a session and records its pending events.
-fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, Session), Failure> {
+fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, Session), CommandFailure> {
     let workspace = engine.workspace_of(&session)?;
     stepback_agents::record::take_in_quietly(&workspace)?;
     let now = workspace.store().session(session.id).map_err(EngineError::from)?;
@@ -126,7 +126,7 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
         .as_ref()
         .map(|text| {
             time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
-                .map_err(|error| Failure::new(Kind::Usage, format!("--since {text}: {error}")))
+                .map_err(|error| CommandFailure::new(FailureKind::Usage, format!("--since {text}: {error}")))
         })
         .transpose()?;
     let workspaces = match arguments.all_workspaces {
@@ -181,7 +181,7 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
                     "forked_from": session.info.forked_from,
                 }))
             })
-            .collect::<Result<_, Failure>>()?;
+            .collect::<Result<_, CommandFailure>>()?;
         output::document(&json!({ "items": items }));
         return DONE;
     }
@@ -219,23 +219,23 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
     DONE
 }
 
-fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), Failure> {
+fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), CommandFailure> {
     let steps = workspace
         .store()
-        .steps(workspace.record.id, &Query { session: Some(session), ..Query::default() })
+        .steps(workspace.record.id, &StepQuery { session: Some(session), ..StepQuery::default() })
         .map_err(EngineError::from)?;
-    let failed = steps.iter().filter(|stored| stored.step.facts.failed).count();
+    let failed = steps.iter().filter(|stored| stored.step.meta.failed).count();
     Ok((steps.len() as u64, failed as u64))
 }
 
 /// Parses the names of step kinds.
-pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, Failure> {
+pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, CommandFailure> {
     names
         .iter()
         .map(|name| {
             StepKind::parse(name.trim()).ok_or_else(|| {
                 let known: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
-                Failure::new(Kind::Usage, format!("\"{name}\" is not a kind of step"))
+                CommandFailure::new(FailureKind::Usage, format!("\"{name}\" is not a kind of step"))
                     .hint(format!("the kinds are {}", known.join(", ")))
             })
         })
@@ -253,22 +253,23 @@ pub fn watch(
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
-    let newest = |query: Query| -> Result<Vec<StepRow>, Failure> {
+    let newest = |query: StepQuery| -> Result<Vec<StepRow>, CommandFailure> {
         Ok(workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?)
     };
-    let mut last =
-        newest(Query { limit: Some(1), ..Query::default() })?.first().map_or(0, |stored| stored.step.number);
+    let mut last = newest(StepQuery { limit: Some(1), ..StepQuery::default() })?
+        .first()
+        .map_or(0, |stored| stored.step.number);
     output::say_for_people(context.json, "Watching; Ctrl-C ends it.");
     let mut shown = 0;
     let mut announced: Vec<String> = Vec::new();
     loop {
         stepback_agents::record::take_in_quietly(&workspace)?;
-        let query = Query {
+        let query = StepQuery {
             session: session.as_ref().map(|session| session.id),
             kinds: kinds.clone(),
             after: Some(last),
             oldest_first: true,
-            ..Query::default()
+            ..StepQuery::default()
         };
         for stored in newest(query)? {
             last = last.max(stored.step.number);
@@ -291,7 +292,7 @@ pub fn watch(
     }
 }
 
-fn show(context: &Context, workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), Failure> {
+fn show(context: &Context, workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandFailure> {
     let step = &stored.step;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     let agent = session.map(|session| session.agent).unwrap_or_default();
@@ -302,7 +303,7 @@ fn show(context: &Context, workspace: &Workspace<'_>, stored: &StepRow) -> Resul
         return Ok(());
     }
     let paint = Paint::stdout();
-    let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
+    let failed = if step.meta.failed { paint.bad("  failed") } else { String::new() };
     output::line(format!(
         "{:>6}  {:<8}  {:<14}  {}{failed}",
         paint.strong(format!("#{}", step.number)),

@@ -5,15 +5,15 @@ use std::io::{self, BufReader, IsTerminal, Read, Seek};
 use std::path::Path;
 
 use serde_json::json;
-use stepback_engine::bundle::{self, Exported, Imported};
+use stepback_engine::bundle::{self, Exported, ImportReport};
 use stepback_engine::{Engine, EngineError};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 
 use super::{CommandResult, DONE, sessions};
-use crate::args::share::{Export, Format};
+use crate::args::share::{Export, ExportFormat};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// How many bytes of a file are read to detect its format.
@@ -26,17 +26,20 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
         [] => vec![sessions::find(context, &engine, None)?.1],
         named => {
             let find = |text: &String| Ok(sessions::find(context, &engine, Some(text))?.1);
-            named.iter().map(find).collect::<Result<Vec<_>, Failure>>()?
+            named.iter().map(find).collect::<Result<Vec<_>, CommandFailure>>()?
         }
     };
     if arguments.output == Path::new("-") {
         let stdout = io::stdout();
-        if stdout.is_terminal() && arguments.format == Format::Bundle {
-            return Err(Failure::new(Kind::Usage, "a bundle is nothing for a terminal")
+        if stdout.is_terminal() && arguments.format == ExportFormat::Bundle {
+            return Err(CommandFailure::new(FailureKind::Usage, "a bundle is nothing for a terminal")
                 .hint("-o FILE names a file; --format jsonl can be read"));
         }
         if context.json {
-            return Err(Failure::new(Kind::Usage, "--json says what was written, which needs -o FILE"));
+            return Err(CommandFailure::new(
+                FailureKind::Usage,
+                "--json says what was written, which needs -o FILE",
+            ));
         }
         write(&engine, arguments.format, &chosen, stdout.lock())?;
         return DONE;
@@ -55,7 +58,7 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
         path.display(),
         output::bytes(bytes)
     ));
-    if arguments.format == Format::Bundle {
+    if arguments.format == ExportFormat::Bundle {
         let hint = "It holds files and conversations as they were; \"stepback import FILE\" takes it in.";
         output::say(Paint::stderr().dim(hint));
     }
@@ -64,34 +67,38 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
 
 fn write(
     engine: &Engine<'_>,
-    format: Format,
+    format: ExportFormat,
     chosen: &[Session],
     out: impl io::Write,
 ) -> Result<Exported, EngineError> {
     match format {
-        Format::Bundle => engine.export_bundle(chosen, out),
-        Format::Jsonl => engine.export_lines(chosen, out),
+        ExportFormat::Bundle => engine.export_bundle(chosen, out),
+        ExportFormat::Jsonl => engine.export_lines(chosen, out),
     }
 }
 
 /// Writes beside the target and renames, so that no incomplete file appears under its name.
-fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>) -> Result<T, Failure> {
+fn into_file<T>(
+    path: &Path,
+    write: impl FnOnce(&File) -> Result<T, EngineError>,
+) -> Result<T, CommandFailure> {
     let refused = |error: io::Error| {
         let (kind, hint) = stepback_engine::diagnostics::of_io(&error);
-        let failure = Failure::new(kind, format!("cannot write {}: {error}", path.display()));
+        let failure = CommandFailure::new(kind, format!("cannot write {}: {error}", path.display()));
         match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     };
     if path.is_dir() {
-        return Err(Failure::new(Kind::Usage, format!("{} is a directory", path.display())).hint("-o FILE"));
+        return Err(CommandFailure::new(FailureKind::Usage, format!("{} is a directory", path.display()))
+            .hint("-o FILE"));
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".part-{}", std::process::id()));
     let aside = path.with_file_name(name);
     let file = File::create_new(&aside).map_err(refused)?;
-    let written = write(&file).map_err(Failure::from).and_then(|done| {
+    let written = write(&file).map_err(CommandFailure::from).and_then(|done| {
         file.sync_all().and_then(|()| fs::rename(&aside, path)).map_err(refused)?;
         Ok(done)
     });
@@ -102,7 +109,7 @@ fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>
 }
 
 /// The format of a file.
-pub enum Found {
+pub enum ImportFormat {
     /// A bundle.
     Bundle(File),
     /// Lines written by `export --format jsonl`.
@@ -112,20 +119,20 @@ pub enum Found {
 }
 
 /// Detects the format of a file from its beginning.
-pub fn look(path: &Path) -> io::Result<Found> {
+pub fn look(path: &Path) -> io::Result<ImportFormat> {
     if !path.is_file() {
-        return Ok(Found::Other);
+        return Ok(ImportFormat::Other);
     }
     let mut file = File::open(path)?;
     if bundle::is_bundle(&mut file) {
         file.rewind()?;
-        return Ok(Found::Bundle(file));
+        return Ok(ImportFormat::Bundle(file));
     }
     file.rewind()?;
     let mut start = Vec::new();
     (&file).take(START).read_to_end(&mut start)?;
     file.rewind()?;
-    Ok(if bundle::is_lines(&start) { Found::Lines(file) } else { Found::Other })
+    Ok(if bundle::is_lines(&start) { ImportFormat::Lines(file) } else { ImportFormat::Other })
 }
 
 /// Runs `stepback import` for a bundle.
@@ -148,7 +155,7 @@ pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult
 }
 
 /// Prints what was imported.
-fn told(context: &Context, imported: &Imported) -> CommandResult {
+fn told(context: &Context, imported: &ImportReport) -> CommandResult {
     let roots = context.store().workspaces()?;
     let mut items = Vec::new();
     for (session, workspace) in &imported.sessions {
@@ -188,8 +195,8 @@ fn told(context: &Context, imported: &Imported) -> CommandResult {
 }
 
 /// Adds the file's path to an error about a bundle.
-fn about(path: &Path, error: EngineError) -> Failure {
+fn about(path: &Path, error: EngineError) -> CommandFailure {
     let is_about_file = matches!(error, EngineError::Bundle(_));
-    let failure = Failure::from(error);
+    let failure = CommandFailure::from(error);
     if is_about_file { failure.about(&path.display().to_string()) } else { failure }
 }

@@ -13,15 +13,15 @@ use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::GitState;
-use stepback_model::tree::{Node, SkipReason};
+use stepback_model::tree::{SkipReason, TreeNode};
 
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 use stepback_watcher::client::SLOW_SCAN;
 
 use super::watcher::WatcherState;
 use super::{CommandResult, DONE, view};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Runs `stepback status`.
@@ -39,7 +39,7 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     let mut skipped: Vec<(RelPath, SkipReason)> = Vec::new();
     if show_excluded {
         for change in diff::trees(workspace.store(), None, present.state.files)? {
-            if let Some(Node::Skipped { reason }) = change.after
+            if let Some(TreeNode::Skipped { reason }) = change.after
                 && reason != SkipReason::GitDir
             {
                 skipped.push((change.path, reason));
@@ -152,9 +152,9 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
 }
 
 /// Returns how many agent events could not be recorded in the last day.
-pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, Failure> {
+pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, CommandFailure> {
     const DAY: i64 = 86_400_000_000;
-    let query = Query { kinds: vec![StepKind::Gap], limit: Some(1000), ..Query::default() };
+    let query = StepQuery { kinds: vec![StepKind::Gap], limit: Some(1000), ..StepQuery::default() };
     let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     let since = context.now().as_micros() - DAY;
     Ok(gaps.iter().filter(|stored| stored.step.at.as_micros() > since).count() as u64)
@@ -305,7 +305,7 @@ fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Op
     let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step);
     let ended = found.and_then(step).filter(|end| {
         let detail = workspace.detail_of(end).ok().flatten();
-        detail.is_some_and(|detail| detail["start"] == json!(author.step)) && !end.facts.failed
+        detail.is_some_and(|detail| detail["start"] == json!(author.step)) && !end.meta.failed
     });
     ended.or_else(|| step(author.step)).map(|step| step.summary)
 }

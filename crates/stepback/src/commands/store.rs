@@ -8,7 +8,7 @@ use stepback_store::copy::{self, CopyError, Phase};
 
 use super::{CommandResult, DONE};
 use crate::context::CreateStore;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Progress};
 use crate::store_location::StoreLocation;
 
@@ -16,7 +16,7 @@ use crate::store_location::StoreLocation;
 pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
     let (from, to) = (StoreLocation::read(from)?, StoreLocation::read(to)?);
     if from == to {
-        return Err(Failure::new(Kind::Usage, "a store cannot be copied onto itself"));
+        return Err(CommandFailure::new(FailureKind::Usage, "a store cannot be copied onto itself"));
     }
     let source = from.open(CreateStore::No)?;
     let target = to.open(CreateStore::Yes)?;
@@ -61,15 +61,17 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
     DONE
 }
 
-fn failure(error: CopyError, to: &StoreLocation) -> Failure {
+fn failure(error: CopyError, to: &StoreLocation) -> CommandFailure {
     let message = error.to_string();
     match error {
-        CopyError::Store(error) => Failure::from(error),
-        CopyError::NotEmpty { .. } => Failure::new(Kind::Refused, format!("{}: {message}", to.shown()))
-            .hint("name a directory that does not exist yet, or an empty database"),
-        CopyError::Disturbed(_) => Failure::new(Kind::Busy, message)
+        CopyError::Store(error) => CommandFailure::from(error),
+        CopyError::NotEmpty { .. } => {
+            CommandFailure::new(FailureKind::Refused, format!("{}: {message}", to.shown()))
+                .hint("name a directory that does not exist yet, or an empty database")
+        }
+        CopyError::Disturbed(_) => CommandFailure::new(FailureKind::Busy, message)
             .hint("remove the target, and copy again while no agent works and no stepback runs"),
-        CopyError::Differs(_) => Failure::new(Kind::Store, message)
+        CopyError::Differs(_) => CommandFailure::new(FailureKind::Store, message)
             .hint("\"stepback fsck\" says whether the original is sound; the target is not to be used"),
     }
 }

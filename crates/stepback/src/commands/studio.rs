@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{CommandResult, DONE, serve};
 use crate::args::proxy::{Serve, Studio};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The name of that file, in the store's directory on this machine.
@@ -94,7 +94,7 @@ fn show(
     url: &str,
     address: &str,
     started: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if context.json {
         output::document(&json!({ "url": url, "sign_in_url": address, "started": started }));
         let _ = io::stdout().flush();
@@ -117,9 +117,9 @@ fn free_address(wanted: &str) -> String {
 }
 
 /// Returns an address that signs a browser in to the server at `url`, once.
-fn sign_in(dir: &Path, url: &str) -> Result<String, Failure> {
+fn sign_in(dir: &Path, url: &str) -> Result<String, CommandFailure> {
     let refused = |why: String| {
-        Failure::new(Kind::System, format!("the server at {url} cannot be asked: {why}"))
+        CommandFailure::new(FailureKind::System, format!("the server at {url} cannot be asked: {why}"))
             .hint("is it running, and for this store? Without --server, \"stepback studio\" starts one")
     };
     let token = fs::read_to_string(dir.join("server.token"))

@@ -7,14 +7,14 @@ use stepback_model::escape::safe;
 use stepback_model::time::Timestamp;
 use stepback_server::AppState;
 use stepback_tui::draw::Look;
-use stepback_tui::run::Options;
-use stepback_tui::source::{Remote, Source, Trouble};
+use stepback_tui::run::TuiOptions;
+use stepback_tui::source::{DataSource, Remote, Trouble};
 
 use super::{CommandResult, DONE, serve, sessions};
 use crate::args::Arguments;
 use crate::args::viewers::Tui;
 use crate::context::{Context, CreateStore};
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::Paint;
 use crate::settings::Settings;
 use crate::store_location::StoreLocation;
@@ -25,13 +25,15 @@ use crate::watcher;
 pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !terminal || arguments.json {
-        return Err(Failure::new(Kind::Usage, "the TUI needs a terminal for its keys and its screen").hint(
-            "\"stepback sessions\" and \"stepback replay --plain\" write text, with --json for programs",
-        ));
+        return Err(CommandFailure::new(
+            FailureKind::Usage,
+            "the TUI needs a terminal for its keys and its screen",
+        )
+        .hint("\"stepback sessions\" and \"stepback replay --plain\" write text, with --json for programs"));
     }
     if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
-        return Err(Failure::new(
-            Kind::Usage,
+        return Err(CommandFailure::new(
+            FailureKind::Usage,
             "this terminal cannot place text on its screen (TERM is dumb)",
         )
         .hint("\"stepback replay --plain\" writes one line after another"));
@@ -46,7 +48,7 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
         Timestamp::from_micros(begun.as_micros().saturating_add(elapsed))
     });
     let look = Look { colors: Paint::stdout().is_on(), unicode: knows_unicode() };
-    let shown = stepback_tui::run::run(Options { source, session, look, now });
+    let shown = stepback_tui::run::run(TuiOptions { source, session, look, now });
     // Agents started for reruns end with this process, whatever ended it.
     work.iter().for_each(AppState::end_reruns);
     shown?;
@@ -54,7 +56,10 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
 }
 
 /// Opens the store on this machine and resolves the session to show.
-fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<AppState>), Failure> {
+fn here(
+    arguments: &Arguments,
+    wanted: &Tui,
+) -> Result<(DataSource, Option<String>, Option<AppState>), CommandFailure> {
     let context = Context::open(arguments, CreateStore::No, "")?;
     let engine = context.engine();
     let session = match wanted.session.as_deref() {
@@ -67,22 +72,23 @@ fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, 
     {
         work.ask(watcher);
     }
-    Ok((Source::direct(work.clone())?, session, Some(work)))
+    Ok((DataSource::direct(work.clone())?, session, Some(work)))
 }
 
 /// Connects to a server; fails if it does not answer or does not know the session.
-fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<Source, Failure> {
+fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<DataSource, CommandFailure> {
     let token = token(arguments, wanted)?;
-    let server = Remote::new(url, &token, wanted.certificates.as_deref())
-        .map_err(|error| Failure::new(Kind::Usage, error.to_string()).hint("write http://HOST:PORT"))?;
-    let source = Source::remote(server)?;
+    let server = Remote::new(url, &token, wanted.certificates.as_deref()).map_err(|error| {
+        CommandFailure::new(FailureKind::Usage, error.to_string()).hint("write http://HOST:PORT")
+    })?;
+    let source = DataSource::remote(server)?;
     match source.check(wanted.session.as_deref()) {
         Ok(()) => Ok(source),
-        Err(Trouble::Gone(why)) => Err(Failure::new(Kind::System, why)
+        Err(Trouble::Gone(why)) => Err(CommandFailure::new(FailureKind::System, why)
             .hint("\"stepback serve\" starts a server; \"stepback tui\" without --server needs none")),
         Err(Trouble::Refused(problem)) => {
-            let kind = if problem.status == 404 { Kind::Point } else { Kind::Refused };
-            let failure = Failure::new(kind, format!("{url}: {}", safe(&problem.detail)));
+            let kind = if problem.status == 404 { FailureKind::Point } else { FailureKind::Refused };
+            let failure = CommandFailure::new(kind, format!("{url}: {}", safe(&problem.detail)));
             Err(match (problem.status, problem.hints.first()) {
                 (401, _) => failure.hint("name the file with the server's token with --token-file"),
                 (404, _) => {
@@ -96,7 +102,7 @@ fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<Source, F
 }
 
 /// Returns the token for the server.
-fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
+fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, CommandFailure> {
     if let (None, Ok(token)) = (&wanted.token_file, std::env::var("STEPBACK_TOKEN"))
         && !token.is_empty()
     {
@@ -107,7 +113,7 @@ fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
         None => StoreLocation::find(arguments.store.as_deref())?.local().join("server.token"),
     };
     std::fs::read_to_string(&file).map_err(|error| {
-        Failure::new(Kind::System, format!("cannot read the token in {}: {error}", file.display())).hint(
+        CommandFailure::new(FailureKind::System, format!("cannot read the token in {}: {error}", file.display())).hint(
             "the server said at its start where its token is; name a copy with --token-file, or set STEPBACK_TOKEN",
         )
     })

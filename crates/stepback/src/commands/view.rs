@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::path::RelPath;
-use stepback_model::plan::LeftAlone;
+use stepback_model::plan::SkippedPath;
 use stepback_model::record::Operation;
 use stepback_model::record::StepRow;
-use stepback_model::tree::{Content, Node};
+use stepback_model::tree::{Content, TreeNode};
 
 /// Returns a checkpoint as JSON.
 pub fn checkpoint(stored: &StepRow) -> Value {
@@ -30,7 +30,7 @@ pub fn checkpoint(stored: &StepRow) -> Value {
 
 /// Returns a step as JSON, with what is recorded about the agent's action.
 pub fn step(stored: &StepRow) -> Value {
-    let facts = &stored.step.facts;
+    let facts = &stored.step.meta;
     let mut value = checkpoint(stored);
     value["iteration"] = json!(facts.iteration);
     value["worker"] = json!(facts.worker);
@@ -58,7 +58,7 @@ pub fn operation(operation: &Operation) -> Value {
 }
 
 /// Returns a change as JSON.
-pub fn change(change: &Change) -> Value {
+pub fn change(change: &PathChange) -> Value {
     let mut value = json!({
         "id": change.path,
         "path": change.path,
@@ -73,25 +73,25 @@ pub fn change(change: &Change) -> Value {
 }
 
 /// Returns a node as JSON.
-pub fn node(node: &Node) -> Value {
+pub fn node(node: &TreeNode) -> Value {
     match node {
-        Node::File { mode, size, content } => {
+        TreeNode::File { mode, size, content } => {
             let hash = match content {
                 Content::Whole(hash) | Content::Chunked(hash) => Some(hash),
                 Content::Vaulted => None,
             };
             json!({ "type": "file", "mode": octal(*mode), "size": size, "hash": hash })
         }
-        Node::Dir { mode, .. } => json!({ "type": "directory", "mode": octal(*mode) }),
-        Node::Symlink { target } => {
+        TreeNode::Dir { mode, .. } => json!({ "type": "directory", "mode": octal(*mode) }),
+        TreeNode::Symlink { target } => {
             json!({ "type": "symlink", "target": stepback_model::path::display_bytes(target) })
         }
-        Node::Skipped { reason } => json!({ "type": "excluded", "reason": reason }),
+        TreeNode::Skipped { reason } => json!({ "type": "excluded", "reason": reason }),
     }
 }
 
 /// Returns a path that was left alone, and the reason, as JSON.
-pub fn left_alone(item: &LeftAlone) -> Value {
+pub fn left_alone(item: &SkippedPath) -> Value {
     json!({ "id": item.path, "path": item.path, "reason": item.reason })
 }
 
@@ -133,20 +133,20 @@ pub fn title(stored: &StepRow) -> String {
 }
 
 /// Returns a change on one line, without its kind.
-pub fn change_path(change: &Change) -> String {
+pub fn change_path(change: &PathChange) -> String {
     match &change.from {
         Some(from) => format!("{from} → {}", change.path),
         None => match change.after.as_ref().or(change.before.as_ref()) {
-            Some(Node::Dir { .. }) => format!("{}/", change.path),
+            Some(TreeNode::Dir { .. }) => format!("{}/", change.path),
             _ => change.path.to_string(),
         },
     }
 }
 
 /// Parses a path from the command line.
-pub fn parse_path(path: &str) -> Result<RelPath, crate::failure::Failure> {
+pub fn parse_path(path: &str) -> Result<RelPath, crate::failure::CommandFailure> {
     RelPath::parse(path).map_err(|error| {
-        crate::failure::Failure::new(crate::failure::Kind::Usage, format!("{path}: {error}"))
+        crate::failure::CommandFailure::new(crate::failure::FailureKind::Usage, format!("{path}: {error}"))
             .hint("name a path inside the workspace")
     })
 }

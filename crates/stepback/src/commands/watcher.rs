@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
-use stepback_watcher::client::{Client, SLOW_SCAN, WatcherPresence};
+use stepback_watcher::client::{SLOW_SCAN, WatcherClient, WatcherPresence};
 use stepback_watcher::launch::LaunchRecord;
 use stepback_watcher::process;
 use stepback_watcher::report::WatcherReport;
@@ -13,7 +13,7 @@ use stepback_watcher::server::lock_holder;
 
 use super::{CommandResult, DONE};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 use crate::settings::Settings;
 use crate::watcher::WatcherMode;
@@ -37,7 +37,7 @@ impl WatcherState {
         let mode = WatcherMode::find(&Settings::load_or_default(dir));
         let presence = match mode {
             WatcherMode::Off(_) => WatcherPresence::Absent,
-            _ => Client::new(dir).presence(),
+            _ => WatcherClient::new(dir).presence(),
         };
         Self { mode, presence, holder: lock_holder(dir), record: LaunchRecord::load(dir) }
     }
@@ -207,8 +207,8 @@ pub fn stop(context: &Context) -> CommandResult {
 }
 
 /// Ends the watcher of the store in `dir`, if a hook started it. Returns its process id.
-pub fn stop_in(dir: &Path) -> Result<Option<u32>, Failure> {
-    let client = Client::new(dir);
+pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
+    let client = WatcherClient::new(dir);
     let holder = match client.presence() {
         WatcherPresence::Absent => return Ok(None),
         WatcherPresence::Running(report) => Some(report.pid),
@@ -216,8 +216,11 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, Failure> {
     };
     match client.stop() {
         Ok(false) => {
-            return Err(Failure::new(Kind::Refused, "a server watches, and no process of its own")
-                .hint("end that server, or start it with --no-watcher"));
+            return Err(CommandFailure::new(
+                FailureKind::Refused,
+                "a server watches, and no process of its own",
+            )
+            .hint("end that server, or start it with --no-watcher"));
         }
         Ok(true) => {
             let started = Instant::now();
@@ -231,8 +234,11 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, Failure> {
         }
         Err(_) if process::kill_silent(dir).is_some() => {}
         Err(error) => {
-            return Err(Failure::new(Kind::System, format!("the watcher does not answer: {error}"))
-                .hint("if it is part of a server, end that server"));
+            return Err(CommandFailure::new(
+                FailureKind::System,
+                format!("the watcher does not answer: {error}"),
+            )
+            .hint("if it is part of a server, end that server"));
         }
     }
     Ok(holder)

@@ -22,7 +22,7 @@ pub struct Actor {
 
 /// The result of waiting for an agent's output.
 #[derive(Debug)]
-pub enum Said {
+pub enum OutputWait {
     /// The agent printed this line.
     Line(String),
     /// The agent printed nothing within the time.
@@ -47,11 +47,11 @@ impl Actor {
     }
 
     /// Returns the next line, waiting at most for `time`.
-    pub fn next_line(&self, time: Duration) -> Said {
+    pub fn next_line(&self, time: Duration) -> OutputWait {
         match self.lines.recv_timeout(time) {
-            Ok(line) => Said::Line(line),
-            Err(RecvTimeoutError::Timeout) => Said::Nothing,
-            Err(RecvTimeoutError::Disconnected) => Said::Ended,
+            Ok(line) => OutputWait::Line(line),
+            Err(RecvTimeoutError::Timeout) => OutputWait::Nothing,
+            Err(RecvTimeoutError::Disconnected) => OutputWait::Ended,
         }
     }
 

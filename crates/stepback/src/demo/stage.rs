@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::actor::{Actor, Said};
-use crate::failure::{Failure, Kind};
+use super::actor::{Actor, OutputWait};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// The widest line of narration, in columns, for readability.
@@ -29,7 +29,7 @@ const FOREIGN: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_C
 
 /// A project, a store, and a terminal.
 #[derive(Debug)]
-pub struct Stage {
+pub struct DemoProject {
     /// The root of the project.
     pub root: PathBuf,
     /// The directory of the project's store.
@@ -43,7 +43,7 @@ pub struct Stage {
     paint: Paint,
 }
 
-impl Stage {
+impl DemoProject {
     /// Creates a stage in `place`. It pauses for reading unless it is `fast` or the output is not a terminal.
     pub fn new(place: &Path, fast: bool, stop: Arc<AtomicBool>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// Starts an act: prints its title and what it is about.
-    pub fn act(&self, title: &str, text: &str) -> Result<(), Failure> {
+    pub fn act(&self, title: &str, text: &str) -> Result<(), CommandFailure> {
         self.pause(1000)?;
         self.title(title)?;
         self.prose(text)?;
@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// Prints narration, and leaves time to read it.
-    pub fn prose(&self, text: &str) -> Result<(), Failure> {
+    pub fn prose(&self, text: &str) -> Result<(), CommandFailure> {
         for line in output::wrapped(text, self.width()) {
             self.line(line)?;
         }
@@ -78,26 +78,26 @@ impl Stage {
     }
 
     /// Prints a title.
-    pub fn title(&self, title: &str) -> Result<(), Failure> {
+    pub fn title(&self, title: &str) -> Result<(), CommandFailure> {
         let rule = "─".repeat(self.width().saturating_sub(title.width() + 4));
         let (rule, begin) = (self.paint.dim(rule), self.paint.dim("──"));
         self.line(format!("\n{begin} {} {rule}", self.paint.strong(title)))
     }
 
     /// Prints that something succeeded.
-    pub fn cheer(&self, text: &str) -> Result<(), Failure> {
+    pub fn cheer(&self, text: &str) -> Result<(), CommandFailure> {
         self.line(self.paint.good(text))
     }
 
     /// Prints a command that the user may type later, and what it is for.
-    pub fn suggest(&self, command: &str, what: &str) -> Result<(), Failure> {
+    pub fn suggest(&self, command: &str, what: &str) -> Result<(), CommandFailure> {
         let pad = " ".repeat(SUGGESTED.saturating_sub(command.width()));
         let what = if what.is_empty() { String::new() } else { format!("{pad}  {}", self.paint.dim(what)) };
         self.line(format!("  {}{what}", self.paint.name(command)))
     }
 
     /// Prints a line. If the output is closed, the demo ends, and the agent with it.
-    pub fn line(&self, text: impl std::fmt::Display) -> Result<(), Failure> {
+    pub fn line(&self, text: impl std::fmt::Display) -> Result<(), CommandFailure> {
         writeln!(io::stdout(), "{text}").map_err(|error| {
             self.unheard.set(true);
             error.into()
@@ -114,13 +114,13 @@ impl Stage {
     }
 
     /// Shows a command as typed, and pauses briefly.
-    fn show(&self, command: &str) -> Result<(), Failure> {
+    fn show(&self, command: &str) -> Result<(), CommandFailure> {
         self.line(format!("{} {}", self.paint.dim("$"), self.paint.name(command)))?;
         self.pause(500)
     }
 
     /// Runs a shell command, and returns whether it succeeded.
-    pub fn shell(&self, command: &str) -> Result<bool, Failure> {
+    pub fn shell(&self, command: &str) -> Result<bool, CommandFailure> {
         self.show(command)?;
         let status = self.command("sh").args(["-c", command]).status()?;
         self.pause(600)?;
@@ -128,7 +128,7 @@ impl Stage {
     }
 
     /// Runs this program.
-    pub fn stepback(&self, arguments: &[&str]) -> Result<(), Failure> {
+    pub fn stepback(&self, arguments: &[&str]) -> Result<(), CommandFailure> {
         let typed = typed(arguments);
         self.show(&typed)?;
         let status = self.this_program()?.args(arguments).status()?;
@@ -137,7 +137,7 @@ impl Stage {
     }
 
     /// Runs this program for a value that the demo needs; nothing is shown.
-    pub fn ask(&self, arguments: &[&str]) -> Result<Value, Failure> {
+    pub fn ask(&self, arguments: &[&str]) -> Result<Value, CommandFailure> {
         let output = self.this_program()?.args(arguments).arg("--json").stderr(Stdio::null()).output()?;
         self.went_well(&typed(arguments), output.status)?;
         serde_json::from_slice(&output.stdout)
@@ -145,26 +145,26 @@ impl Stage {
     }
 
     /// Starts the agent and returns while it works.
-    pub fn start_agent(&self, arguments: &[&str]) -> Result<Actor, Failure> {
+    pub fn start_agent(&self, arguments: &[&str]) -> Result<Actor, CommandFailure> {
         self.show(&format!("{} &", typed(&agent(arguments))))?;
         self.actor(arguments)
     }
 
     /// Runs the agent to its end.
-    pub fn run_agent(&self, arguments: &[&str]) -> Result<(), Failure> {
+    pub fn run_agent(&self, arguments: &[&str]) -> Result<(), CommandFailure> {
         self.show(&typed(&agent(arguments)))?;
         self.to_the_end(self.actor(arguments)?)
     }
 
     /// Waits until an agent has ended, and shows its output.
-    pub fn to_the_end(&self, mut actor: Actor) -> Result<(), Failure> {
+    pub fn to_the_end(&self, mut actor: Actor) -> Result<(), CommandFailure> {
         self.watch(&mut actor, || Ok(false))?;
         let status = actor.end()?;
         self.pause(900)?;
         if status.success() { Ok(()) } else { Err(broken(format!("the agent failed: {status}"))) }
     }
 
-    fn actor(&self, arguments: &[&str]) -> Result<Actor, Failure> {
+    fn actor(&self, arguments: &[&str]) -> Result<Actor, CommandFailure> {
         let mut command = self.this_program()?;
         // The agent's lines are printed with a margin and keep their colours.
         command.args(agent(arguments)).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -178,23 +178,23 @@ impl Stage {
     pub fn watch(
         &self,
         actor: &mut Actor,
-        mut until: impl FnMut() -> Result<bool, Failure>,
-    ) -> Result<bool, Failure> {
+        mut until: impl FnMut() -> Result<bool, CommandFailure>,
+    ) -> Result<bool, CommandFailure> {
         let patience = Instant::now() + Duration::from_secs(120);
         while Instant::now() < patience {
             self.go_on()?;
             match actor.next_line(GLANCE * 2) {
-                Said::Line(line) => self.line(format!("  {} {line}", self.paint.dim("│")))?,
-                Said::Nothing if until()? => return Ok(false),
-                Said::Nothing => {}
-                Said::Ended => return Ok(true),
+                OutputWait::Line(line) => self.line(format!("  {} {line}", self.paint.dim("│")))?,
+                OutputWait::Nothing if until()? => return Ok(false),
+                OutputWait::Nothing => {}
+                OutputWait::Ended => return Ok(true),
             }
         }
         Err(broken("the agent does not come to an end"))
     }
 
     /// Pauses, if pauses are on.
-    pub fn pause(&self, millis: u64) -> Result<(), Failure> {
+    pub fn pause(&self, millis: u64) -> Result<(), CommandFailure> {
         let until = Instant::now() + Duration::from_millis(if self.slow { millis } else { 0 });
         loop {
             self.go_on()?;
@@ -205,19 +205,19 @@ impl Stage {
         }
     }
 
-    fn go_on(&self) -> Result<(), Failure> {
+    fn go_on(&self) -> Result<(), CommandFailure> {
         match self.stop.load(Ordering::Relaxed) {
-            true => Err(Failure::new(Kind::Refused, "the demo was interrupted")),
+            true => Err(CommandFailure::new(FailureKind::Refused, "the demo was interrupted")),
             false => Ok(()),
         }
     }
 
-    fn went_well(&self, typed: &str, status: ExitStatus) -> Result<(), Failure> {
+    fn went_well(&self, typed: &str, status: ExitStatus) -> Result<(), CommandFailure> {
         self.go_on()?;
         if status.success() { Ok(()) } else { Err(broken(format!("\"{typed}\" failed: {status}"))) }
     }
 
-    fn this_program(&self) -> Result<Command, Failure> {
+    fn this_program(&self) -> Result<Command, CommandFailure> {
         Ok(self.command(std::env::current_exe()?))
     }
 
@@ -235,8 +235,8 @@ impl Stage {
 }
 
 /// Returns the failure for a demo that did not go as scripted, which is always a bug of ours.
-pub fn broken(what: impl Into<String>) -> Failure {
-    Failure::new(Kind::Internal, what).hint("this should not happen; please report it")
+pub fn broken(what: impl Into<String>) -> CommandFailure {
+    CommandFailure::new(FailureKind::Internal, what).hint("this should not happen; please report it")
 }
 
 /// Returns the arguments that start the agent.

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::project::{self, CLEAN_UP, DISASTER, PROMPT, SECOND_PROMPT, TEST};
-use super::stage::{SCRIPT, Stage, broken};
-use crate::failure::Failure;
+use super::stage::{DemoProject, SCRIPT, broken};
+use crate::failure::CommandFailure;
 
 /// Plays the demo from beginning to end.
-pub fn play(stage: &Stage) -> Result<(), Failure> {
+pub fn play(stage: &DemoProject) -> Result<(), CommandFailure> {
     set_up(stage)?;
     the_agent_is_stopped(stage)?;
     let culprit = the_culprit(stage)?;
@@ -25,7 +25,7 @@ struct Culprit {
     call: u64,
 }
 
-fn set_up(stage: &Stage) -> Result<(), Failure> {
+fn set_up(stage: &DemoProject) -> Result<(), CommandFailure> {
     project::make(&stage.root)?;
     std::fs::write(stage.root.join(SCRIPT), project::script(stage.thinking()).to_string())?;
     let git = "git init -q -b main . && git add -A && \
@@ -41,7 +41,7 @@ fn set_up(stage: &Stage) -> Result<(), Failure> {
     Ok(())
 }
 
-fn the_agent_is_stopped(stage: &Stage) -> Result<(), Failure> {
+fn the_agent_is_stopped(stage: &DemoProject) -> Result<(), CommandFailure> {
     stage.title("stepback: time travel for AI agents")?;
     stage.prose(
         "In the next minute an agent breaks something, and we take it back. The agent is the one that comes with \
@@ -77,7 +77,7 @@ fn the_agent_is_stopped(stage: &Stage) -> Result<(), Failure> {
     }
 }
 
-fn the_culprit(stage: &Stage) -> Result<Culprit, Failure> {
+fn the_culprit(stage: &DemoProject) -> Result<Culprit, CommandFailure> {
     stage.act(
         "3. Which call broke the tests?",
         "Every change the agent made is a step that can be gone back to. Bisect runs the tests on these steps, in a \
@@ -94,7 +94,7 @@ fn the_culprit(stage: &Stage) -> Result<Culprit, Failure> {
     Ok(Culprit { good: number_of(&found["good"])?, call: number_of(&found["detail"]["start"])? })
 }
 
-fn go_back(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
+fn go_back(stage: &DemoProject, culprit: &Culprit) -> Result<(), CommandFailure> {
     stage.act(
         "4. Back to the moment before",
         "Plan A gets a name, in case we want to see it again. Then back to just before that edit; what the agent \
@@ -105,7 +105,7 @@ fn go_back(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
     expect_tests_to_pass(stage)
 }
 
-fn the_other_way(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
+fn the_other_way(stage: &DemoProject, culprit: &Culprit) -> Result<(), CommandFailure> {
     stage.act(
         "5. The other way",
         "The conversation goes on from just before that edit, too, with a hint from us. The agent does not know that \
@@ -115,12 +115,12 @@ fn the_other_way(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
     expect_tests_to_pass(stage)
 }
 
-fn compare(stage: &Stage) -> Result<(), Failure> {
+fn compare(stage: &DemoProject) -> Result<(), CommandFailure> {
     stage.act("6. Side by side", "Both tries are there: where they part, what each did, how they end.")?;
     stage.stepback(&["compare", "plan-a", "main", "--summary"])
 }
 
-fn disaster(stage: &Stage) -> Result<(), Failure> {
+fn disaster(stage: &DemoProject) -> Result<(), CommandFailure> {
     let lost = match stage.root.join(".git").exists() {
         true => "Now everything is deleted: the repository itself, and the .env that no commit has.",
         false => "Now everything is deleted.",
@@ -136,7 +136,7 @@ fn disaster(stage: &Stage) -> Result<(), Failure> {
     expect_tests_to_pass(stage)
 }
 
-fn expect_tests_to_pass(stage: &Stage) -> Result<(), Failure> {
+fn expect_tests_to_pass(stage: &DemoProject) -> Result<(), CommandFailure> {
     match stage.shell(TEST)? {
         true => Ok(()),
         false => Err(broken("the tests do not pass")),

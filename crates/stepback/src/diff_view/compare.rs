@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, DiffTag};
 
-use super::{FileDiff, Side};
+use super::{FileDiff, PathSide};
 
 /// How long to search for a small edit before accepting a coarse one. Only the appearance of a diff depends on it: any
 /// edit script is correct.
@@ -73,29 +73,29 @@ fn is_link(mode: u32) -> bool {
     mode & 0o170_000 == 0o120_000
 }
 
-fn blob(side: &Side) -> Option<Blob<'_>> {
+fn blob(side: &PathSide) -> Option<Blob<'_>> {
     match side {
-        Side::File { mode, bytes } => {
+        PathSide::File { mode, bytes } => {
             Some(Blob { mode: 0o100_000 | mode, bytes: Some(bytes), size: bytes.len() as u64 })
         }
-        Side::TooLarge { mode, size } => Some(Blob { mode: 0o100_000 | mode, bytes: None, size: *size }),
-        Side::Symlink { target } => {
+        PathSide::TooLarge { mode, size } => Some(Blob { mode: 0o100_000 | mode, bytes: None, size: *size }),
+        PathSide::Symlink { target } => {
             Some(Blob { mode: 0o120_000, bytes: Some(target), size: target.len() as u64 })
         }
-        Side::Absent | Side::Dir { .. } | Side::Other(_) => None,
+        PathSide::Absent | PathSide::Dir { .. } | PathSide::Other(_) => None,
     }
 }
 
 /// Describes a change of something that has no content.
-fn note(old: &Side, new: &Side) -> Option<String> {
-    let name = |side: &Side| match side {
-        Side::Dir { mode } => Some(format!("directory (mode {mode:o})")),
-        Side::Other(what) => Some(what.clone()),
+fn note(old: &PathSide, new: &PathSide) -> Option<String> {
+    let name = |side: &PathSide| match side {
+        PathSide::Dir { mode } => Some(format!("directory (mode {mode:o})")),
+        PathSide::Other(what) => Some(what.clone()),
         _ => None,
     };
     match (old, new) {
-        (Side::Dir { mode: old }, Side::Dir { mode: new }) if old == new => None,
-        (Side::Dir { mode: old }, Side::Dir { mode: new }) => {
+        (PathSide::Dir { mode: old }, PathSide::Dir { mode: new }) if old == new => None,
+        (PathSide::Dir { mode: old }, PathSide::Dir { mode: new }) => {
             Some(format!("directory mode changed from {old:o} to {new:o}"))
         }
         _ => match (name(old), name(new)) {

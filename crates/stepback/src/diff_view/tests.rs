@@ -9,11 +9,11 @@ use super::compare::is_binary;
 use super::header::{exact_bytes, quoted};
 use super::*;
 
-fn file(text: impl AsRef<[u8]>) -> Side {
-    Side::File { mode: 0o644, bytes: text.as_ref().to_vec() }
+fn file(text: impl AsRef<[u8]>) -> PathSide {
+    PathSide::File { mode: 0o644, bytes: text.as_ref().to_vec() }
 }
 
-fn change(path: &str, old: Side, new: Side) -> FileDiff {
+fn change(path: &str, old: PathSide, new: PathSide) -> FileDiff {
     FileDiff { path: display_bytes(path.as_bytes()).into_owned(), old_path: None, old, new }
 }
 
@@ -58,10 +58,10 @@ fn context_may_be_nothing_or_everything() {
 #[test]
 fn things_that_git_does_not_know_are_notes_and_equal_sides_are_silent() {
     let diffs = [
-        change("d", Side::Absent, Side::Dir { mode: 0o755 }),
-        change("p", Side::Other("named\x1b pipe".into()), Side::Absent),
+        change("d", PathSide::Absent, PathSide::Dir { mode: 0o755 }),
+        change("p", PathSide::Other("named\x1b pipe".into()), PathSide::Absent),
         change("same", file("x"), file("x")),
-        change("dir", Side::Dir { mode: 0o755 }, Side::Dir { mode: 0o755 }),
+        change("dir", PathSide::Dir { mode: 0o755 }, PathSide::Dir { mode: 0o755 }),
     ];
     assert_eq!(
         render(unified, &diffs, &PLAIN),
@@ -73,7 +73,7 @@ fn things_that_git_does_not_know_are_notes_and_equal_sides_are_silent() {
 fn binary_and_unloaded_contents_are_named_with_their_sizes() {
     let diffs = [
         change("b", file([0; 1200]), file([0; 3400])),
-        change("l", Side::Absent, Side::TooLarge { mode: 0o644, size: 5_000_000_000 }),
+        change("l", PathSide::Absent, PathSide::TooLarge { mode: 0o644, size: 5_000_000_000 }),
     ];
     let shown = render(unified, &diffs, &SAFE);
     assert!(shown.contains("Binary files a/b and b/b differ (1.2 KB → 3.4 KB)\n"), "{shown}");
@@ -86,8 +86,8 @@ fn binary_and_unloaded_contents_are_named_with_their_sizes() {
 fn content_cannot_act_on_the_terminal() {
     let evil = "\x1b]0;owned\x07 \u{9b}2J \u{202e}cod\u{e0041} \x08\x7f\r over\r\n".as_bytes();
     let bytes = [evil, b"\xff\n"].concat();
-    let link = Side::Symlink { target: b"\x1b[2J".to_vec() };
-    let diffs = [change("x", file(""), file(&bytes)), change("l", Side::Absent, link)];
+    let link = PathSide::Symlink { target: b"\x1b[2J".to_vec() };
+    let diffs = [change("x", file(""), file(&bytes)), change("l", PathSide::Absent, link)];
     for style in [SAFE, COLOR, Style { highlight: true, ..COLOR }] {
         for how in [unified, side_by_side] {
             let shown = render(how, &diffs, &style);
@@ -155,7 +155,7 @@ fn stat_scales_bars_and_sums_up() {
     let diffs = [
         change("src/a.rs", file(""), file(numbered(200))),
         change("b", file("x\ny\n"), file("x\n")),
-        change("run.sh", file("x"), Side::File { mode: 0o755, bytes: b"x".to_vec() }),
+        change("run.sh", file("x"), PathSide::File { mode: 0o755, bytes: b"x".to_vec() }),
         change("pic", file([0; 10]), file([0; 2000])),
         FileDiff { old_path: Some("old".into()), ..change("new", file("x"), file("x")) },
     ];
@@ -227,16 +227,16 @@ fn a_large_rewrite_is_quick() {
 }
 
 /// Writes `side` at `path` below `root`.
-fn put(root: &Path, path: &str, side: &Side) {
+fn put(root: &Path, path: &str, side: &PathSide) {
     use std::os::unix::fs::PermissionsExt;
     let at = root.join(path);
     std::fs::create_dir_all(at.parent().unwrap()).unwrap();
     match side {
-        Side::File { mode, bytes } => {
+        PathSide::File { mode, bytes } => {
             std::fs::write(&at, bytes).unwrap();
             std::fs::set_permissions(&at, PermissionsExt::from_mode(*mode)).unwrap();
         }
-        Side::Symlink { target } => {
+        PathSide::Symlink { target } => {
             std::os::unix::fs::symlink(std::str::from_utf8(target).unwrap(), &at).unwrap();
         }
         _ => {}
@@ -244,17 +244,17 @@ fn put(root: &Path, path: &str, side: &Side) {
 }
 
 /// What is on disk, as far as git records it.
-fn get(root: &Path, path: &str) -> Side {
+fn get(root: &Path, path: &str) -> PathSide {
     use std::os::unix::fs::PermissionsExt;
     let at = root.join(path);
     match at.symlink_metadata() {
-        Err(_) => Side::Absent,
-        Ok(meta) if meta.is_symlink() => {
-            Side::Symlink { target: std::fs::read_link(at).unwrap().into_os_string().into_encoded_bytes() }
-        }
+        Err(_) => PathSide::Absent,
+        Ok(meta) if meta.is_symlink() => PathSide::Symlink {
+            target: std::fs::read_link(at).unwrap().into_os_string().into_encoded_bytes(),
+        },
         Ok(meta) => {
             let mode = if meta.permissions().mode() & 0o100 == 0 { 0o644 } else { 0o755 };
-            Side::File { mode, bytes: std::fs::read(at).unwrap() }
+            PathSide::File { mode, bytes: std::fs::read(at).unwrap() }
         }
     }
 }
@@ -282,8 +282,8 @@ fn apply(root: &Path, patch: &[u8]) -> Option<bool> {
 
 #[test]
 fn git_applies_the_patch_exactly() {
-    let run = |text: &str| Side::File { mode: 0o755, bytes: text.as_bytes().to_vec() };
-    let link = |to: &str| Side::Symlink { target: to.as_bytes().to_vec() };
+    let run = |text: &str| PathSide::File { mode: 0o755, bytes: text.as_bytes().to_vec() };
+    let link = |to: &str| PathSide::Symlink { target: to.as_bytes().to_vec() };
     let rename = |from: &str, diff: FileDiff| FileDiff {
         old_path: Some(display_bytes(from.as_bytes()).into_owned()),
         ..diff
@@ -293,32 +293,32 @@ fn git_applies_the_patch_exactly() {
         long.replace("line 3\n", "").replace("line 30\n", "a\nb\n").replace("line 58\n", "tab\there\n");
     let cases = [
         change("edit.txt", file(&long), file(&edited)),
-        change("new.txt", Side::Absent, file("a\nb\n")),
-        change("empty", Side::Absent, file("")),
-        change("gone", file("a\nb\n"), Side::Absent),
-        change("gone-empty", file(""), Side::Absent),
+        change("new.txt", PathSide::Absent, file("a\nb\n")),
+        change("empty", PathSide::Absent, file("")),
+        change("gone", file("a\nb\n"), PathSide::Absent),
+        change("gone-empty", file(""), PathSide::Absent),
         change("emptied", file("a\n"), file("")),
         change("no-newline-added", file("a\nb"), file("a\nb\n")),
         change("no-newline-removed", file("a\nb\n"), file("a\nb")),
         change("no-newline-kept", file("a\nb\nc"), file("A\nb\nc")),
-        change("no-newline-new", Side::Absent, file("a")),
+        change("no-newline-new", PathSide::Absent, file("a")),
         change("crlf", file("a\r\nb\r\nc\rd\r\n"), file("a\r\nB\nc\rd\r\n")),
         change("latin1", file(b"caf\xe9 and more text\nb\n"), file(b"caf\xe9 and more text\nb\xff\n")),
         change("escape", file("x\n"), file("\x1b[31mred\x1b[0m\n")),
         change("dashes", file("-- a\n++ b\n@@ -1 +1 @@\n"), file("-- a\n-- c\n@@ -1 +1 @@\n\\ x\n")),
         change("run.sh", file("x\n"), run("x\n")),
         change("run2.sh", run("x\n"), file("y\n")),
-        change("new.sh", Side::Absent, run("x\n")),
+        change("new.sh", PathSide::Absent, run("x\n")),
         change("with space", file("x\n"), file("y\n")),
-        change("dir with space/new one", Side::Absent, file("y\n")),
-        change("empty with space", Side::Absent, file("")),
+        change("dir with space/new one", PathSide::Absent, file("y\n")),
+        change("empty with space", PathSide::Absent, file("")),
         change("q\"uote", file("x\n"), file("y\n")),
-        change("back\\slash", Side::Absent, file("y\n")),
+        change("back\\slash", PathSide::Absent, file("y\n")),
         change("naïve/漢字", file("x\n"), file("y\n")),
-        change("tab\tand\nline\x01", file("x\n"), Side::Absent),
+        change("tab\tand\nline\x01", file("x\n"), PathSide::Absent),
         change("link", link("a"), link("b/ü")),
-        change("link-new", Side::Absent, link("t")),
-        change("link-gone", link("t"), Side::Absent),
+        change("link-new", PathSide::Absent, link("t")),
+        change("link-gone", link("t"), PathSide::Absent),
         change("becomes-link", file("x\n"), link("t")),
         change("becomes-file", link("t"), file("x\n")),
         rename("from", change("to", file("x\n"), file("x\n"))),
@@ -335,9 +335,9 @@ fn git_applies_the_patch_exactly() {
             for diff in diffs {
                 put(dir.path(), &name(diff.old_path.as_ref().unwrap_or(&diff.path)), &diff.old);
             }
-            let mut noted = vec![change("dir", Side::Absent, Side::Dir { mode: 0o755 })];
+            let mut noted = vec![change("dir", PathSide::Absent, PathSide::Dir { mode: 0o755 })];
             noted.extend_from_slice(diffs);
-            noted.push(change("dir2", Side::Dir { mode: 0o755 }, Side::Absent));
+            noted.push(change("dir2", PathSide::Dir { mode: 0o755 }, PathSide::Absent));
             let mut patch = Vec::new();
             unified(&noted, &style, &mut patch).unwrap();
             let Some(applied) = apply(dir.path(), &patch) else { return };
@@ -345,7 +345,7 @@ fn git_applies_the_patch_exactly() {
             for diff in diffs {
                 assert_eq!(get(dir.path(), &name(&diff.path)), diff.new, "{}", diff.path);
                 if let Some(from) = &diff.old_path {
-                    assert_eq!(get(dir.path(), &name(from)), Side::Absent);
+                    assert_eq!(get(dir.path(), &name(from)), PathSide::Absent);
                 }
             }
         }
@@ -354,8 +354,8 @@ fn git_applies_the_patch_exactly() {
 
 #[test]
 fn git_refuses_a_patch_with_contents_left_out() {
-    for new in [file([0; 9]), Side::TooLarge { mode: 0o644, size: 9 }] {
-        for old in [Side::Absent, file([0; 8])] {
+    for new in [file([0; 9]), PathSide::TooLarge { mode: 0o644, size: 9 }] {
+        for old in [PathSide::Absent, file([0; 8])] {
             let dir = tempfile::tempdir().unwrap();
             put(dir.path(), "b", &old);
             let mut patch = Vec::new();

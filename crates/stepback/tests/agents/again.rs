@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use stepback_testkit::agent::PORT;
-use stepback_testkit::model::{Agent, Call, Script, Turn};
+use stepback_testkit::model::{Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 use stepback_testkit::tree;
 
 use crate::support::{PROGRAM, World, items, shell};
@@ -11,15 +11,15 @@ use crate::support::{PROGRAM, World, items, shell};
 const PROMPT: &str = "do the work";
 
 /// A world in which an agent has worked, recorded by hooks and proxy.
-fn recorded(agent: Agent) -> (World, tree::Copy) {
+fn recorded(agent: ScriptedAgent) -> (World, tree::Copy) {
     let world = World::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
     let script = Script::new([
-        Turn::read("edited.txt").saying("I look first."),
-        Turn::edit("edited.txt", "two\n", "TWO\n"),
-        Turn::shell("rm doomed.txt && mkdir made && echo shell > made/new.txt"),
-        Turn::write("made/written.txt", "written\n"),
-        Turn::shell("cat made/new.txt edited.txt > both.txt"),
-        Turn::text("All is done."),
+        ScriptedTurn::read("edited.txt").saying("I look first."),
+        ScriptedTurn::edit("edited.txt", "two\n", "TWO\n"),
+        ScriptedTurn::shell("rm doomed.txt && mkdir made && echo shell > made/new.txt"),
+        ScriptedTurn::write("made/written.txt", "written\n"),
+        ScriptedTurn::shell("cat made/new.txt edited.txt > both.txt"),
+        ScriptedTurn::text("All is done."),
     ]);
     world.agent(agent).through([PROGRAM, "run", "--"]).script(script).run(PROMPT).succeeds();
     let after = world.tree();
@@ -34,7 +34,7 @@ fn calls(world: &World, session: &str) -> Vec<(Value, Value)> {
 }
 
 /// Does the last session again, with no model there.
-fn again(world: &World, agent: Agent, more: &[&str]) -> (Option<i32>, Value) {
+fn again(world: &World, agent: ScriptedAgent, more: &[&str]) -> (Option<i32>, Value) {
     let words = [&[PROGRAM, "rerun", "--json"], more].concat();
     let run = world.agent(agent).without_model().run_command(words);
     assert!(run.requests.is_empty());
@@ -51,7 +51,7 @@ fn holds(world: &World, done: &Value, expected: &tree::Copy) {
     assert!(differences.is_empty(), "{branch} is not what it should be:\n{differences}");
 }
 
-fn runs_again(agent: Agent) {
+fn runs_again(agent: ScriptedAgent) {
     let (world, after) = recorded(agent);
     world.has_no_gap();
     let sessions = world.json(&["sessions"]);
@@ -100,22 +100,22 @@ fn runs_again(agent: Agent) {
 
 #[test]
 fn claude_runs_again() {
-    runs_again(Agent::Claude);
+    runs_again(ScriptedAgent::Claude);
 }
 
 #[test]
 fn codex_runs_again() {
-    runs_again(Agent::Codex);
+    runs_again(ScriptedAgent::Codex);
 }
 
 #[test]
 fn gemini_runs_again() {
-    runs_again(Agent::Gemini);
+    runs_again(ScriptedAgent::Gemini);
 }
 
 #[test]
 fn opencode_runs_again() {
-    runs_again(Agent::Opencode);
+    runs_again(ScriptedAgent::Opencode);
 }
 
 /// Calls that do not run: what they did is put in place, to the byte, although they would do something else today.
@@ -123,22 +123,22 @@ fn opencode_runs_again() {
 fn calls_that_do_not_run_leave_what_they_left() {
     let world = World::new(&[("a.txt", "a\n")]);
     let script = Script::new([
-        Turn::shell("date +%s%N > stamp.txt; cat stamp.txt"),
-        Turn::write("b.txt", "b\n"),
-        Turn::shell("rm a.txt"),
-        Turn::text("All is done."),
+        ScriptedTurn::shell("date +%s%N > stamp.txt; cat stamp.txt"),
+        ScriptedTurn::write("b.txt", "b\n"),
+        ScriptedTurn::shell("rm a.txt"),
+        ScriptedTurn::text("All is done."),
     ]);
-    world.agent(Agent::Claude).through([PROGRAM, "run", "--"]).script(script).run(PROMPT).succeeds();
+    world.agent(ScriptedAgent::Claude).through([PROGRAM, "run", "--"]).script(script).run(PROMPT).succeeds();
     let after = world.tree();
-    let (code, done) = again(&world, Agent::Claude, &["--tools", "recorded"]);
+    let (code, done) = again(&world, ScriptedAgent::Claude, &["--tools", "recorded"]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     holds(&world, &done, &after);
     // For real, the clock goes on: the first thing the model hears is something else.
-    let (code, done) = again(&world, Agent::Claude, &[]);
+    let (code, done) = again(&world, ScriptedAgent::Claude, &[]);
     assert_eq!((code, &done["status"]), (Some(5), &json!("failed")), "{done:#}");
     assert_eq!(done["model_calls"]["parted"]["call"], 2, "{done:#}");
     // And where nothing may change anything, nothing does.
-    let (_, done) = again(&world, Agent::Claude, &["--tools", "deny", "--on-difference", "nearest"]);
+    let (_, done) = again(&world, ScriptedAgent::Claude, &["--tools", "deny", "--on-difference", "nearest"]);
     let mut files = after.clone();
     for name in ["stamp.txt", "b.txt"] {
         files.remove(name.as_bytes());
@@ -152,9 +152,12 @@ fn calls_that_do_not_run_leave_what_they_left() {
 #[test]
 fn trouble_and_several_prompts_come_again() {
     let world = World::new(&[("a.txt", "a\n")]);
-    let one = Script::new([Turn::write("one.txt", "one\n").failing(529, 1), Turn::text("One is done.")])
-        .when("say two", [Turn::shell("cat one.txt > two.txt"), Turn::text("Two is done.")]);
-    let agent = world.agent(Agent::Claude).through([PROGRAM, "run", "--"]).script(one);
+    let one = Script::new([
+        ScriptedTurn::write("one.txt", "one\n").failing(529, 1),
+        ScriptedTurn::text("One is done."),
+    ])
+    .when("say two", [ScriptedTurn::shell("cat one.txt > two.txt"), ScriptedTurn::text("Two is done.")]);
+    let agent = world.agent(ScriptedAgent::Claude).through([PROGRAM, "run", "--"]).script(one);
     let first = agent.run("say one").succeeds();
     agent.resume(&first.session()).run("say two").succeeds();
     let after = world.tree();
@@ -164,14 +167,14 @@ fn trouble_and_several_prompts_come_again() {
     let failed = items(&ends).iter().filter(|step| step["failed"] == true).count();
     assert_eq!(failed, 1, "{ends:#}");
 
-    let (code, done) = again(&world, Agent::Claude, &[]);
+    let (code, done) = again(&world, ScriptedAgent::Claude, &[]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     assert_eq!(done["model_calls"]["recorded"], 5, "{done:#}");
     holds(&world, &done, &after);
 
     let prompts = world.json(&["log", "--kind", "user-input"]);
     let second = format!("#{}", items(&prompts)[0]["number"]);
-    let (code, done) = again(&world, Agent::Claude, &["--from", &second]);
+    let (code, done) = again(&world, ScriptedAgent::Claude, &["--from", &second]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     assert_eq!(done["model_calls"]["recorded"], 2, "{done:#}");
     holds(&world, &done, &after);
@@ -185,13 +188,16 @@ fn a_sub_agent_comes_again() {
         "description": "Write a file", "prompt": "sub-agent: write the file", "subagent_type": "general-purpose",
     });
     let script = Script::new([
-        Turn::call(Call::named("Agent", task)),
-        Turn::shell("cat sub.txt > main.txt"),
-        Turn::text("All is done."),
+        ScriptedTurn::call(ScriptedCall::named("Agent", task)),
+        ScriptedTurn::shell("cat sub.txt > main.txt"),
+        ScriptedTurn::text("All is done."),
     ])
-    .when("sub-agent: write", [Turn::shell("echo by the sub-agent > sub.txt"), Turn::text("Written.")]);
+    .when(
+        "sub-agent: write",
+        [ScriptedTurn::shell("echo by the sub-agent > sub.txt"), ScriptedTurn::text("Written.")],
+    );
     world
-        .agent(Agent::Claude)
+        .agent(ScriptedAgent::Claude)
         .through([PROGRAM, "run", "--"])
         .args(["--allowedTools", "Agent,Bash"])
         .script(script)
@@ -201,7 +207,7 @@ fn a_sub_agent_comes_again() {
     let after = world.tree();
     let log = world.json(&["log", "--kind", "model-end"]);
     assert!(items(&log).iter().any(|step| !step["worker"].is_null()), "{log:#}");
-    let (code, done) = again(&world, Agent::Claude, &[]);
+    let (code, done) = again(&world, ScriptedAgent::Claude, &[]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     holds(&world, &done, &after);
 }
@@ -210,10 +216,10 @@ fn a_sub_agent_comes_again() {
 #[test]
 fn codex_runs_again_with_its_own_provider() {
     let world = World::new(&[("a.txt", "a\n")]);
-    let script = Script::new([Turn::shell("echo b > b.txt"), Turn::text("All is done.")]);
+    let script = Script::new([ScriptedTurn::shell("echo b > b.txt"), ScriptedTurn::text("All is done.")]);
     let config = format!("model = \"gpt-5.5\"\nopenai_base_url = \"http://127.0.0.1:{PORT}/v1\"\n");
     let codex = world
-        .agent(Agent::Codex)
+        .agent(ScriptedAgent::Codex)
         .file(".codex/config.toml", &config)
         .file(".codex/auth.json", "{\"OPENAI_API_KEY\": \"sk-scripted\"}");
     codex.clone().through([PROGRAM, "run", "--"]).script(script).run(PROMPT).succeeds();
@@ -221,7 +227,7 @@ fn codex_runs_again_with_its_own_provider() {
     assert_eq!(world.read("b.txt").as_deref(), Some("b\n"));
     let ends = world.json(&["log", "--kind", "model-end"]);
     assert_eq!(items(&ends).len(), 2, "{ends:#}");
-    let (code, done) = again(&world, Agent::Codex, &[]);
+    let (code, done) = again(&world, ScriptedAgent::Codex, &[]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     holds(&world, &done, &after);
 }

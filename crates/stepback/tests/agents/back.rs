@@ -7,8 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use stepback_testkit::agent::Outcome;
-use stepback_testkit::model::{Agent, Role, Script, Turn};
+use stepback_testkit::agent::AgentRunOutcome;
+use stepback_testkit::model::{ItemRole, Script, ScriptedAgent, ScriptedTurn};
 use stepback_testkit::tree;
 
 use crate::support::{PROGRAM, World, editor, items, shell, turns};
@@ -16,14 +16,14 @@ use crate::support::{PROGRAM, World, editor, items, shell, turns};
 const PROMPT: &str = "do the work";
 
 /// The prompt as it reaches the model: opencode puts one of several words into quotes.
-fn said(agent: Agent) -> String {
-    if agent == Agent::Opencode { format!("\"{PROMPT}\"") } else { PROMPT.to_owned() }
+fn said(agent: ScriptedAgent) -> String {
+    if agent == ScriptedAgent::Opencode { format!("\"{PROMPT}\"") } else { PROMPT.to_owned() }
 }
 
 /// A run, and what the repository looked like before, in the middle of and after it.
 struct Worked {
     world: World,
-    run: Outcome,
+    run: AgentRunOutcome,
     before: tree::Copy,
     middle: tree::Copy,
     after: tree::Copy,
@@ -33,7 +33,7 @@ struct Worked {
     commits: [String; 2],
 }
 
-fn work(agent: Agent) -> Worked {
+fn work(agent: ScriptedAgent) -> Worked {
     let world = World::new(&[
         ("edited.txt", "one\ntwo\nthree\n"),
         ("doomed.txt", "gone soon\n"),
@@ -45,14 +45,14 @@ fn work(agent: Agent) -> Worked {
     let first = head();
     let gate = world.home.join("gate");
     let script = Script::new([
-        Turn::read("edited.txt").saying("I look first."),
-        Turn::edit("edited.txt", "two\n", "TWO\n"),
-        Turn::shell(
+        ScriptedTurn::read("edited.txt").saying("I look first."),
+        ScriptedTurn::edit("edited.txt", "two\n", "TWO\n"),
+        ScriptedTurn::shell(
             "rm doomed.txt && mkdir made && echo shell > made/new.txt && chmod 755 made/new.txt && git add --all && \
              git -c user.name=A -c user.email=a@example.org commit --quiet -m second",
         ),
-        Turn::shell("git reset --hard --quiet HEAD~1").once_exists(&gate),
-        Turn::text("All is done."),
+        ScriptedTurn::shell("git reset --hard --quiet HEAD~1").once_exists(&gate),
+        ScriptedTurn::text("All is done."),
     ]);
     let mut running = world.hooked(agent).script(script).spawn(PROMPT);
     running.until("its fourth turn", |run| turns(run) == 4);
@@ -66,7 +66,7 @@ fn work(agent: Agent) -> Worked {
     Worked { world, run, before, middle, after, session, commits: [first, second] }
 }
 
-fn files_come_back(agent: Agent, worked: &Worked) {
+fn files_come_back(agent: ScriptedAgent, worked: &Worked) {
     let Worked { world, before, middle, after, commits: [first, second], .. } = worked;
     let head = || world.git(&["rev-parse", "HEAD"]);
     world.is(after);
@@ -105,7 +105,7 @@ fn files_come_back(agent: Agent, worked: &Worked) {
     world.is(after);
 }
 
-fn changes_name_tool_and_prompt(agent: Agent, worked: &Worked) {
+fn changes_name_tool_and_prompt(agent: ScriptedAgent, worked: &Worked) {
     let changes = worked.world.json(&["changes"]);
     let call = |path: &str, kind: &str, tool: &str| -> String {
         let is = |change: &&Value| {
@@ -125,7 +125,7 @@ fn changes_name_tool_and_prompt(agent: Agent, worked: &Worked) {
     assert!(call("made/new.txt", "deleted", shell(agent)).contains("git reset --hard"));
 }
 
-fn the_session_is_listed_and_can_be_imported(agent: Agent, worked: &Worked) {
+fn the_session_is_listed_and_can_be_imported(agent: ScriptedAgent, worked: &Worked) {
     let Worked { world, run, session, .. } = worked;
     assert_eq!(session["agent"], agent.program());
     assert_eq!(session["title"], said(agent));
@@ -148,16 +148,16 @@ fn the_session_is_listed_and_can_be_imported(agent: Agent, worked: &Worked) {
     assert_eq!(items(&ask(&["log", "--kind", "tool-start"])).len(), 4);
 }
 
-fn the_conversation_goes_on_from_the_middle(agent: Agent, worked: &Worked) {
+fn the_conversation_goes_on_from_the_middle(agent: ScriptedAgent, worked: &Worked) {
     let Worked { world, run, .. } = worked;
-    let script = Script::new([]).when("go on", [Turn::text("I went on.")]);
+    let script = Script::new([]).when("go on", [ScriptedTurn::text("I went on.")]);
     let point = format!("tool:{}:last", shell(agent));
     // Gemini CLI refuses to work unattended in a directory that nobody said to trust.
     let fork = world.agent(agent).env("GEMINI_CLI_TRUST_WORKSPACE", "true").script(script);
     let next =
         fork.run_command([PROGRAM, "rewind", &point, "--conversation", "--resume", "go on"]).succeeds();
     let mut expected = run.history(3);
-    expected.push((Role::User, "go on".to_owned()));
+    expected.push((ItemRole::User, "go on".to_owned()));
     assert_eq!(next.history(0), expected);
     assert_eq!(next.turns().len(), 1);
     world.is(&worked.after);
@@ -171,7 +171,7 @@ fn the_conversation_goes_on_from_the_middle(agent: Agent, worked: &Worked) {
     world.has_no_gap();
 }
 
-fn goes_back(agent: Agent) {
+fn goes_back(agent: ScriptedAgent) {
     let worked = work(agent);
     files_come_back(agent, &worked);
     changes_name_tool_and_prompt(agent, &worked);
@@ -181,20 +181,20 @@ fn goes_back(agent: Agent) {
 
 #[test]
 fn claude_goes_back() {
-    goes_back(Agent::Claude);
+    goes_back(ScriptedAgent::Claude);
 }
 
 #[test]
 fn codex_goes_back() {
-    goes_back(Agent::Codex);
+    goes_back(ScriptedAgent::Codex);
 }
 
 #[test]
 fn gemini_goes_back() {
-    goes_back(Agent::Gemini);
+    goes_back(ScriptedAgent::Gemini);
 }
 
 #[test]
 fn opencode_goes_back() {
-    goes_back(Agent::Opencode);
+    goes_back(ScriptedAgent::Opencode);
 }

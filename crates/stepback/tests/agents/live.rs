@@ -5,29 +5,29 @@ use std::ffi::OsString;
 use std::fs;
 
 use serde_json::json;
-use stepback_testkit::model::{Agent, Script, Turn};
+use stepback_testkit::model::{Script, ScriptedAgent, ScriptedTurn};
 
 use crate::support::{PROGRAM, World, items, shell};
 
 /// The settings of an agent in the home.
-fn settings(agent: Agent) -> &'static [&'static str] {
+fn settings(agent: ScriptedAgent) -> &'static [&'static str] {
     match agent {
-        Agent::Claude => &[".claude/settings.json", ".claude/settings.local.json"],
-        Agent::Codex => &[".codex/config.toml", ".codex/hooks.json"],
-        Agent::Gemini => &[".gemini/settings.json"],
-        Agent::Opencode => &[".config/opencode/opencode.json", ".config/opencode/plugin/stepback.js"],
+        ScriptedAgent::Claude => &[".claude/settings.json", ".claude/settings.local.json"],
+        ScriptedAgent::Codex => &[".codex/config.toml", ".codex/hooks.json"],
+        ScriptedAgent::Gemini => &[".gemini/settings.json"],
+        ScriptedAgent::Opencode => &[".config/opencode/opencode.json", ".config/opencode/plugin/stepback.js"],
     }
 }
 
-fn is_stopped_and_told(agent: Agent) {
+fn is_stopped_and_told(agent: ScriptedAgent) {
     let world = World::new(&[("a.txt", "a\n")]);
     let real = world.agent(agent).through([PROGRAM, "run", "--"]);
     real.prepare();
-    if agent == Agent::Claude {
+    if agent == ScriptedAgent::Claude {
         fs::create_dir_all(world.home.join(".claude")).unwrap();
         fs::write(world.home.join(".claude/settings.json"), "{ \"env\": {\"A\": \"b\"} }").unwrap();
     }
-    if agent == Agent::Codex {
+    if agent == ScriptedAgent::Codex {
         // Otherwise Codex itself notes in its settings that it may work here.
         let file = world.home.join(".codex/config.toml");
         let trust = format!("\n[projects.\"{}\"]\ntrust_level = \"trusted\"\n", world.work.display());
@@ -37,13 +37,13 @@ fn is_stopped_and_told(agent: Agent) {
     let before: Vec<Option<Vec<u8>>> = settings(agent).iter().map(read).collect();
 
     // Codex takes a new input only together with an "allow"; it is told what to call instead.
-    let calls_again = agent == Agent::Codex;
-    let mut script = vec![Turn::shell("echo old > out.txt")];
-    script.extend(calls_again.then(|| Turn::shell("echo new > out.txt")));
+    let calls_again = agent == ScriptedAgent::Codex;
+    let mut script = vec![ScriptedTurn::shell("echo old > out.txt")];
+    script.extend(calls_again.then(|| ScriptedTurn::shell("echo new > out.txt")));
     script.extend([
-        Turn::shell("touch denied.txt"),
-        Turn::shell("echo three > three.txt"),
-        Turn::text("All is done."),
+        ScriptedTurn::shell("touch denied.txt"),
+        ScriptedTurn::shell("echo three > three.txt"),
+        ScriptedTurn::text("All is done."),
     ]);
     let denied = script.len() - 2;
     world.stepback(&["breakpoint", "add", "tool", shell(agent)]);
@@ -113,20 +113,20 @@ fn is_stopped_and_told(agent: Agent) {
 
 #[test]
 fn claude_is_stopped_and_told() {
-    is_stopped_and_told(Agent::Claude);
+    is_stopped_and_told(ScriptedAgent::Claude);
 }
 
 #[test]
 fn codex_is_stopped_and_told() {
-    is_stopped_and_told(Agent::Codex);
+    is_stopped_and_told(ScriptedAgent::Codex);
 }
 
 #[test]
 fn gemini_is_stopped_and_told() {
-    is_stopped_and_told(Agent::Gemini);
+    is_stopped_and_told(ScriptedAgent::Gemini);
 }
 
 #[test]
 fn opencode_is_stopped_and_told() {
-    is_stopped_and_told(Agent::Opencode);
+    is_stopped_and_told(ScriptedAgent::Opencode);
 }

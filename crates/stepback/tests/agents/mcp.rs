@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 use stepback_testkit::mcp::Counterparts;
-use stepback_testkit::model::{Agent, Call, Script, Turn};
+use stepback_testkit::model::{Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 
 use crate::support::{World, items};
 
-fn tool(name: &str, input: Value) -> Turn {
-    Turn::call(Call::named(&format!("mcp__stepback__{name}"), input))
+fn tool(name: &str, input: Value) -> ScriptedTurn {
+    ScriptedTurn::call(ScriptedCall::named(&format!("mcp__stepback__{name}"), input))
 }
 
 /// The transcript of the session.
@@ -30,8 +30,8 @@ fn claude_finds_its_board_after_a_compaction() {
     fs::create_dir_all(world.home.join(".claude")).unwrap();
     fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
         .unwrap();
-    world.init(Agent::Claude, &["--user", "--mcp"]);
-    let claude = || world.hooked(Agent::Claude);
+    world.init(ScriptedAgent::Claude, &["--user", "--mcp"]);
+    let claude = || world.hooked(ScriptedAgent::Claude);
 
     let hunt = Script::new([]).when(
         "why is the page old",
@@ -40,13 +40,13 @@ fn claude_finds_its_board_after_a_compaction() {
             tool("hypothesis", json!({ "do": "test", "hypothesis": "H1" })),
             tool("verify_add", json!({ "title": "the cache is off", "run": "grep -q off cache.txt", "hypothesis": "H1" })),
             tool("verify_run", json!({})),
-            Turn::shell("cat cache.txt"),
+            ScriptedTurn::shell("cat cache.txt"),
             tool("evidence", json!({ "hypothesis": "H1", "text": "cache.txt says on", "strength": -0.9, "step": "tool:Bash:last" })),
             // A frozen clock goes a second further whenever somebody looks at it, and is looked at more than once.
-            Turn::shell("sleep 5"),
+            ScriptedTurn::shell("sleep 5"),
             tool("hypothesis", json!({ "do": "reject", "hypothesis": "H1", "because": REASON })),
             tool("gap", json!({ "do": "add", "text": "who writes the page?", "criticality": "high" })),
-            Turn::text("It is not the cache."),
+            ScriptedTurn::text("It is not the cache."),
         ],
     );
     let first = claude().script(hunt).run("why is the page old?").succeeds();
@@ -70,7 +70,8 @@ fn claude_finds_its_board_after_a_compaction() {
     assert!(!then.contains("rejected") && !then.contains("who writes the page?"), "{then}");
 
     // The model forgets everything but one sentence.
-    let forget = Script::new([]).when("summary", [Turn::text("<summary>Some page is old.</summary>")]);
+    let forget =
+        Script::new([]).when("summary", [ScriptedTurn::text("<summary>Some page is old.</summary>")]);
     claude().resume(&session).script(forget).run("/compact").succeeds();
     let states = world.json(&["log", "--kind", "state-change"]);
     assert!(
@@ -78,8 +79,10 @@ fn claude_finds_its_board_after_a_compaction() {
         "{states:#}"
     );
 
-    let again = Script::new([])
-        .when("where did we stand", [tool("recover", json!({})), Turn::text("I know where I stood.")]);
+    let again = Script::new([]).when(
+        "where did we stand",
+        [tool("recover", json!({})), ScriptedTurn::text("I know where I stood.")],
+    );
     let last = claude().resume(&session).script(again).run("where did we stand?").succeeds();
     let turns = last.turns();
     assert_eq!(turns.len(), 2);
@@ -112,22 +115,22 @@ fn claude_tries_something_out_on_a_branch() {
     fs::create_dir_all(world.home.join(".claude")).unwrap();
     fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
         .unwrap();
-    world.init(Agent::Claude, &["--user", "--mcp"]);
+    world.init(ScriptedAgent::Claude, &["--user", "--mcp"]);
     let script = Script::new([
         tool("hypothesis", json!({ "do": "propose", "statement": "it is the cache" })),
         tool(
             "experiment",
             json!({ "do": "start", "branch": "no-cache", "hypothesis": "H1", "success": "it is fast" }),
         ),
-        Turn::shell("echo off > cache.txt && echo fast > result.txt"),
+        ScriptedTurn::shell("echo off > cache.txt && echo fast > result.txt"),
         tool(
             "experiment",
             json!({ "do": "end", "experiment": "X1", "outcome": "succeeded", "result": "it is fast" }),
         ),
         tool("switch_plan", json!({ "branch": "main", "reasoning": true })),
-        Turn::text("It was the cache."),
+        ScriptedTurn::text("It was the cache."),
     ]);
-    let run = world.hooked(Agent::Claude).script(script).run("make it fast").succeeds();
+    let run = world.hooked(ScriptedAgent::Claude).script(script).run("make it fast").succeeds();
     let results = run.turns()[5].body["messages"].to_string();
     assert!(!results.contains("\"is_error\":true"), "{results}");
     assert!(results.contains("switch to branch main") && results.contains("restore cache.txt"), "{results}");
@@ -141,11 +144,11 @@ fn claude_tries_something_out_on_a_branch() {
 }
 
 /// The settings that `init --mcp` writes are those the agent reads: it starts the server, and its model can call a tool.
-fn takes_a_note(agent: Agent, tool: &str) {
+fn takes_a_note(agent: ScriptedAgent, tool: &str) {
     let world = World::new(&[("a.txt", "a\n")]);
     world.init(agent, &["--user", "--mcp"]);
-    let note = Call::named(tool, json!({ "text": "written by a tool" }));
-    let script = Script::new([Turn::call(note), Turn::text("Noted.")]);
+    let note = ScriptedCall::named(tool, json!({ "text": "written by a tool" }));
+    let script = Script::new([ScriptedTurn::call(note), ScriptedTurn::text("Noted.")]);
     let run = world.hooked(agent).script(script).run("take a note").succeeds();
     let board = world.json(&["mind", "--session", &run.session()]);
     assert_eq!(board["notes"][0]["text"], "written by a tool", "{board:#}\n{}", run.stdout);
@@ -154,22 +157,25 @@ fn takes_a_note(agent: Agent, tool: &str) {
 
 #[test]
 fn gemini_takes_a_note() {
-    takes_a_note(Agent::Gemini, "mcp_stepback_note");
+    takes_a_note(ScriptedAgent::Gemini, "mcp_stepback_note");
 }
 
 #[test]
 fn opencode_takes_a_note() {
-    takes_a_note(Agent::Opencode, "stepback_note");
+    takes_a_note(ScriptedAgent::Opencode, "stepback_note");
 }
 
 /// Codex hands out tools of servers only to a model that searches for them, which ours does not; resources are there at once.
 #[test]
 fn codex_reads_its_board() {
     let world = World::new(&[("a.txt", "a\n")]);
-    world.init(Agent::Codex, &["--user", "--mcp"]);
+    world.init(ScriptedAgent::Codex, &["--user", "--mcp"]);
     let board = json!({ "server": "stepback", "uri": "stepback://mind" });
-    let script = Script::new([Turn::call(Call::named("read_mcp_resource", board)), Turn::text("Empty.")]);
-    let run = world.hooked(Agent::Codex).script(script).run("read your board").succeeds();
+    let script = Script::new([
+        ScriptedTurn::call(ScriptedCall::named("read_mcp_resource", board)),
+        ScriptedTurn::text("Empty."),
+    ]);
+    let run = world.hooked(ScriptedAgent::Codex).script(script).run("read your board").succeeds();
     let last = run.turns()[1].body["input"].to_string();
     assert!(last.contains("Nothing is on the board"), "{last}");
     world.has_no_gap();

@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use stepback_testkit::model::{Agent, Answered, Call, Role, Script, Turn};
+use stepback_testkit::model::{ItemRole, RequestOutcome, Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 
 use crate::support::World;
 
-fn plays_its_script(agent: Agent) {
+fn plays_its_script(agent: ScriptedAgent) {
     let world = World::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
     let script = Script::new([
-        Turn::read("edited.txt").saying("I look first."),
-        Turn::edit("edited.txt", "two\n", "TWO\n"),
-        Turn::write("written.txt", "new\n"),
-        Turn::shell("rm doomed.txt && echo shell > made.txt"),
-        Turn::text("All is done."),
+        ScriptedTurn::read("edited.txt").saying("I look first."),
+        ScriptedTurn::edit("edited.txt", "two\n", "TWO\n"),
+        ScriptedTurn::write("written.txt", "new\n"),
+        ScriptedTurn::shell("rm doomed.txt && echo shell > made.txt"),
+        ScriptedTurn::text("All is done."),
     ]);
     let run = world.agent(agent).script(script).run("do the work").succeeds();
 
@@ -26,36 +26,36 @@ fn plays_its_script(agent: Agent) {
     assert!(run.stdout.contains("All is done."), "{}", run.stdout);
 
     assert_eq!(run.turns().len(), 5);
-    assert_eq!(run.history(0), [(Role::User, "do the work".to_owned())]);
-    let roles: Vec<Role> = run.history(4).iter().map(|(role, _)| *role).collect();
-    let step = [Role::Call, Role::Result];
-    assert_eq!(roles, [&[Role::User, Role::Model][..], &step, &step, &step, &step].concat());
+    assert_eq!(run.history(0), [(ItemRole::User, "do the work".to_owned())]);
+    let roles: Vec<ItemRole> = run.history(4).iter().map(|(role, _)| *role).collect();
+    let step = [ItemRole::Call, ItemRole::Result];
+    assert_eq!(roles, [&[ItemRole::User, ItemRole::Model][..], &step, &step, &step, &step].concat());
 
-    let again = Script::new([]).when("go on", [Turn::text("I went on.")]);
+    let again = Script::new([]).when("go on", [ScriptedTurn::text("I went on.")]);
     let next = world.agent(agent).script(again).resume(&run.session()).run("go on").succeeds();
     let mut expected = run.history(4);
-    expected.extend([(Role::Model, "All is done.".to_owned()), (Role::User, "go on".to_owned())]);
+    expected.extend([(ItemRole::Model, "All is done.".to_owned()), (ItemRole::User, "go on".to_owned())]);
     assert_eq!(next.history(0), expected);
 }
 
 #[test]
 fn claude_plays_its_script() {
-    plays_its_script(Agent::Claude);
+    plays_its_script(ScriptedAgent::Claude);
 }
 
 #[test]
 fn codex_plays_its_script() {
-    plays_its_script(Agent::Codex);
+    plays_its_script(ScriptedAgent::Codex);
 }
 
 #[test]
 fn gemini_plays_its_script() {
-    plays_its_script(Agent::Gemini);
+    plays_its_script(ScriptedAgent::Gemini);
 }
 
 #[test]
 fn opencode_plays_its_script() {
-    plays_its_script(Agent::Opencode);
+    plays_its_script(ScriptedAgent::Opencode);
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn hooks_run_and_calls_made_at_once_are_one_turn() {
     let command = format!("{{ cat; echo; }} >> '{}'", log.display());
     let entry = json!([{ "matcher": "*", "hooks": [{ "type": "command", "command": command }] }]);
     let script = Script::new([
-        Turn::calls([Call::write("a.txt", "a\n"), Call::shell("echo b > b.txt")]),
-        Turn::text("Done.").failing(529, 1),
+        ScriptedTurn::calls([ScriptedCall::write("a.txt", "a\n"), ScriptedCall::shell("echo b > b.txt")]),
+        ScriptedTurn::text("Done.").failing(529, 1),
     ]);
-    for agent in [Agent::Claude, Agent::Codex] {
+    for agent in [ScriptedAgent::Claude, ScriptedAgent::Codex] {
         let hooks = json!({ "hooks": { "PreToolUse": entry, "PostToolUse": entry } });
         let run = world.agent(agent).hooks(&hooks).script(script.clone()).run("do both").succeeds();
         assert_eq!(run.turns().len(), 2);
-        assert!(run.requests.iter().any(|request| request.answer == Answered::Failed(529)));
+        assert!(run.requests.iter().any(|request| request.answer == RequestOutcome::Failed(529)));
         let seen = fs::read_to_string(&log).unwrap();
         assert_eq!(seen.matches("\"PreToolUse\"").count(), 2, "{agent:?}: {seen}");
         assert_eq!(seen.matches("\"PostToolUse\"").count(), 2, "{agent:?}: {seen}");
@@ -89,10 +89,10 @@ fn a_run_in_the_background_waits_for_its_file_and_leaves_no_process() {
     let world = World::new(&[]);
     let gate = world.home.join("gate");
     let script = Script::new([
-        Turn::shell("echo $$ > shell; (setsid sleep 600 & echo $! > sleeper)"),
-        Turn::text("Done.").once_exists(&gate),
+        ScriptedTurn::shell("echo $$ > shell; (setsid sleep 600 & echo $! > sleeper)"),
+        ScriptedTurn::text("Done.").once_exists(&gate),
     ]);
-    let mut running = world.agent(Agent::Claude).script(script).spawn("wait for me");
+    let mut running = world.agent(ScriptedAgent::Claude).script(script).spawn("wait for me");
     running.until("its second turn", |run| {
         run.requests().iter().filter(|request| request.is_turn()).count() == 2
     });

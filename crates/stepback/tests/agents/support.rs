@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use stepback_model::time::Timestamp;
 use stepback_testkit::agent::{RealAgent, Running};
-use stepback_testkit::model::Agent;
+use stepback_testkit::model::ScriptedAgent;
 use stepback_testkit::tree;
 use tempfile::TempDir;
 
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// An agent that lives and works here and finds `stepback` on its path.
-    pub fn agent(&self, agent: Agent) -> RealAgent {
+    pub fn agent(&self, agent: ScriptedAgent) -> RealAgent {
         RealAgent::new(agent, &self.home, &self.work)
             .path(Path::new(PROGRAM).parent().unwrap())
             .env("STEPBACK_HOME", &self.store)
@@ -53,14 +53,14 @@ impl World {
     }
 
     /// The same agent once its hooks are installed: Codex runs them without a review.
-    pub fn hooked(&self, agent: Agent) -> RealAgent {
+    pub fn hooked(&self, agent: ScriptedAgent) -> RealAgent {
         let real = self.agent(agent);
-        if agent == Agent::Codex { real.args(["--dangerously-bypass-hook-trust"]) } else { real }
+        if agent == ScriptedAgent::Codex { real.args(["--dangerously-bypass-hook-trust"]) } else { real }
     }
 
     /// Installs the hooks of an agent, the way a person does.
     #[track_caller]
-    pub fn init(&self, agent: Agent, scope: &[&str]) {
+    pub fn init(&self, agent: ScriptedAgent, scope: &[&str]) {
         self.agent(agent).prepare();
         self.stepback(&[&["init", "--agent", agent.program()], scope].concat());
     }
@@ -195,20 +195,20 @@ pub fn turns(running: &Running) -> usize {
 }
 
 /// What an agent's hooks call its shell.
-pub fn shell(agent: Agent) -> &'static str {
+pub fn shell(agent: ScriptedAgent) -> &'static str {
     match agent {
-        Agent::Claude | Agent::Codex => "Bash",
-        Agent::Gemini => "run_shell_command",
-        Agent::Opencode => "bash",
+        ScriptedAgent::Claude | ScriptedAgent::Codex => "Bash",
+        ScriptedAgent::Gemini => "run_shell_command",
+        ScriptedAgent::Opencode => "bash",
     }
 }
 
 /// What an agent's hooks call the tool that changes lines of a file.
-pub fn editor(agent: Agent) -> &'static str {
+pub fn editor(agent: ScriptedAgent) -> &'static str {
     match agent {
-        Agent::Claude => "Edit",
-        Agent::Codex => "apply_patch",
-        Agent::Gemini => "replace",
-        Agent::Opencode => "edit",
+        ScriptedAgent::Claude => "Edit",
+        ScriptedAgent::Codex => "apply_patch",
+        ScriptedAgent::Gemini => "replace",
+        ScriptedAgent::Opencode => "edit",
     }
 }

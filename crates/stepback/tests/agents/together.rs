@@ -2,29 +2,30 @@
 
 use std::fs;
 
-use stepback_testkit::model::{Agent, Script, Turn};
+use stepback_testkit::model::{Script, ScriptedAgent, ScriptedTurn};
 
 use crate::support::{World, items, turns};
 
 const LINES: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n";
 
-fn shares_a_workspace(agent: Agent) {
+fn shares_a_workspace(agent: ScriptedAgent) {
     let world = World::new(&[("lines.txt", LINES), ("other.txt", "other\n")]);
     // Where the agent reads hooks of a project without being asked to trust it, they are the project's.
-    let scope: &[&str] = if matches!(agent, Agent::Claude | Agent::Opencode) { &[] } else { &["--user"] };
+    let scope: &[&str] =
+        if matches!(agent, ScriptedAgent::Claude | ScriptedAgent::Opencode) { &[] } else { &["--user"] };
     world.init(agent, scope);
     let gate = world.home.join("gate");
     let one = Script::new([
-        Turn::read("lines.txt"),
-        Turn::edit("lines.txt", "two\n", "TWO\n"),
-        Turn::write("mine.txt", "mine\n"),
-        Turn::shell("echo more >> mine.txt && rm other.txt").once_exists(&gate),
-        Turn::text("One is done."),
+        ScriptedTurn::read("lines.txt"),
+        ScriptedTurn::edit("lines.txt", "two\n", "TWO\n"),
+        ScriptedTurn::write("mine.txt", "mine\n"),
+        ScriptedTurn::shell("echo more >> mine.txt && rm other.txt").once_exists(&gate),
+        ScriptedTurn::text("One is done."),
     ]);
     let two = Script::new([
-        Turn::write("theirs.txt", "theirs\n"),
-        Turn::shell("echo shell > by-shell.txt"),
-        Turn::text("Two is done."),
+        ScriptedTurn::write("theirs.txt", "theirs\n"),
+        ScriptedTurn::shell("echo shell > by-shell.txt"),
+        ScriptedTurn::text("Two is done."),
     ]);
     let mut running = world.hooked(agent).script(one).spawn("work on mine");
     running.until("its fourth turn", |run| turns(run) == 4);
@@ -61,20 +62,20 @@ fn shares_a_workspace(agent: Agent) {
 
 #[test]
 fn claude_shares_a_workspace() {
-    shares_a_workspace(Agent::Claude);
+    shares_a_workspace(ScriptedAgent::Claude);
 }
 
 #[test]
 fn codex_shares_a_workspace() {
-    shares_a_workspace(Agent::Codex);
+    shares_a_workspace(ScriptedAgent::Codex);
 }
 
 #[test]
 fn gemini_shares_a_workspace() {
-    shares_a_workspace(Agent::Gemini);
+    shares_a_workspace(ScriptedAgent::Gemini);
 }
 
 #[test]
 fn opencode_shares_a_workspace() {
-    shares_a_workspace(Agent::Opencode);
+    shares_a_workspace(ScriptedAgent::Opencode);
 }

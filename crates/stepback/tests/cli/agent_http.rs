@@ -6,43 +6,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stepback_testkit::model::server::Part;
-use stepback_testkit::model::{Agent, Call, Script, Server, Turn};
+use stepback_testkit::model::server::ServerParts;
+use stepback_testkit::model::{ModelServer, Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::talk::{items, of_kind};
 
 const KEY: &str = "a-key-of-somebody";
 
-fn model(world: &Sandbox, wire: Agent, script: Script) -> Server {
-    Server::start(Part { agent: wire, workspace: world.work.clone(), script })
+fn model(world: &Sandbox, wire: ScriptedAgent, script: Script) -> ModelServer {
+    ModelServer::start(ServerParts { agent: wire, workspace: world.work.clone(), script })
 }
 
 /// A run against a server, with a key.
-fn run(world: &Sandbox, wire: Agent, server: &Server) -> Ran {
+fn run(world: &Sandbox, wire: ScriptedAgent, server: &ModelServer) -> Ran {
     let base = format!("http://{}/v1", server.address());
-    let provider = if wire == Agent::Claude { "anthropic" } else { "openai-compatible" };
+    let provider = if wire == ScriptedAgent::Claude { "anthropic" } else { "openai-compatible" };
     let words = ["agent", "--provider", provider, "--model", "m-1", "--base-url", &base, "go", "--json"];
     let mut command = world.command(words);
     command.env("ANTHROPIC_API_KEY", KEY).env("OPENAI_API_KEY", KEY).output().unwrap().into()
 }
 
-fn bash(command: &str) -> Turn {
-    Turn::call(Call::named("bash", json!({ "command": command })))
+fn bash(command: &str) -> ScriptedTurn {
+    ScriptedTurn::call(ScriptedCall::named("bash", json!({ "command": command })))
 }
 
 #[test]
 fn both_wires_say_the_same_and_the_key_is_in_no_record() {
-    for wire in [Agent::Claude, Agent::Opencode] {
+    for wire in [ScriptedAgent::Claude, ScriptedAgent::Opencode] {
         let world = Sandbox::new();
         world.write("file", "base\n");
         let script = Script::new([
             bash("echo 1 > one").saying("I begin."),
-            Turn::calls([
-                Call::named("read", json!({ "path": "one" })),
-                Call::named("read", json!({ "path": "none" })),
+            ScriptedTurn::calls([
+                ScriptedCall::named("read", json!({ "path": "one" })),
+                ScriptedCall::named("read", json!({ "path": "none" })),
             ]),
-            Turn::text("It is done."),
+            ScriptedTurn::text("It is done."),
         ]);
         let server = model(&world, wire, script);
         let said = run(&world, wire, &server).exits(0).json();
@@ -50,7 +50,7 @@ fn both_wires_say_the_same_and_the_key_is_in_no_record() {
         assert_eq!(fs::read_to_string(world.path("one")).unwrap(), "1\n");
         let asked = server.requests();
         assert_eq!(asked.len(), 3, "{wire:?}");
-        let header = if wire == Agent::Claude { "x-api-key" } else { "authorization" };
+        let header = if wire == ScriptedAgent::Claude { "x-api-key" } else { "authorization" };
         assert!(asked[0].header(header).unwrap().contains(KEY));
         assert!(asked[2].body.to_string().contains("cannot read none"), "the model is told what went wrong");
         for step in of_kind(&world, "model-start").iter().chain(&of_kind(&world, "model-end")) {
@@ -68,11 +68,13 @@ fn both_wires_say_the_same_and_the_key_is_in_no_record() {
 #[test]
 fn a_busy_model_is_asked_again_and_one_that_refuses_ends_the_run() {
     let world = Sandbox::new();
-    let server = model(&world, Agent::Claude, Script::new([Turn::text("now").failing(529, 1)]));
-    assert_eq!(run(&world, Agent::Claude, &server).exits(0).json()["text"], "now");
+    let server =
+        model(&world, ScriptedAgent::Claude, Script::new([ScriptedTurn::text("now").failing(529, 1)]));
+    assert_eq!(run(&world, ScriptedAgent::Claude, &server).exits(0).json()["text"], "now");
     assert_eq!(of_kind(&world, "model-end").iter().filter(|step| step["failed"] == true).count(), 1);
-    let server = model(&world, Agent::Claude, Script::new([Turn::text("never").failing(400, 9)]));
-    let ran = run(&world, Agent::Claude, &server).exits(7);
+    let server =
+        model(&world, ScriptedAgent::Claude, Script::new([ScriptedTurn::text("never").failing(400, 9)]));
+    let ran = run(&world, ScriptedAgent::Claude, &server).exits(7);
     assert!(ran.json()["error"]["message"].as_str().unwrap().contains("400"), "{}", ran.out);
 }
 
@@ -91,7 +93,8 @@ fn a_server_that_is_not_there_is_an_error_that_says_so() {
 fn nobody_has_to_wait_for_a_model_that_thinks() {
     let world = Sandbox::new();
     let never = world.root().join("never");
-    let server = model(&world, Agent::Claude, Script::new([Turn::text("late").once_exists(&never)]));
+    let server =
+        model(&world, ScriptedAgent::Claude, Script::new([ScriptedTurn::text("late").once_exists(&never)]));
     let base = format!("http://{}", server.address());
     let child = world.spawn(&["agent", "--base-url", &base, "go"]);
     let begun = Instant::now();

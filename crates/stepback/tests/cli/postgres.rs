@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
-use stepback_testkit::postgres::Server;
+use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::tree;
 
 use crate::sandbox::Sandbox;
 use crate::talk::Talk;
 
 /// A sandbox whose store is a database.
-fn on(server: &Server) -> Sandbox {
+fn on(server: &PostgresServer) -> Sandbox {
     let mut world = Sandbox::new();
     world.store = PathBuf::from(server.database());
     world
@@ -18,7 +18,7 @@ fn on(server: &Server) -> Sandbox {
 
 #[test]
 fn a_rewind_with_git_brings_everything_back() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let world = on(&server);
     world.git(&["init", "-q", "-b", "main"]);
     fs::write(world.work.join("a.txt"), "one\n").unwrap();
@@ -58,7 +58,7 @@ fn local(world: &Sandbox) -> PathBuf {
 
 #[test]
 fn a_store_is_copied_there_and_back() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let mut world = Sandbox::new();
     world.git(&["init", "-q", "-b", "main"]);
     for version in 0..4 {
@@ -164,7 +164,7 @@ fn a_copy_that_was_cut_off_is_refused() {
 
 #[test]
 fn hooks_record_into_a_database() {
-    let server = Server::start();
+    let server = PostgresServer::start();
     let world = on(&server);
     world.write("a.txt", "one\n");
     let talk = Talk::new(&world, "s1");

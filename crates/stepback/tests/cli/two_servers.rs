@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use stepback_testkit::postgres::Server;
+use stepback_testkit::postgres::PostgresServer;
 
 use crate::reported::{EVENTS, post};
 use crate::sandbox::Sandbox;
@@ -23,7 +23,7 @@ const BEFORE: usize = 20;
 
 #[test]
 fn one_of_two_servers_is_killed_and_nothing_is_lost() {
-    let database = Server::start();
+    let database = PostgresServer::start();
     let mut world = Sandbox::new();
     world.store = PathBuf::from(database.database());
     let (mut first, second) = (Serving::start(&world, &[]), Serving::start(&world, &[]));

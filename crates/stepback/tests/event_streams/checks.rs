@@ -6,8 +6,8 @@ use stepback_model::conversation;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
-use stepback_model::state::State;
-use stepback_model::tree::Node;
+use stepback_model::state::WorkspaceState;
+use stepback_model::tree::TreeNode;
 use stepback_testkit::line_model::LineEffect;
 
 use crate::oracle::{Actor, Edit, Scan};
@@ -49,7 +49,7 @@ impl Script {
     }
 
     pub fn conversation_len(&self, workspace: &Workspace<'_>, stored: &StepRow) -> u64 {
-        let state = State::load(workspace.store(), stored.step.state).unwrap();
+        let state = WorkspaceState::load(workspace.store(), stored.step.state).unwrap();
         conversation::len(workspace.store(), state.conversation).unwrap()
     }
 
@@ -163,7 +163,7 @@ impl Script {
     }
 
     fn lines_added_by(&self, numbered: &NumberedChange) -> Result<Vec<String>, String> {
-        let read = |node: Option<&Node>| {
+        let read = |node: Option<&TreeNode>| {
             let bytes = self.world.with(|workspace| node.map(|node| workspace.read_node(node)).transpose());
             let bytes = bytes.map_err(text)?.unwrap_or_default();
             Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())

@@ -3,7 +3,7 @@
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
-use stepback_model::record::{Action, Operation, StateTransition, StepKind};
+use stepback_model::record::{Operation, OperationAction, StateTransition, StepKind};
 use stepback_testkit::line_model::LineEffect;
 
 use crate::oracle::Scan;
@@ -136,7 +136,7 @@ impl Script {
         request: &RewindRequest,
         head: Option<StepId>,
     ) -> Result<(u64, LineEffect), String> {
-        let Action::Rewind { moved } = &operation.action else {
+        let OperationAction::Rewind { moved } = &operation.action else {
             return Err(format!("the newest operation is no rewind: {operation:?}"));
         };
         self.world.with(|workspace| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::undo::Direction;
+use stepback_engine::undo::UndoDirection;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::path::RelPath;
@@ -23,7 +23,7 @@ use stepback_model::time::Timestamp;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Query, StepRow};
+use stepback_store::port::{StepQuery, StepRow};
 use stepback_testkit::tree;
 use stepback_worktree::rules::Budget;
 
@@ -187,7 +187,7 @@ impl World {
         }
         self.with(|workspace| {
             let reversal = workspace.prepare_undo(Some(operation.id))?;
-            workspace.reverse_now(reversal, Direction::Undo).map(drop)
+            workspace.reverse_now(reversal, UndoDirection::Undo).map(drop)
         })
         .map_err(text)
     }
@@ -250,7 +250,7 @@ impl World {
 
     /// Steps after the one with this number, oldest first.
     pub fn steps_after(&self, workspace: &Workspace<'_>, number: u64) -> Vec<StepRow> {
-        let query = Query { after: Some(number), oldest_first: true, ..Query::default() };
+        let query = StepQuery { after: Some(number), oldest_first: true, ..StepQuery::default() };
         workspace.store().steps(workspace.record.id, &query).unwrap()
     }
 

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use stepback_model::ids::{SessionId, WorkspaceId};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::record::{Annotation, Step, Trigger};
 
 use super::log::{blob, id, reference};
@@ -205,13 +205,13 @@ impl Applying<'_> {
                 annotation.note,
                 tags,
                 trigger.map(Trigger::as_str),
-                step.facts.iteration as i64,
-                step.facts.worker,
-                step.facts.call,
-                step.facts.tool,
-                step.facts.failed,
-                step.facts.duration.map(|micros| micros as i64),
-                step.facts.detail.map(Root::to_bytes),
+                step.meta.iteration as i64,
+                step.meta.worker,
+                step.meta.call,
+                step.meta.tool,
+                step.meta.failed,
+                step.meta.duration.map(|micros| micros as i64),
+                step.meta.detail.map(ValueRoot::to_bytes),
             ])
             .map_err(exists("this step"))?;
         self.receipt.steps.push(number as u64);

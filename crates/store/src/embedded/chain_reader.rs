@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::object::{Next, ObjectError};
+use stepback_model::object::{ChainStep, ObjectError};
 
 use super::EmbeddedStore;
 use super::objects::{self, IN_DATABASE, Location};
@@ -46,7 +46,7 @@ impl EmbeddedStore {
         &self,
         kind: ObjectKind,
         from: Option<Hash>,
-        next: &mut Next<'_>,
+        next: &mut ChainStep<'_>,
     ) -> Result<Option<Hash>, ObjectError> {
         let mut at = from;
         if at.is_none() {

@@ -7,7 +7,7 @@ use stepback_model::record::StepKind;
 
 use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
-use crate::port::{COUNTED, Cursor, Page, Query, SortKey, StepAt, StepCount, StepRow};
+use crate::port::{COUNTED, QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery, StepRow};
 
 /// The conditions on a step: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Conditions {
     }
 
     /// The conditions of a query, without its cursor. `sessions` is the name of the table of sessions.
-    pub fn of(workspace: Option<WorkspaceId>, query: &Query, sessions: &str, size: Size) -> Self {
+    pub fn of(workspace: Option<WorkspaceId>, query: &StepQuery, sessions: &str, size: Size) -> Self {
         let mut all = Self::default();
         let text = |text: &String| Value::Text(text.clone());
         if let Some(workspace) = workspace {
@@ -102,13 +102,13 @@ impl Conditions {
 }
 
 /// Whether a condition leaves so few steps that sorting them costs less than scanning all steps in order.
-fn narrows(query: &Query) -> bool {
+fn narrows(query: &StepQuery) -> bool {
     query.session.is_some() || query.call.is_some() || query.label.is_some()
 }
 
 /// The indexes in the log that a query needs. They are created by the first such query over many steps, so a process that
 /// only records never pays for them. SQLite keeps them up to date, whichever program writes.
-fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
+fn indexes(workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<&'static str> {
     let mut needed = Vec::new();
     let mut need = |is_asked: bool, sql: &'static str| needed.extend(is_asked.then_some(sql));
     need(query.session.is_some(), "steps_of_session ON steps (session, number)");
@@ -142,7 +142,7 @@ pub(super) enum Size {
 
 /// Creates the indexes that a query needs. They only make it faster, so failures (another process writes, the disk is full)
 /// are ignored.
-fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Size {
+fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &StepQuery) -> Size {
     if newest_position(db).is_ok_and(|steps| steps < MANY) {
         return Size::Few;
     }
@@ -163,7 +163,7 @@ fn number(number: u64) -> Value {
 }
 
 /// The columns that steps are ordered by. In one workspace, numbers are in commit order and have an index.
-fn order_of(workspace: Option<WorkspaceId>, query: &Query) -> &'static [&'static str] {
+fn order_of(workspace: Option<WorkspaceId>, query: &StepQuery) -> &'static [&'static str] {
     match query.by {
         SortKey::Commit if workspace.is_some() => &["s.number"],
         SortKey::Commit => &["s.position"],
@@ -173,7 +173,7 @@ fn order_of(workspace: Option<WorkspaceId>, query: &Query) -> &'static [&'static
 }
 
 /// `ORDER BY` for a query.
-pub(super) fn order(workspace: Option<WorkspaceId>, query: &Query) -> String {
+pub(super) fn order(workspace: Option<WorkspaceId>, query: &StepQuery) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
         order_of(workspace, query).iter().map(|column| format!("{column}{direction}")).collect();
@@ -183,17 +183,18 @@ pub(super) fn order(workspace: Option<WorkspaceId>, query: &Query) -> String {
 pub(super) fn steps(
     db: &Connection,
     workspace: WorkspaceId,
-    query: &Query,
+    query: &StepQuery,
 ) -> Result<Vec<StepRow>, StoreError> {
-    let size = make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
+    let size =
+        make_indexes(db, Some(workspace), &StepQuery { session: query.session, ..StepQuery::default() });
     rows(db, (Some(workspace), query, size), query.limit, |_, placed| placed.stored)
 }
 
 pub(super) fn page(
     db: &Connection,
     workspace: Option<WorkspaceId>,
-    query: &Query,
-) -> Result<Page, StoreError> {
+    query: &StepQuery,
+) -> Result<StepPage, StoreError> {
     let size = make_indexes(db, workspace, query);
     // The total and the page see the same moment.
     let _snapshot = db.unchecked_transaction()?;
@@ -208,14 +209,14 @@ pub(super) fn page(
         false => count(db, workspace, query, size)?,
     };
     let next = rows.last().filter(|_| more).map(|(place, _)| *place);
-    Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least, next })
+    Ok(StepPage { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least, next })
 }
 
 /// The number of steps that match a query, and whether it is only a lower bound.
 fn count(
     db: &Connection,
     workspace: Option<WorkspaceId>,
-    query: &Query,
+    query: &StepQuery,
     size: Size,
 ) -> Result<(u64, bool), StoreError> {
     let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions", size);
@@ -230,8 +231,8 @@ fn count(
 }
 
 pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
-    let from = Some(Cursor { value: 0, position });
-    let query = Query { oldest_first: true, from, ..Query::default() };
+    let from = Some(QueryCursor { value: 0, position });
+    let query = StepQuery { oldest_first: true, from, ..StepQuery::default() };
     rows(db, (None, &query, Size::Few), Some(most), |_, placed| placed)
 }
 
@@ -244,9 +245,9 @@ pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
 /// The steps that match a query, each converted by `keep`.
 fn rows<T>(
     db: &Connection,
-    (workspace, query, size): (Option<WorkspaceId>, &Query, Size),
+    (workspace, query, size): (Option<WorkspaceId>, &StepQuery, Size),
     limit: Option<u64>,
-    keep: impl Fn(Cursor, StepAt) -> T,
+    keep: impl Fn(QueryCursor, StepAt) -> T,
 ) -> Result<Vec<T>, StoreError> {
     let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions", size);
     let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");

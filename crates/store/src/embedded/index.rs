@@ -11,13 +11,13 @@ use std::sync::PoisonError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params, params_from_iter};
 use stepback_model::ids::WorkspaceId;
-use stepback_model::search::{Field, Texts, fold, words};
+use stepback_model::search::{TextField, Texts, fold, words};
 
 use super::log::{self, COLUMNS, WIDTH};
 use super::ranked_hits::{self, Places};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
 use crate::error::StoreError;
-use crate::port::{Document, Found, Hit, Search, StepRow};
+use crate::port::{SearchDocument, SearchHit, SearchRequest, SearchResult, StepRow};
 use crate::search::{pack, unpack};
 
 /// File name of the index inside the store's directory.
@@ -86,7 +86,7 @@ impl EmbeddedStore {
 
     /// Searches the index; on a second connection if the first is in use. While many steps are indexed, a search would
     /// otherwise wait for each batch of them.
-    pub(super) fn ask_index(&self, search: &Search) -> Result<Found, StoreError> {
+    pub(super) fn ask_index(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         let asked = match self.index.try_lock().ok().filter(|slot| slot.is_some()) {
             Some(slot) => slot.as_ref().map(|index| index.search(search)),
             None => {
@@ -150,7 +150,7 @@ fn make_tables(db: &Connection) -> Result<(), StoreError> {
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     // Another process may have created the tables during the wait for the lock.
     if version != VERSION {
-        let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
+        let columns: Vec<&str> = TextField::ALL.iter().map(|field| field.as_str()).collect();
         transaction.execute_batch(
             "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS trigrams; DROP TABLE IF EXISTS texts;
              DROP TABLE IF EXISTS state;",
@@ -242,14 +242,14 @@ impl Index {
         Ok(steps)
     }
 
-    pub(super) fn add(&self, documents: &[Document]) -> Result<(), StoreError> {
+    pub(super) fn add(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
         let transaction = self.begin()?;
         let db = &transaction;
-        let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
+        let columns: Vec<&str> = TextField::ALL.iter().map(|field| field.as_str()).collect();
         let places: Vec<String> = (2..).take(columns.len()).map(|at| format!("?{at}")).collect();
         let insert =
             format!("INSERT INTO words (rowid, {}) VALUES (?1, {})", columns.join(", "), places.join(", "));
-        for Document { stored, texts } in documents {
+        for SearchDocument { stored, texts } in documents {
             let id = stored.step.id.as_bytes().as_slice();
             let position: Option<i64> = db
                 .prepare_cached(&format!("SELECT position FROM log.steps WHERE {}", schema::BY_ID))?
@@ -291,7 +291,7 @@ impl Index {
                 count
             ])?;
             let mut values = vec![Value::Integer(position)];
-            values.extend(Field::ALL.iter().map(|field| match texts.get(field) {
+            values.extend(TextField::ALL.iter().map(|field| match texts.get(field) {
                 Some(text) => Value::Text(apart(text)),
                 None => Value::Null,
             }));
@@ -303,7 +303,7 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn search(&self, search: &Search) -> Result<Found, StoreError> {
+    pub(super) fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         // The total and the hits see the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
         let Places { shown, total, at_least, more } = ranked_hits::places(self, search)?;
@@ -320,10 +320,10 @@ impl Index {
                 Ok((workspace, stored, row.get::<_, i64>(WIDTH + 1)?, row.get::<_, Vec<u8>>(WIDTH + 2)?))
             })?;
             let snippets = search.pattern.snippets(&unpack(raw_len, &text)?);
-            hits.push(Hit { workspace, stored, score, snippets });
+            hits.push(SearchHit { workspace, stored, score, snippets });
         }
         let next = more.then(|| search.skip.saturating_add(search.limit));
-        Ok(Found { hits, total, at_least, next })
+        Ok(SearchResult { hits, total, at_least, next })
     }
 }
 

@@ -6,15 +6,16 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::record::{
-    Action, Annotation, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger, Workspace,
+    Annotation, OpStatus, Operation, OperationAction, Session, Step, StepKind, StepMeta, Trigger,
+    WorkspaceRecord,
 };
 use stepback_model::time::Timestamp;
 
 use super::schema::BY_ID;
 use crate::error::StoreError;
-use crate::port::{Answers, Questions, StepRow};
+use crate::port::{BatchAnswers, Questions, StepRow};
 
 /// The columns that [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
@@ -28,12 +29,12 @@ const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessio
 const OPERATION: &str =
     "SELECT id, workspace, number, at, summary, action, status, undone, journal FROM operations";
 
-pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
     let mut statement = db.prepare_cached("SELECT id, root, created_at FROM workspaces WHERE root = ?1")?;
     Ok(statement.query_row([root], read_workspace).optional()?)
 }
 
-pub(super) fn workspaces(db: &Connection) -> Result<Vec<Workspace>, StoreError> {
+pub(super) fn workspaces(db: &Connection) -> Result<Vec<WorkspaceRecord>, StoreError> {
     collect(db, "SELECT id, root, created_at FROM workspaces ORDER BY created_at, id", [], read_workspace)
 }
 
@@ -92,7 +93,7 @@ pub(super) fn epoch(db: &Connection) -> Result<u64, StoreError> {
     Ok(epoch as u64)
 }
 
-pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
     // In one transaction, or each query would acquire and release the reader locks.
     let snapshot = db.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(&format!("SELECT 1 FROM steps WHERE {BY_ID}"))?;
@@ -105,7 +106,7 @@ pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<Answers
     let references = questions.references.iter().map(|name| reference(&snapshot, name));
     let references = references.collect::<Result<_, _>>()?;
     let sessions = questions.sessions.iter().map(|id| session(&snapshot, *id)).collect::<Result<_, _>>()?;
-    Ok(Answers { epoch: epoch(&snapshot)?, stored, references, sessions, relied_on: None })
+    Ok(BatchAnswers { epoch: epoch(&snapshot)?, stored, references, sessions, relied_on: None })
 }
 
 pub(super) fn step_numbered(
@@ -162,8 +163,8 @@ pub(super) fn collect<T>(
     Ok(all)
 }
 
-fn read_workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
-    Ok(Workspace {
+fn read_workspace(row: &Row<'_>) -> rusqlite::Result<WorkspaceRecord> {
+    Ok(WorkspaceRecord {
         id: id(row, 0, WorkspaceId::from_slice)?,
         root: row.get(1)?,
         created_at: Timestamp::from_micros(row.get(2)?),
@@ -180,14 +181,14 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         at: Timestamp::from_micros(row.get(5)?),
         state: id(row, 6, Hash::from_slice)?,
         summary: row.get(7)?,
-        facts: StepMeta {
+        meta: StepMeta {
             iteration: row.get::<_, i64>(14)? as u64,
             worker: row.get(15)?,
             call: row.get(16)?,
             tool: row.get(17)?,
             failed: row.get(18)?,
             duration: row.get::<_, Option<i64>>(19)?.map(|micros| micros as u64),
-            detail: row.get_ref(20)?.as_blob_or_null()?.and_then(Root::from_slice),
+            detail: row.get_ref(20)?.as_blob_or_null()?.and_then(ValueRoot::from_slice),
         },
     };
     let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };
@@ -210,7 +211,7 @@ fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
         number: row.get::<_, i64>(2)? as u64,
         at: Timestamp::from_micros(row.get(3)?),
         summary: row.get(4)?,
-        action: document::<Action>(row, 5)?,
+        action: document::<OperationAction>(row, 5)?,
         status: named(row, 6, OpStatus::parse)?,
         undone: row.get(7)?,
         journal: row.get_ref(8)?.as_blob_or_null()?.and_then(Hash::from_slice),

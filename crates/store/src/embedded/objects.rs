@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::object::{Next, ObjectError, ObjectSource};
+use stepback_model::object::{ChainStep, ObjectError, ObjectSource};
 
 use super::EmbeddedStore;
 use crate::codec::{self, Codec};
@@ -174,7 +174,7 @@ impl ObjectSource for EmbeddedStore {
         self.read_below(kind, hash, u8::MAX)
     }
 
-    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut ChainStep<'_>) -> Result<(), ObjectError> {
         let mut at = Some(first);
         while let Some(hash) = at {
             at = next(hash, self.read(kind, hash)?)?;

@@ -14,7 +14,7 @@ use super::find::{self, Conditions, Size};
 use super::index::Index;
 use super::log;
 use crate::error::StoreError;
-use crate::port::{COUNTED, Query, Search, SortKey};
+use crate::port::{COUNTED, SearchRequest, SortKey, StepQuery};
 use crate::rank::{Ranking, take_apart, weight};
 use crate::search::unpack;
 
@@ -46,7 +46,7 @@ impl Index {
     /// Finds the steps that contain words.
     pub(super) fn words(
         &self,
-        search: &Search,
+        search: &SearchRequest,
         with: &[Phrase],
         without: &[Phrase],
     ) -> Result<Places, StoreError> {
@@ -118,9 +118,9 @@ impl Index {
 
     /// Finds the steps that contain a substring. Candidates come from its trigrams, or are all steps if it is too short to
     /// have one; every candidate's text is read.
-    pub(super) fn substring(&self, search: &Search, wanted: &str) -> Result<Places, StoreError> {
+    pub(super) fn substring(&self, search: &SearchRequest, wanted: &str) -> Result<Places, StoreError> {
         let among = match search.ranked {
-            true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
+            true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
             false => search.among.clone(),
         };
         let Conditions { sql, mut values } =
@@ -175,7 +175,7 @@ struct Matching<'i> {
 }
 
 impl<'i> Matching<'i> {
-    fn new(index: &'i Index, search: &Search, expression: String) -> Result<Self, StoreError> {
+    fn new(index: &'i Index, search: &SearchRequest, expression: String) -> Result<Self, StoreError> {
         let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many);
         let range = match search.among.session {
             Some(session) => {
@@ -314,7 +314,7 @@ fn trigrams(wanted: &str) -> Option<String> {
 }
 
 /// The steps that match a search.
-pub(super) fn places(index: &Index, search: &Search) -> Result<Places, StoreError> {
+pub(super) fn places(index: &Index, search: &SearchRequest) -> Result<Places, StoreError> {
     match &search.pattern {
         Pattern::Words { with, without } => index.words(search, with, without),
         Pattern::Substring(wanted) => index.substring(search, wanted),

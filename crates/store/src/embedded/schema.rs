@@ -175,7 +175,7 @@ pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
 pub fn needed(mutations: &[Mutation]) -> u32 {
     let is_new = |mutation: &Mutation| match mutation {
         Mutation::AppendStep { step, .. } => {
-            step.kind == StepKind::Reasoning || step.facts.detail.is_some_and(|detail| detail.part.is_some())
+            step.kind == StepKind::Reasoning || step.meta.detail.is_some_and(|detail| detail.part.is_some())
         }
         _ => false,
     };

@@ -9,14 +9,15 @@ use rusqlite::{Connection, TransactionBehavior};
 use stepback_faults as faults;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::record::{Operation, Session, Workspace};
+use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
 use super::objects::{self, Written};
 use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
-    Questions, Receipt, Search, StepAt, StepCount, StepRow, Store, Swept, Usage,
+    BatchAnswers, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Questions, Receipt,
+    SearchDocument, SearchRequest, SearchResult, StepAt, StepCount, StepPage, StepQuery, StepRow, Store,
+    StoreUsage, Swept,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -160,11 +161,11 @@ impl Store for EmbeddedStore {
         Ok(receipt)
     }
 
-    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         log::workspace_at(&self.reader(), root)
     }
 
-    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+    fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
         log::workspaces(&self.reader())
     }
 
@@ -192,7 +193,7 @@ impl Store for EmbeddedStore {
         log::step(&self.reader(), step)
     }
 
-    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         log::look(&self.reader(), questions)
     }
 
@@ -200,11 +201,11 @@ impl Store for EmbeddedStore {
         log::step_numbered(&self.reader(), workspace, number)
     }
 
-    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StepRow>, StoreError> {
+    fn steps(&self, workspace: WorkspaceId, query: &StepQuery) -> Result<Vec<StepRow>, StoreError> {
         find::steps(&self.reader(), workspace, query)
     }
 
-    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
+    fn find(&self, workspace: Option<WorkspaceId>, query: &StepQuery) -> Result<StepPage, StoreError> {
         find::page(&self.reader(), workspace, query)
     }
 
@@ -224,7 +225,7 @@ impl Store for EmbeddedStore {
         self.with_index(|index| index.unindexed(most))
     }
 
-    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+    fn index(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
         self.with_index(|index| index.add(documents))
     }
 
@@ -232,7 +233,7 @@ impl Store for EmbeddedStore {
         self.remove_index()
     }
 
-    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+    fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.ask_index(search)
     }
 
@@ -266,14 +267,19 @@ impl Store for EmbeddedStore {
         self.sweep_objects(live, mark)
     }
 
-    fn usage(&self) -> Result<Usage, StoreError> {
+    fn usage(&self) -> Result<StoreUsage, StoreError> {
         let (objects, raw, stored) = self.reader().query_row(
             "SELECT count(*), coalesce(sum(raw_len), 0), coalesce(sum(record_len), 0) FROM objects",
             [],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
         )?;
         let total_bytes = super::sweep::bytes_below(&self.dir);
-        Ok(Usage { objects: objects as u64, raw_bytes: raw as u64, stored_bytes: stored as u64, total_bytes })
+        Ok(StoreUsage {
+            objects: objects as u64,
+            raw_bytes: raw as u64,
+            stored_bytes: stored as u64,
+            total_bytes,
+        })
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {

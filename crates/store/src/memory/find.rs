@@ -3,7 +3,7 @@
 use stepback_model::search::{Pattern, Phrase, Word};
 
 use super::Inner;
-use crate::port::{Document, Found, Hit, Query, Search, SortKey, StepRow};
+use crate::port::{SearchDocument, SearchHit, SearchRequest, SearchResult, SortKey, StepQuery, StepRow};
 use crate::rank::{Ranking, count, length, take_apart, weight};
 use crate::scan::matching;
 
@@ -16,14 +16,14 @@ pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StepRow> {
     inner.log.steps.iter().filter(is_known).take(most).cloned().collect()
 }
 
-pub(super) fn search(inner: &Inner, search: &Search) -> Found {
-    let mut hits: Vec<Hit> = Vec::new();
+pub(super) fn search(inner: &Inner, search: &SearchRequest) -> SearchResult {
+    let mut hits: Vec<SearchHit> = Vec::new();
     let ranking = match (&search.pattern, search.ranked) {
         (Pattern::Words { with, without }, true) => Some(ranking(inner, with.iter().chain(without))),
         _ => None,
     };
     let among = match search.ranked {
-        true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
+        true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
         false => search.among.clone(),
     };
     for (_, workspace, stored) in matching(inner.log.rows(), search.workspace, &among) {
@@ -33,7 +33,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         }
         let score = ranking.as_ref().map_or(0.0, |ranking| ranking.score(&take_apart(&document.texts)));
         let snippets = search.pattern.snippets(&document.texts);
-        hits.push(Hit { workspace, stored: stored.clone(), score, snippets });
+        hits.push(SearchHit { workspace, stored: stored.clone(), score, snippets });
     }
     // The sort is stable: ties stay in the order of the query, newest first.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -41,13 +41,13 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     let end = search.skip.saturating_add(search.limit);
     let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let hits = hits.into_iter().skip(usize(search.skip)).take(usize(search.limit)).collect();
-    Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }
+    SearchResult { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }
 }
 
 /// Weighs phrases by how many of all steps contain them.
 fn ranking<'s>(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Ranking<'s> {
     let split: Vec<Vec<Vec<Word>>> =
-        inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();
+        inner.documents.values().map(|SearchDocument { texts, .. }| take_apart(texts)).collect();
     let all = split.len() as f64;
     let words: usize = split.iter().map(|words| length(words)).sum();
     let weigh = |phrase: &'s Phrase| {

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::PORT;
-use crate::model::Agent;
+use crate::model::ScriptedAgent;
 
 /// The files an agent needs in its home, with their content.
-pub fn files(agent: Agent) -> Vec<(&'static str, String)> {
+pub fn files(agent: ScriptedAgent) -> Vec<(&'static str, String)> {
     match agent {
-        Agent::Claude => Vec::new(),
+        ScriptedAgent::Claude => Vec::new(),
         // A model that its catalogue does not know would get no patch tool.
-        Agent::Codex => vec![(
+        ScriptedAgent::Codex => vec![(
             ".codex/config.toml",
             format!(
                 "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\n\
@@ -21,7 +21,7 @@ pub fn files(agent: Agent) -> Vec<(&'static str, String)> {
                  wire_api = \"responses\"\nenv_key = \"SCRIPTED_API_KEY\"\n"
             ),
         )],
-        Agent::Gemini => {
+        ScriptedAgent::Gemini => {
             let settings = json!({
                 "security": { "auth": { "selectedType": "gemini-api-key" } },
                 "general": { "enableAutoUpdate": false },
@@ -31,7 +31,7 @@ pub fn files(agent: Agent) -> Vec<(&'static str, String)> {
             });
             vec![(".gemini/settings.json", format!("{settings:#}\n"))]
         }
-        Agent::Opencode => {
+        ScriptedAgent::Opencode => {
             let model = json!({ "name": "Scripted", "tool_call": true, "limit": { "context": 200_000, "output": 8_000 } });
             let config = json!({
                 "$schema": "https://opencode.ai/config.json",
@@ -51,7 +51,7 @@ pub fn files(agent: Agent) -> Vec<(&'static str, String)> {
 }
 
 /// The whole environment of a run.
-pub fn environment(agent: Agent, home: &Path, path: &OsStr) -> Vec<(OsString, OsString)> {
+pub fn environment(agent: ScriptedAgent, home: &Path, path: &OsStr) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(&str, OsString)> = vec![
         ("HOME", home.into()),
         ("PATH", path.into()),
@@ -64,16 +64,16 @@ pub fn environment(agent: Agent, home: &Path, path: &OsStr) -> Vec<(OsString, Os
     ];
     let here = format!("http://127.0.0.1:{PORT}");
     match agent {
-        Agent::Claude => all.extend([
+        ScriptedAgent::Claude => all.extend([
             ("ANTHROPIC_BASE_URL", here.into()),
             ("ANTHROPIC_API_KEY", "sk-scripted".into()),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
         ]),
-        Agent::Codex => all.push(("SCRIPTED_API_KEY", "sk-scripted".into())),
-        Agent::Gemini => {
+        ScriptedAgent::Codex => all.push(("SCRIPTED_API_KEY", "sk-scripted".into())),
+        ScriptedAgent::Gemini => {
             all.extend([("GOOGLE_GEMINI_BASE_URL", here.into()), ("GEMINI_API_KEY", "scripted".into())])
         }
-        Agent::Opencode => all.extend([
+        ScriptedAgent::Opencode => all.extend([
             ("OPENCODE_DISABLE_AUTOUPDATE", "1".into()),
             ("OPENCODE_DISABLE_MODELS_FETCH", "1".into()),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".into()),
@@ -85,11 +85,11 @@ pub fn environment(agent: Agent, home: &Path, path: &OsStr) -> Vec<(OsString, Os
 }
 
 /// The command line that works on one prompt without asking anybody anything.
-pub fn command(agent: Agent, resume: Option<&str>, more: &[OsString], prompt: &str) -> Vec<OsString> {
+pub fn command(agent: ScriptedAgent, resume: Option<&str>, more: &[OsString], prompt: &str) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![agent.program().into()];
     let mut add = |some: &[&str]| words.extend(some.iter().map(OsString::from));
     match agent {
-        Agent::Claude => {
+        ScriptedAgent::Claude => {
             add(&[
                 "-p",
                 prompt,
@@ -103,7 +103,7 @@ pub fn command(agent: Agent, resume: Option<&str>, more: &[OsString], prompt: &s
             }
             words.extend(more.iter().cloned());
         }
-        Agent::Codex => {
+        ScriptedAgent::Codex => {
             add(&["exec", "-s", "danger-full-access", "--skip-git-repo-check", "--json"]);
             words.extend(more.iter().cloned());
             if let Some(session) = resume {
@@ -111,7 +111,7 @@ pub fn command(agent: Agent, resume: Option<&str>, more: &[OsString], prompt: &s
             }
             words.push(prompt.into());
         }
-        Agent::Gemini => {
+        ScriptedAgent::Gemini => {
             add(&["-p", prompt, "-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--skip-trust"]);
             add(&["--output-format", "json"]);
             if let Some(session) = resume {
@@ -119,7 +119,7 @@ pub fn command(agent: Agent, resume: Option<&str>, more: &[OsString], prompt: &s
             }
             words.extend(more.iter().cloned());
         }
-        Agent::Opencode => {
+        ScriptedAgent::Opencode => {
             add(&["run", "--format", "json", "--auto"]);
             if let Some(session) = resume {
                 add(&["--session", session]);

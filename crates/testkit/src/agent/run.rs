@@ -17,8 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{PORT, RealAgent, config};
-use crate::model::server::{self, Part};
-use crate::model::{Agent, Request, Role, history};
+use crate::model::server::{self, ServerParts};
+use crate::model::{ItemRole, ReceivedRequest, ScriptedAgent, history};
 use crate::tree::scratch_place;
 
 /// Names the directory of the run that a process is to play the model of.
@@ -55,7 +55,7 @@ pub(super) fn start(agent: &RealAgent, command: Vec<OsString>) -> Running {
     let installed = config::installed();
     let run = TempDir::with_prefix_in("stepback-run-", scratch_place()).unwrap();
     let workspace = agent.workspace.canonicalize().unwrap();
-    let part = Part { agent: agent.agent, workspace: workspace.clone(), script: agent.script.clone() };
+    let part = ServerParts { agent: agent.agent, workspace: workspace.clone(), script: agent.script.clone() };
     fs::write(run.path().join("part.json"), serde_json::to_vec(&part).unwrap()).unwrap();
 
     let unshare = if geteuid().is_root() { "-n" } else { "-rn" };
@@ -90,7 +90,7 @@ fn search_path(agent: &RealAgent, installed: &Path) -> OsString {
 /// An agent at work. Dropped, it and all it started are ended.
 #[derive(Debug)]
 pub struct Running {
-    agent: Agent,
+    agent: ScriptedAgent,
     child: Child,
     run: TempDir,
     begun: Instant,
@@ -100,7 +100,7 @@ pub struct Running {
 
 impl Running {
     /// The requests that reached the model so far.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         server::logged(&self.run.path().join("requests.jsonl"))
     }
 
@@ -134,7 +134,7 @@ impl Running {
 
     /// Waits for its end; fails the test if it takes longer than its limit.
     #[track_caller]
-    pub fn wait(mut self) -> Outcome {
+    pub fn wait(mut self) -> AgentRunOutcome {
         while self.is_running() {
             if self.begun.elapsed() > self.limit {
                 self.end();
@@ -146,15 +146,15 @@ impl Running {
     }
 
     /// Ends it and all it started, as a crash would.
-    pub fn kill(mut self) -> Outcome {
+    pub fn kill(mut self) -> AgentRunOutcome {
         self.end();
         self.outcome()
     }
 
-    fn outcome(mut self) -> Outcome {
+    fn outcome(mut self) -> AgentRunOutcome {
         let took = self.begun.elapsed();
         self.end();
-        Outcome {
+        AgentRunOutcome {
             agent: self.agent,
             code: self.status.and_then(|status| status.code()),
             stdout: self.stdout(),
@@ -218,8 +218,8 @@ fn end_all_in(namespace: &Path) -> usize {
 
 /// What a run did.
 #[derive(Debug)]
-pub struct Outcome {
-    agent: Agent,
+pub struct AgentRunOutcome {
+    agent: ScriptedAgent,
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// What it wrote to stdout.
@@ -227,12 +227,12 @@ pub struct Outcome {
     /// What it wrote to stderr.
     pub stderr: String,
     /// All requests that reached the model.
-    pub requests: Vec<Request>,
+    pub requests: Vec<ReceivedRequest>,
     /// How long it took.
     pub took: Duration,
 }
 
-impl Outcome {
+impl AgentRunOutcome {
     /// Fails the test unless the run ended with exit code 0.
     #[track_caller]
     pub fn succeeds(self) -> Self {
@@ -241,13 +241,13 @@ impl Outcome {
     }
 
     /// The requests that turns of the script answered.
-    pub fn turns(&self) -> Vec<&Request> {
+    pub fn turns(&self) -> Vec<&ReceivedRequest> {
         self.requests.iter().filter(|request| request.is_turn()).collect()
     }
 
     /// The conversation that the request of turn `n` of this run carried.
     #[track_caller]
-    pub fn history(&self, n: usize) -> Vec<(Role, String)> {
+    pub fn history(&self, n: usize) -> Vec<(ItemRole, String)> {
         history(self.agent, self.turns()[n])
     }
 
@@ -255,9 +255,9 @@ impl Outcome {
     #[track_caller]
     pub fn session(&self) -> String {
         let key = match self.agent {
-            Agent::Claude | Agent::Gemini => "session_id",
-            Agent::Codex => "thread_id",
-            Agent::Opencode => "sessionID",
+            ScriptedAgent::Claude | ScriptedAgent::Gemini => "session_id",
+            ScriptedAgent::Codex => "thread_id",
+            ScriptedAgent::Opencode => "sessionID",
         };
         let whole = serde_json::from_str::<Value>(&self.stdout).ok();
         let mut documents =
@@ -267,7 +267,7 @@ impl Outcome {
     }
 }
 
-fn shown(stdout: &str, stderr: &str, requests: &[Request]) -> String {
+fn shown(stdout: &str, stderr: &str, requests: &[ReceivedRequest]) -> String {
     let asked: Vec<String> = requests
         .iter()
         .map(|request| format!("{} {} -> {:?}", request.method, request.path, request.answer))

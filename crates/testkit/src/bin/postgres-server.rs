@@ -3,12 +3,12 @@
 
 use std::io::{Read, Write};
 
-use stepback_testkit::postgres::Server;
+use stepback_testkit::postgres::PostgresServer;
 
 fn main() -> std::io::Result<()> {
     let settings: Vec<String> = std::env::args().skip(1).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let server = Server::start_with(&settings);
+    let server = PostgresServer::start_with(&settings);
     println!("{}", server.database());
     std::io::stdout().flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;

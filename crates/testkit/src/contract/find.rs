@@ -5,13 +5,15 @@ use std::time::Duration;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
-use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
-use stepback_store::port::{Document, Found, Mutation, Query, Search, SortKey, Store};
+use stepback_store::port::{
+    Mutation, SearchDocument, SearchRequest, SearchResult, SortKey, StepQuery, Store,
+};
 
 use crate::sample::{Sample, append};
 
-fn numbers(store: &dyn Store, workspace: Option<WorkspaceId>, query: &Query) -> Vec<u64> {
+fn numbers(store: &dyn Store, workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<u64> {
     let page = store.find(workspace, query).unwrap();
     page.steps.iter().map(|placed| placed.stored.step.number).collect()
 }
@@ -26,7 +28,7 @@ fn two_workspaces(store: &dyn Store) -> (WorkspaceId, WorkspaceId) {
     let step = |session: &Session, at: i64, duration: Option<u64>, worker: Option<&str>| {
         let step = sample.step(session.id, Hash::from_bytes([at as u8; 32]));
         let facts = StepMeta { duration, worker: worker.map(Into::into), ..StepMeta::default() };
-        Step { at: Timestamp::from_micros(at), facts, ..step }
+        Step { at: Timestamp::from_micros(at), meta: facts, ..step }
     };
     let light = |step: Step| Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
     let labelled = Annotation {
@@ -56,29 +58,29 @@ fn two_workspaces(store: &dyn Store) -> (WorkspaceId, WorkspaceId) {
 /// Every condition limits what is found, in one workspace and in all.
 pub fn steps_are_found_by_every_condition(store: &dyn Store) {
     let (one, two) = two_workspaces(store);
-    let all = Query::default;
-    let here = |query: Query| numbers(store, Some(one), &query);
-    let anywhere = |query: Query| store.find(None, &query).unwrap().total;
+    let all = StepQuery::default;
+    let here = |query: StepQuery| numbers(store, Some(one), &query);
+    let anywhere = |query: StepQuery| store.find(None, &query).unwrap().total;
     assert_eq!(here(all()), [3, 2, 1]);
     assert_eq!(anywhere(all()), 5);
-    assert_eq!(here(Query { agent: Some("other".into()), ..all() }), [0; 0]);
-    assert_eq!(numbers(store, Some(two), &Query { agent: Some("other".into()), ..all() }), [2, 1]);
-    assert_eq!(anywhere(Query { agent: Some("sample".into()), ..all() }), 3);
-    assert_eq!(numbers(store, None, &Query { worker: Some("helper".into()), ..all() }), [1]);
+    assert_eq!(here(StepQuery { agent: Some("other".into()), ..all() }), [0; 0]);
+    assert_eq!(numbers(store, Some(two), &StepQuery { agent: Some("other".into()), ..all() }), [2, 1]);
+    assert_eq!(anywhere(StepQuery { agent: Some("sample".into()), ..all() }), 3);
+    assert_eq!(numbers(store, None, &StepQuery { worker: Some("helper".into()), ..all() }), [1]);
     let at = Timestamp::from_micros;
-    assert_eq!(here(Query { since: Some(at(30)), ..all() }), [3, 1]);
-    assert_eq!(here(Query { until: Some(at(30)), ..all() }), [2, 1]);
-    assert_eq!(here(Query { since: Some(at(11)), until: Some(at(39)), ..all() }), [1]);
-    assert_eq!(here(Query { state: Some(Hash::from_bytes([10; 32])), ..all() }), [2]);
-    assert_eq!(anywhere(Query { checkpoint: Some(false), ..all() }), 2);
-    assert_eq!(anywhere(Query { checkpoint: Some(true), ..all() }), 3);
-    assert_eq!(here(Query { hidden: Some(true), ..all() }), [2]);
-    assert_eq!(here(Query { hidden: Some(false), ..all() }), [3, 1]);
-    assert_eq!(here(Query { label: Some("here".into()), ..all() }), [1]);
-    assert_eq!(here(Query { label: Some("her".into()), ..all() }), [0; 0]);
-    assert_eq!(here(Query { tag: Some("with \"quotes\"".into()), ..all() }), [1]);
-    assert_eq!(here(Query { tag: Some("on".into()), ..all() }), [0; 0]);
-    assert_eq!(anywhere(Query { min_duration: Some(70), ..all() }), 2);
+    assert_eq!(here(StepQuery { since: Some(at(30)), ..all() }), [3, 1]);
+    assert_eq!(here(StepQuery { until: Some(at(30)), ..all() }), [2, 1]);
+    assert_eq!(here(StepQuery { since: Some(at(11)), until: Some(at(39)), ..all() }), [1]);
+    assert_eq!(here(StepQuery { state: Some(Hash::from_bytes([10; 32])), ..all() }), [2]);
+    assert_eq!(anywhere(StepQuery { checkpoint: Some(false), ..all() }), 2);
+    assert_eq!(anywhere(StepQuery { checkpoint: Some(true), ..all() }), 3);
+    assert_eq!(here(StepQuery { hidden: Some(true), ..all() }), [2]);
+    assert_eq!(here(StepQuery { hidden: Some(false), ..all() }), [3, 1]);
+    assert_eq!(here(StepQuery { label: Some("here".into()), ..all() }), [1]);
+    assert_eq!(here(StepQuery { label: Some("her".into()), ..all() }), [0; 0]);
+    assert_eq!(here(StepQuery { tag: Some("with \"quotes\"".into()), ..all() }), [1]);
+    assert_eq!(here(StepQuery { tag: Some("on".into()), ..all() }), [0; 0]);
+    assert_eq!(anywhere(StepQuery { min_duration: Some(70), ..all() }), 2);
 }
 
 /// Steps are counted by agent and kind.
@@ -93,7 +95,7 @@ pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
     let session = store.sessions(two).unwrap().into_iter().find(|session| session.agent == "other").unwrap();
     let facts = StepMeta { failed: true, ..StepMeta::default() };
     let failed =
-        Step { kind: StepKind::ToolEnd, facts, ..sample.step(session.id, Hash::from_bytes([1; 32])) };
+        Step { kind: StepKind::ToolEnd, meta: facts, ..sample.step(session.id, Hash::from_bytes([1; 32])) };
     store.commit(None, &[append(failed)]).unwrap();
     let other = || "other".to_string();
     assert_eq!(counted(two), [(other(), StepKind::Checkpoint, 2, 0), (other(), StepKind::ToolEnd, 1, 1)]);
@@ -102,7 +104,7 @@ pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
 /// Steps come in the order asked for, and a cursor goes through all of them, whatever is added meanwhile.
 pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
     let (one, two) = two_workspaces(store);
-    let by = |by: SortKey, oldest_first: bool| Query { by, oldest_first, ..Query::default() };
+    let by = |by: SortKey, oldest_first: bool| StepQuery { by, oldest_first, ..StepQuery::default() };
     assert_eq!(numbers(store, Some(one), &by(SortKey::Time, true)), [2, 1, 3]);
     assert_eq!(numbers(store, Some(one), &by(SortKey::Duration, false)), [3, 1, 2]);
     assert_eq!(numbers(store, None, &by(SortKey::Commit, true)), [1, 1, 2, 2, 3]);
@@ -111,7 +113,7 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
         for oldest_first in [true, false] {
             for workspace in [None, Some(one), Some(two)] {
                 let whole = store.find(workspace, &by(order, oldest_first)).unwrap();
-                let mut query = Query { limit: Some(2), ..by(order, oldest_first) };
+                let mut query = StepQuery { limit: Some(2), ..by(order, oldest_first) };
                 let mut seen = Vec::new();
                 loop {
                     let page = store.find(workspace, &query).unwrap();
@@ -130,7 +132,7 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
             }
         }
     }
-    let nothing = store.find(None, &Query { limit: Some(0), ..Query::default() }).unwrap();
+    let nothing = store.find(None, &StepQuery { limit: Some(0), ..StepQuery::default() }).unwrap();
     assert!(nothing.steps.is_empty() && nothing.next.is_none() && nothing.total >= 5);
 }
 
@@ -160,7 +162,7 @@ pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
     let numbers = |workspace: WorkspaceId| -> Vec<u64> {
         seen.iter().filter(|(of, _)| *of == workspace).map(|(_, number)| *number).collect()
     };
-    let newest = store.steps(one, &Query::default()).unwrap()[0].step.number;
+    let newest = store.steps(one, &StepQuery::default()).unwrap()[0].step.number;
     assert_eq!(numbers(one), (1..=newest).collect::<Vec<_>>());
     assert_eq!(numbers(two), [1, 2]);
     assert_eq!(store.newest_position().unwrap(), position);
@@ -170,27 +172,27 @@ pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
 /// Tells the store a text of every step that it does not know.
 fn tell(store: &dyn Store, text: impl Fn(&Step) -> String) -> usize {
     let steps = store.unindexed(1000).unwrap();
-    let documents: Vec<Document> = (steps.into_iter())
+    let documents: Vec<SearchDocument> = (steps.into_iter())
         .map(|stored| {
-            let mut texts = Texts::from([(Field::Output, text(&stored.step))]);
+            let mut texts = Texts::from([(TextField::Output, text(&stored.step))]);
             if let Some(label) = &stored.annotation.label {
-                texts.insert(Field::Annotation, label.clone());
+                texts.insert(TextField::Annotation, label.clone());
             }
             if stored.purged {
                 texts.clear();
             }
-            Document { stored, texts }
+            SearchDocument { stored, texts }
         })
         .collect();
     store.index(&documents).unwrap();
     documents.len()
 }
 
-fn look(store: &dyn Store, text: &str) -> Found {
-    store.search(&Search::new(Pattern::words(text).unwrap(), 100)).unwrap()
+fn look(store: &dyn Store, text: &str) -> SearchResult {
+    store.search(&SearchRequest::new(Pattern::words(text).unwrap(), 100)).unwrap()
 }
 
-fn found(found: &Found) -> Vec<u64> {
+fn found(found: &SearchResult) -> Vec<u64> {
     found.hits.iter().map(|hit| hit.stored.step.number).collect()
 }
 
@@ -234,14 +236,15 @@ pub fn words_are_found_and_marked(store: &dyn Store) {
     let hits = look(store, "failed src").hits;
     let [snippet] = &hits[0].snippets[..] else { panic!("{hits:?}") };
     let marked: Vec<&str> = snippet.marks.iter().map(|(from, to)| &snippet.text[*from..*to]).collect();
-    assert_eq!((snippet.field, marked), (Field::Output, vec!["failed", "src"]));
+    assert_eq!((snippet.field, marked), (TextField::Output, vec!["failed", "src"]));
 }
 
 /// A substring is found wherever it is, newest first.
 pub fn a_substring_is_found_anywhere(store: &dyn Store) {
     steps(store, &["let x = foo_bar(&mut y)?;", "FOO_BAR", "nothing", "ÄÖÜ straße"]);
     tell(store, |step| step.summary.clone());
-    let look = |text: &str| store.search(&Search::new(Pattern::substring(text).unwrap(), 100)).unwrap();
+    let look =
+        |text: &str| store.search(&SearchRequest::new(Pattern::substring(text).unwrap(), 100)).unwrap();
     assert_eq!(found(&look("oo_ba")), [2, 1]);
     assert_eq!(found(&look("(&mut y)?")), [1]);
     assert_eq!(found(&look("x")), [1]);
@@ -255,23 +258,23 @@ pub fn a_substring_is_found_anywhere(store: &dyn Store) {
 pub fn a_search_is_limited_and_goes_on(store: &dyn Store) {
     let (one, two) = two_workspaces(store);
     tell(store, |_| "same words everywhere".into());
-    let all = Search::new(Pattern::words("words").unwrap(), 100);
+    let all = SearchRequest::new(Pattern::words("words").unwrap(), 100);
     assert_eq!(store.search(&all).unwrap().total, 5);
-    let here = Search { workspace: Some(one), ..all.clone() };
+    let here = SearchRequest { workspace: Some(one), ..all.clone() };
     assert_eq!(found(&store.search(&here).unwrap()), [3, 2, 1], "equally good: newest first");
-    let slow = Query { min_duration: Some(70), ..Query::default() };
-    let among = Search { workspace: Some(two), among: slow, ..all.clone() };
+    let slow = StepQuery { min_duration: Some(70), ..StepQuery::default() };
+    let among = SearchRequest { workspace: Some(two), among: slow, ..all.clone() };
     assert_eq!(found(&store.search(&among).unwrap()), [1]);
-    let kinds = Query { kinds: vec![StepKind::Error], ..Query::default() };
-    assert_eq!(store.search(&Search { among: kinds, ..all.clone() }).unwrap().total, 0);
-    let agent = Query { agent: Some("other".into()), failed: Some(false), ..Query::default() };
-    assert_eq!(store.search(&Search { among: agent, ..all.clone() }).unwrap().total, 2);
-    let by_time = Query { by: SortKey::Time, oldest_first: true, ..Query::default() };
-    let oldest = Search { workspace: Some(one), among: by_time, ranked: false, ..all.clone() };
+    let kinds = StepQuery { kinds: vec![StepKind::Error], ..StepQuery::default() };
+    assert_eq!(store.search(&SearchRequest { among: kinds, ..all.clone() }).unwrap().total, 0);
+    let agent = StepQuery { agent: Some("other".into()), failed: Some(false), ..StepQuery::default() };
+    assert_eq!(store.search(&SearchRequest { among: agent, ..all.clone() }).unwrap().total, 2);
+    let by_time = StepQuery { by: SortKey::Time, oldest_first: true, ..StepQuery::default() };
+    let oldest = SearchRequest { workspace: Some(one), among: by_time, ranked: false, ..all.clone() };
     assert_eq!(found(&store.search(&oldest).unwrap()), [2, 1, 3]);
     for pattern in [Pattern::words("same").unwrap(), Pattern::substring("ME W").unwrap()] {
-        let whole = store.search(&Search::new(pattern.clone(), 100)).unwrap();
-        let mut part = Search::new(pattern, 2);
+        let whole = store.search(&SearchRequest::new(pattern.clone(), 100)).unwrap();
+        let mut part = SearchRequest::new(pattern, 2);
         let mut hits = Vec::new();
         loop {
             let found = store.search(&part).unwrap();

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
-use stepback_model::json::Root;
+use stepback_model::json::ValueRoot;
 use stepback_model::record::{
     Annotation, OpStatus, OpenCall, Session, SessionInfo, Step, StepKind, StepMeta, Trigger,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::{Mutation, Query, Questions, Store};
+use stepback_store::port::{Mutation, Questions, StepQuery, Store};
 
 use super::hashes;
 use crate::sample::{Sample, append, put};
@@ -362,14 +362,14 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
             at: Timestamp::from_micros(-5 + at as i64),
             state: Hash::of(ObjectKind::State, &[at as u8]),
             summary: "quotes ' \" and \0 and \n and ü and 🦀".into(),
-            facts: StepMeta {
+            meta: StepMeta {
                 iteration: at as u64,
                 worker: (at == 2).then(|| "helper".into()),
                 call: (at == 3).then(|| "call-1".into()),
                 tool: (at == 1).then(|| "Bash".into()),
                 failed: at == 1,
                 duration: (at == 2).then_some(1 << 40),
-                detail: (at > 1).then_some(Root { node: STATE, part: (at == 2).then_some(u32::MAX) }),
+                detail: (at > 1).then_some(ValueRoot { node: STATE, part: (at == 2).then_some(u32::MAX) }),
             },
             ..sample.step(session.id, STATE)
         };
@@ -412,7 +412,7 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     let (_, elsewhere) = sample.begin(store, b"/elsewhere");
     let step = |session: &Session, kind, tool: &str, failed, iteration| Step {
         kind,
-        facts: StepMeta {
+        meta: StepMeta {
             tool: Some(tool.into()),
             call: Some(format!("{tool}-1")),
             failed,
@@ -431,20 +431,23 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
         light(step(&two, StepKind::UserInput, "Bash", false, 3)),
     ];
     store.commit(None, &mutations).unwrap();
-    let numbers = |query: Query| -> Vec<u64> {
+    let numbers = |query: StepQuery| -> Vec<u64> {
         store.steps(workspace.id, &query).unwrap().iter().map(|stored| stored.step.number).collect()
     };
-    let all = Query::default;
+    let all = StepQuery::default;
     assert_eq!(numbers(all()), [4, 3, 2, 1]);
-    assert_eq!(numbers(Query { oldest_first: true, limit: Some(2), ..all() }), [1, 2]);
-    assert_eq!(numbers(Query { session: Some(two.id), ..all() }), [4, 3]);
-    assert_eq!(numbers(Query { kinds: vec![StepKind::ToolStart, StepKind::UserInput], ..all() }), [4, 3, 1]);
-    assert_eq!(numbers(Query { tool: Some("bash".into()), ..all() }), [4, 2, 1]);
-    assert_eq!(numbers(Query { call: Some("Read-1".into()), ..all() }), [3]);
-    assert_eq!(numbers(Query { failed: Some(true), ..all() }), [2]);
-    assert_eq!(numbers(Query { iteration: Some(1), ..all() }), [2, 1]);
-    assert_eq!(numbers(Query { after: Some(1), before: Some(4), ..all() }), [3, 2]);
-    assert_eq!(numbers(Query { limit: Some(0), ..all() }), [0; 0]);
+    assert_eq!(numbers(StepQuery { oldest_first: true, limit: Some(2), ..all() }), [1, 2]);
+    assert_eq!(numbers(StepQuery { session: Some(two.id), ..all() }), [4, 3]);
+    assert_eq!(
+        numbers(StepQuery { kinds: vec![StepKind::ToolStart, StepKind::UserInput], ..all() }),
+        [4, 3, 1]
+    );
+    assert_eq!(numbers(StepQuery { tool: Some("bash".into()), ..all() }), [4, 2, 1]);
+    assert_eq!(numbers(StepQuery { call: Some("Read-1".into()), ..all() }), [3]);
+    assert_eq!(numbers(StepQuery { failed: Some(true), ..all() }), [2]);
+    assert_eq!(numbers(StepQuery { iteration: Some(1), ..all() }), [2, 1]);
+    assert_eq!(numbers(StepQuery { after: Some(1), before: Some(4), ..all() }), [3, 2]);
+    assert_eq!(numbers(StepQuery { limit: Some(0), ..all() }), [0; 0]);
     let kept = store.checkpoints(workspace.id).unwrap();
     assert_eq!(kept.iter().map(|stored| stored.step.number).collect::<Vec<_>>(), [1]);
 }

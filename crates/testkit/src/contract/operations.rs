@@ -1,7 +1,7 @@
 //! Promises about operations: numbered, kept exactly, finished or not, undone or not.
 
 use stepback_model::ids::{OpId, SessionId, StepId};
-use stepback_model::record::{Action, Annotation, OpStatus, StateTransition};
+use stepback_model::record::{Annotation, OpStatus, OperationAction, StateTransition};
 use stepback_store::port::{Mutation, Store};
 
 use crate::sample::Sample;
@@ -44,13 +44,13 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
     };
     let annotation = Annotation { label: Some("ü".into()), note: None, tags: vec!["t".into()] };
     let actions = [
-        Action::CheckpointCreate { step },
-        Action::CheckpointAnnotate { step, before: Annotation::default(), after: annotation },
-        Action::CheckpointDelete { steps: vec![step, step_id(9)] },
-        Action::Prune { steps: vec![] },
-        Action::Rewind { moved: moved.clone() },
-        Action::Undo { op, moved: Some(moved.clone()) },
-        Action::Redo { op, moved: None },
+        OperationAction::CheckpointCreate { step },
+        OperationAction::CheckpointAnnotate { step, before: Annotation::default(), after: annotation },
+        OperationAction::CheckpointDelete { steps: vec![step, step_id(9)] },
+        OperationAction::Prune { steps: vec![] },
+        OperationAction::Rewind { moved: moved.clone() },
+        OperationAction::Undo { op, moved: Some(moved.clone()) },
+        OperationAction::Redo { op, moved: None },
     ];
     for (at, action) in actions.into_iter().enumerate() {
         let status = [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted][at % 3];

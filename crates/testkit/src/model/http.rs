@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 
 /// A request as it came over the wire.
 #[derive(Debug, Default)]
-pub struct Message {
+pub struct HttpRequest {
     /// `POST`, `HEAD` …
     pub method: String,
     /// Path and query.
@@ -15,7 +15,7 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-impl Message {
+impl HttpRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -27,13 +27,16 @@ impl Message {
 }
 
 /// Reads the next request; `None` if the other side closed instead.
-pub fn read(stream: &mut (impl BufRead + ?Sized), replies: &mut impl Write) -> io::Result<Option<Message>> {
+pub fn read(
+    stream: &mut (impl BufRead + ?Sized),
+    replies: &mut impl Write,
+) -> io::Result<Option<HttpRequest>> {
     let Some(first) = line(stream)? else { return Ok(None) };
     let mut words = first.split(' ');
-    let mut message = Message {
+    let mut message = HttpRequest {
         method: words.next().unwrap_or_default().to_owned(),
         path: words.next().unwrap_or_default().to_owned(),
-        ..Message::default()
+        ..HttpRequest::default()
     };
     loop {
         let header = line(stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -77,7 +80,7 @@ fn line(stream: &mut (impl BufRead + ?Sized)) -> io::Result<Option<String>> {
 
 /// An answer.
 #[derive(Debug)]
-pub enum Reply {
+pub enum HttpReply {
     /// One JSON document.
     Json(u16, serde_json::Value),
     /// A stream of server-sent events, each a name (if the wire names them) and its data.
@@ -87,10 +90,10 @@ pub enum Reply {
 }
 
 /// Writes an answer; each event is a chunk of its own.
-pub fn write(stream: &mut impl Write, reply: &Reply) -> io::Result<()> {
+pub fn write(stream: &mut impl Write, reply: &HttpReply) -> io::Result<()> {
     match reply {
-        Reply::Empty(status) => write!(stream, "HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n")?,
-        Reply::Json(status, value) => {
+        HttpReply::Empty(status) => write!(stream, "HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n")?,
+        HttpReply::Json(status, value) => {
             let body = value.to_string();
             let length = body.len();
             write!(
@@ -98,7 +101,7 @@ pub fn write(stream: &mut impl Write, reply: &Reply) -> io::Result<()> {
                 "HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
             )?;
         }
-        Reply::Events(events) => {
+        HttpReply::Events(events) => {
             stream.write_all(
                 b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n",
             )?;
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn events_come_in_chunks() {
         let mut written = Vec::new();
-        write(&mut written, &Reply::Events(vec![(Some("a".to_owned()), "{}".to_owned())])).unwrap();
+        write(&mut written, &HttpReply::Events(vec![(Some("a".to_owned()), "{}".to_owned())])).unwrap();
         let written = String::from_utf8(written).unwrap();
         assert!(written.ends_with("\r\n\r\n13\r\nevent: a\ndata: {}\n\n\r\n0\r\n\r\n"), "{written:?}");
     }

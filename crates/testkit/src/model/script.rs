@@ -1,6 +1,6 @@
 //! What the model is to say, in words that no agent in particular uses.
 //!
-//! A [`Script`] holds conversations; each is a list of [`Turn`]s, and a turn is some text, some tool [`Call`]s, or
+//! A [`Script`] holds conversations; each is a list of [`ScriptedTurn`]s, and a turn is some text, some tool [`ScriptedCall`]s, or
 //! both. The same script plays on every agent: [`super::tools`] knows what a call is called there.
 
 use std::path::{Path, PathBuf};
@@ -11,44 +11,44 @@ use serde_json::Value;
 /// Everything the model is to say in one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
-    /// The conversations; which one a request belongs to is decided by [`Conversation::when`].
-    pub conversations: Vec<Conversation>,
+    /// The conversations; which one a request belongs to is decided by [`ScriptedConversation::when`].
+    pub conversations: Vec<ScriptedConversation>,
 }
 
 impl Script {
     /// A script of one conversation, whatever the prompt: turn *n* answers a request that carries *n* turns already.
-    pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
-        Self { conversations: vec![Conversation { when: None, turns: turns.into_iter().collect() }] }
+    pub fn new(turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
+        Self { conversations: vec![ScriptedConversation { when: None, turns: turns.into_iter().collect() }] }
     }
 
     /// Adds a conversation for prompts that contain `marker`: its first turn answers the last such prompt.
     #[must_use]
-    pub fn when(mut self, marker: &str, turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub fn when(mut self, marker: &str, turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
         let turns = turns.into_iter().collect();
-        self.conversations.push(Conversation { when: Some(marker.to_owned()), turns });
+        self.conversations.push(ScriptedConversation { when: Some(marker.to_owned()), turns });
         self
     }
 }
 
 /// The turns for one kind of prompt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Conversation {
+pub struct ScriptedConversation {
     /// What a prompt must contain; the latest prompt that matches any conversation decides, and without a match
     /// the conversation that asks for nothing.
     pub when: Option<String>,
     /// What the model says, one after the other.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ScriptedTurn>,
 }
 
 /// One answer of the model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Turn {
+pub struct ScriptedTurn {
     /// What it says.
     #[serde(default)]
     pub text: Option<String>,
     /// The tools it calls, all at once.
     #[serde(default)]
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScriptedCall>,
     /// How long it thinks first, in milliseconds.
     #[serde(default)]
     pub delay: u64,
@@ -60,40 +60,40 @@ pub struct Turn {
     pub fails: Option<(u16, u32)>,
 }
 
-impl Turn {
+impl ScriptedTurn {
     /// Only says something, which ends the agent's work on a prompt.
     pub fn text(text: &str) -> Self {
         Self { text: Some(text.to_owned()), ..Self::default() }
     }
 
     /// Calls one tool.
-    pub fn call(call: Call) -> Self {
+    pub fn call(call: ScriptedCall) -> Self {
         Self::calls([call])
     }
 
     /// Calls several tools at once.
-    pub fn calls(calls: impl IntoIterator<Item = Call>) -> Self {
+    pub fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
         Self { calls: calls.into_iter().collect(), ..Self::default() }
     }
 
     /// Runs a shell command.
     pub fn shell(command: &str) -> Self {
-        Self::call(Call::shell(command))
+        Self::call(ScriptedCall::shell(command))
     }
 
     /// Writes a whole file.
     pub fn write(path: impl AsRef<Path>, content: &str) -> Self {
-        Self::call(Call::write(path, content))
+        Self::call(ScriptedCall::write(path, content))
     }
 
     /// Replaces whole lines of a file. Some agents want it read first.
     pub fn edit(path: impl AsRef<Path>, old: &str, new: &str) -> Self {
-        Self::call(Call::edit(path, old, new))
+        Self::call(ScriptedCall::edit(path, old, new))
     }
 
     /// Reads a file.
     pub fn read(path: impl AsRef<Path>) -> Self {
-        Self::call(Call::read(path))
+        Self::call(ScriptedCall::read(path))
     }
 
     /// Says something along with its calls.
@@ -128,7 +128,7 @@ impl Turn {
 /// One call of a tool. Paths are relative to the workspace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
+pub enum ScriptedCall {
     /// Run a command in a shell.
     Shell {
         /// The command line.
@@ -164,7 +164,7 @@ pub enum Call {
     },
 }
 
-impl Call {
+impl ScriptedCall {
     /// Run a command in a shell.
     pub fn shell(command: &str) -> Self {
         Self::Shell { command: command.to_owned() }

@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::http::{self, Message, Reply};
-use super::script::{Script, Turn};
-use super::wire::{self, Answer, Item, Role};
-use super::{Agent, Answered, Request, tools};
+use super::http::{self, HttpReply, HttpRequest};
+use super::script::{Script, ScriptedTurn};
+use super::wire::{self, ConversationItem, ItemRole, ScriptedAnswer};
+use super::{ReceivedRequest, RequestOutcome, ScriptedAgent, tools};
 
 /// The longest a turn waits for its file.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// All a server has to know, as it is handed to one in another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct ServerParts {
     /// Who it talks to.
-    pub agent: Agent,
+    pub agent: ScriptedAgent,
     /// Where that agent works.
     pub workspace: PathBuf,
     /// What it says.
@@ -36,27 +36,27 @@ pub struct Part {
 
 /// A model in this process.
 #[derive(Debug)]
-pub struct Server {
+pub struct ModelServer {
     address: SocketAddr,
     record: Arc<Record>,
 }
 
 #[derive(Debug)]
 struct Record {
-    part: Part,
-    requests: Mutex<Vec<Request>>,
+    part: ServerParts,
+    requests: Mutex<Vec<ReceivedRequest>>,
     log: Option<Mutex<File>>,
     failed: Mutex<HashMap<(usize, usize), u32>>,
 }
 
-impl Server {
+impl ModelServer {
     /// Starts a model on a port of 127.0.0.1 that the system chooses.
-    pub fn start(part: Part) -> Self {
+    pub fn start(part: ServerParts) -> Self {
         Self::listen(part, 0, None).unwrap()
     }
 
     /// Starts a model on a given port, writing each request as a line of JSON to `log`.
-    pub fn listen(part: Part, port: u16, log: Option<&Path>) -> io::Result<Self> {
+    pub fn listen(part: ServerParts, port: u16, log: Option<&Path>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))?;
         let address = listener.local_addr()?;
         let log = match log {
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// All requests so far.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.record.requests.lock().unwrap().clone()
     }
 }
@@ -103,21 +103,21 @@ impl Record {
         Ok(())
     }
 
-    fn answer(&self, message: Message) -> Reply {
+    fn answer(&self, message: HttpRequest) -> HttpReply {
         let body: Value = serde_json::from_slice(&message.body).unwrap_or(Value::Null);
         let path = message.path.split('?').next().unwrap_or_default().to_owned();
         let (answered, reply) = if message.method == "POST" && asks(self.part.agent, &path) {
             self.say(&path, &body)
         } else if path == "/" {
-            (Answered::Other(200), Answering::Now(Reply::Empty(200)))
+            (RequestOutcome::Other(200), Answering::Now(HttpReply::Empty(200)))
         } else {
             (
-                Answered::Other(404),
-                Answering::Now(Reply::Json(404, json!({ "error": { "message": "not here" } }))),
+                RequestOutcome::Other(404),
+                Answering::Now(HttpReply::Json(404, json!({ "error": { "message": "not here" } }))),
             )
         };
-        let Message { method, path, headers, .. } = message;
-        self.keep(Request { method, path, headers, body, answer: answered });
+        let HttpRequest { method, path, headers, .. } = message;
+        self.keep(ReceivedRequest { method, path, headers, body, answer: answered });
         match reply {
             Answering::Now(reply) => reply,
             Answering::Later(turn, reply) => {
@@ -131,7 +131,7 @@ impl Record {
         }
     }
 
-    fn keep(&self, request: Request) {
+    fn keep(&self, request: ReceivedRequest) {
         if let Some(log) = &self.log {
             let mut line = serde_json::to_vec(&request).unwrap();
             line.push(b'\n');
@@ -140,12 +140,12 @@ impl Record {
         self.requests.lock().unwrap().push(request);
     }
 
-    fn say(&self, path: &str, body: &Value) -> (Answered, Answering) {
+    fn say(&self, path: &str, body: &Value) -> (RequestOutcome, Answering) {
         let part = &self.part;
         let stream = body["stream"] == true || path.ends_with(":streamGenerateContent");
         let items = wire::items(part.agent, body);
         let (conversation, turn) = choose(&part.script, &items);
-        let mut answer = Answer {
+        let mut answer = ScriptedAnswer {
             key: format!("c{conversation}t{}", wire::turns(&items)),
             text: Some("The script is over.".to_owned()),
             calls: Vec::new(),
@@ -157,14 +157,14 @@ impl Record {
             answer.text = Some(
                 "{\"title\":\"Scripted\",\"model_choice\":\"pro\",\"reasoning\":\"scripted\"}".to_owned(),
             );
-            if part.agent == Agent::Opencode {
+            if part.agent == ScriptedAgent::Opencode {
                 answer.text = Some("Scripted".to_owned());
             }
-            return (Answered::Aside, Answering::Now(wire::write(part.agent, &answer, stream)));
+            return (RequestOutcome::Aside, Answering::Now(wire::write(part.agent, &answer, stream)));
         }
         let found = part.script.conversations.get(conversation).and_then(|chosen| chosen.turns.get(turn));
         let Some(found) = found else {
-            return (Answered::Over, Answering::Now(wire::write(part.agent, &answer, stream)));
+            return (RequestOutcome::Over, Answering::Now(wire::write(part.agent, &answer, stream)));
         };
         if let Some((status, times)) = found.fails {
             let mut failed = self.failed.lock().unwrap();
@@ -174,34 +174,36 @@ impl Record {
                 let error = json!({ "type": "error", "error": {
                     "type": "overloaded_error", "message": "scripted", "code": status, "status": "UNAVAILABLE",
                 } });
-                return (Answered::Failed(status), Answering::Now(Reply::Json(status, error)));
+                return (RequestOutcome::Failed(status), Answering::Now(HttpReply::Json(status, error)));
             }
         }
         answer.text.clone_from(&found.text);
         let translated = |call| tools::translate(part.agent, call, &part.workspace, &offered);
         answer.calls = found.calls.iter().map(translated).collect();
         let reply = wire::write(part.agent, &answer, stream);
-        (Answered::Turn { conversation, turn }, Answering::Later(found.clone(), reply))
+        (RequestOutcome::Turn { conversation, turn }, Answering::Later(found.clone(), reply))
     }
 }
 
 enum Answering {
-    Now(Reply),
-    Later(Turn, Reply),
+    Now(HttpReply),
+    Later(ScriptedTurn, HttpReply),
 }
 
-fn asks(agent: Agent, path: &str) -> bool {
+fn asks(agent: ScriptedAgent, path: &str) -> bool {
     match agent {
-        Agent::Claude => path == "/v1/messages",
-        Agent::Codex => path == "/v1/responses",
-        Agent::Gemini => path.ends_with(":streamGenerateContent") || path.ends_with(":generateContent"),
-        Agent::Opencode => path == "/v1/chat/completions",
+        ScriptedAgent::Claude => path == "/v1/messages",
+        ScriptedAgent::Codex => path == "/v1/responses",
+        ScriptedAgent::Gemini => {
+            path.ends_with(":streamGenerateContent") || path.ends_with(":generateContent")
+        }
+        ScriptedAgent::Opencode => path == "/v1/chat/completions",
     }
 }
 
 /// Which turn of which conversation comes next: the latest prompt with a marker decides, and the model's turns since.
-fn choose(script: &Script, items: &[Item]) -> (usize, usize) {
-    for (at, item) in items.iter().enumerate().rev().filter(|(_, item)| item.role == Role::User) {
+fn choose(script: &Script, items: &[ConversationItem]) -> (usize, usize) {
+    for (at, item) in items.iter().enumerate().rev().filter(|(_, item)| item.role == ItemRole::User) {
         let marked = script.conversations.iter().position(|conversation| {
             conversation.when.as_ref().is_some_and(|marker| item.text.contains(marker.as_str()))
         });
@@ -214,7 +216,7 @@ fn choose(script: &Script, items: &[Item]) -> (usize, usize) {
 }
 
 /// The requests in a log that a server wrote; a line that is still being written is left out.
-pub fn logged(log: &Path) -> Vec<Request> {
+pub fn logged(log: &Path) -> Vec<ReceivedRequest> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -223,8 +225,8 @@ pub fn logged(log: &Path) -> Vec<Request> {
 /// Plays the part written down in a directory, for as long as the process lives: reads `part.json`, writes each request
 /// to `requests.jsonl`, and says by a file `port` that it listens.
 pub fn play(directory: &Path, port: u16) -> io::Result<()> {
-    let part: Part = serde_json::from_slice(&fs::read(directory.join("part.json"))?)?;
-    let server = Server::listen(part, port, Some(&directory.join("requests.jsonl")))?;
+    let part: ServerParts = serde_json::from_slice(&fs::read(directory.join("part.json"))?)?;
+    let server = ModelServer::listen(part, port, Some(&directory.join("requests.jsonl")))?;
     fs::write(directory.join("port.new"), server.address().port().to_string())?;
     fs::rename(directory.join("port.new"), directory.join("port"))?;
     loop {
@@ -236,51 +238,59 @@ pub fn play(directory: &Path, port: u16) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn item(role: Role, text: &str, turn: usize) -> Item {
-        Item { role, text: text.to_owned(), turn: turn.to_string() }
+    fn item(role: ItemRole, text: &str, turn: usize) -> ConversationItem {
+        ConversationItem { role, text: text.to_owned(), turn: turn.to_string() }
     }
 
     #[test]
     fn the_latest_marked_prompt_decides_and_its_turns_count() {
-        let script =
-            Script::new([Turn::text("a")]).when("fix", [Turn::text("b")]).when("test", [Turn::text("c")]);
-        let mut items = vec![item(Role::User, "please fix it", 0)];
+        let script = Script::new([ScriptedTurn::text("a")])
+            .when("fix", [ScriptedTurn::text("b")])
+            .when("test", [ScriptedTurn::text("c")]);
+        let mut items = vec![item(ItemRole::User, "please fix it", 0)];
         assert_eq!(choose(&script, &items), (1, 0));
-        items.extend([item(Role::Call, "x", 1), item(Role::Result, "y", 2), item(Role::Model, "z", 3)]);
+        items.extend([
+            item(ItemRole::Call, "x", 1),
+            item(ItemRole::Result, "y", 2),
+            item(ItemRole::Model, "z", 3),
+        ]);
         assert_eq!(choose(&script, &items), (1, 2));
-        items.push(item(Role::User, "go on", 4));
+        items.push(item(ItemRole::User, "go on", 4));
         assert_eq!(choose(&script, &items), (1, 2));
-        items.push(item(Role::User, "now test it", 5));
+        items.push(item(ItemRole::User, "now test it", 5));
         assert_eq!(choose(&script, &items), (2, 0));
-        assert_eq!(choose(&script, &[item(Role::User, "hello", 0), item(Role::Model, "hi", 1)]), (0, 1));
+        assert_eq!(
+            choose(&script, &[item(ItemRole::User, "hello", 0), item(ItemRole::Model, "hi", 1)]),
+            (0, 1)
+        );
     }
 
     #[test]
     fn every_agent_gets_its_turn_over_its_wire_and_all_is_on_record() {
         for (agent, path, body) in [
             (
-                Agent::Claude,
+                ScriptedAgent::Claude,
                 "/v1/messages?beta=true",
                 json!({ "messages": [], "tools": [{ "name": "Bash" }], "stream": true }),
             ),
             (
-                Agent::Codex,
+                ScriptedAgent::Codex,
                 "/v1/responses",
                 json!({ "input": [], "tools": [{ "name": "exec_command" }], "stream": true }),
             ),
             (
-                Agent::Gemini,
+                ScriptedAgent::Gemini,
                 "/v1beta/models/m:streamGenerateContent?alt=sse",
                 json!({ "contents": [], "tools": [{ "name": "a" }] }),
             ),
             (
-                Agent::Opencode,
+                ScriptedAgent::Opencode,
                 "/v1/chat/completions",
                 json!({ "messages": [], "tools": [{ "name": "bash" }] }),
             ),
         ] {
-            let script = Script::new([Turn::shell("ls -l").failing(529, 1)]);
-            let server = Server::start(Part { agent, workspace: PathBuf::from("/w"), script });
+            let script = Script::new([ScriptedTurn::shell("ls -l").failing(529, 1)]);
+            let server = ModelServer::start(ServerParts { agent, workspace: PathBuf::from("/w"), script });
             let ask = || {
                 let mut stream = TcpStream::connect(server.address()).unwrap();
                 let body = body.to_string();
@@ -295,9 +305,12 @@ mod tests {
             assert!(ask().starts_with("HTTP/1.1 529"));
             let answer = ask();
             assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("ls -l"), "{agent:?}: {answer}");
-            let answers: Vec<Answered> =
+            let answers: Vec<RequestOutcome> =
                 server.requests().into_iter().map(|request| request.answer).collect();
-            assert_eq!(answers, [Answered::Failed(529), Answered::Turn { conversation: 0, turn: 0 }]);
+            assert_eq!(
+                answers,
+                [RequestOutcome::Failed(529), RequestOutcome::Turn { conversation: 0, turn: 0 }]
+            );
         }
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Agent;
-use super::script::Call;
+use super::ScriptedAgent;
+use super::script::ScriptedCall;
 
 /// A call as one agent understands it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ToolCall {
+pub struct AgentToolCall {
     /// The tool's name there.
     pub name: String,
     /// Its input: an object, or a text for a tool that takes free text.
@@ -17,57 +17,70 @@ pub struct ToolCall {
 }
 
 /// Puts a call into an agent's own words. `offered` are the tools that the agent's request names.
-pub fn translate(agent: Agent, call: &Call, workspace: &Path, offered: &[String]) -> ToolCall {
+pub fn translate(
+    agent: ScriptedAgent,
+    call: &ScriptedCall,
+    workspace: &Path,
+    offered: &[String],
+) -> AgentToolCall {
     let absolute = |path: &Path| workspace.join(path).to_string_lossy().into_owned();
     let (name, input) = match (agent, call) {
-        (_, Call::Named { name, input }) => (name.as_str(), placed(input, workspace)),
+        (_, ScriptedCall::Named { name, input }) => (name.as_str(), placed(input, workspace)),
 
-        (Agent::Claude, Call::Shell { command }) => {
+        (ScriptedAgent::Claude, ScriptedCall::Shell { command }) => {
             ("Bash", json!({ "command": command, "description": "Runs a scripted command" }))
         }
-        (Agent::Claude, Call::Write { path, content }) => {
+        (ScriptedAgent::Claude, ScriptedCall::Write { path, content }) => {
             ("Write", json!({ "file_path": absolute(path), "content": content }))
         }
-        (Agent::Claude, Call::Edit { path, old, new }) => {
+        (ScriptedAgent::Claude, ScriptedCall::Edit { path, old, new }) => {
             ("Edit", json!({ "file_path": absolute(path), "old_string": old, "new_string": new }))
         }
-        (Agent::Claude, Call::Read { path }) => ("Read", json!({ "file_path": absolute(path) })),
+        (ScriptedAgent::Claude, ScriptedCall::Read { path }) => {
+            ("Read", json!({ "file_path": absolute(path) }))
+        }
 
-        (Agent::Codex, Call::Shell { command }) => codex_shell(command, offered),
-        (Agent::Codex, Call::Write { path, content }) => {
+        (ScriptedAgent::Codex, ScriptedCall::Shell { command }) => codex_shell(command, offered),
+        (ScriptedAgent::Codex, ScriptedCall::Write { path, content }) => {
             let patch = format!("*** Add File: {}\n{}", path.display(), prefixed('+', content));
             ("apply_patch", wrapped(&patch))
         }
-        (Agent::Codex, Call::Edit { path, old, new }) => {
+        (ScriptedAgent::Codex, ScriptedCall::Edit { path, old, new }) => {
             let (old, new) = (prefixed('-', old), prefixed('+', new));
             ("apply_patch", wrapped(&format!("*** Update File: {}\n@@\n{old}{new}", path.display())))
         }
-        (Agent::Codex, Call::Read { path }) => codex_shell(&format!("cat '{}'", path.display()), offered),
+        (ScriptedAgent::Codex, ScriptedCall::Read { path }) => {
+            codex_shell(&format!("cat '{}'", path.display()), offered)
+        }
 
-        (Agent::Gemini, Call::Shell { command }) => {
+        (ScriptedAgent::Gemini, ScriptedCall::Shell { command }) => {
             ("run_shell_command", json!({ "command": command, "description": "Runs a scripted command" }))
         }
-        (Agent::Gemini, Call::Write { path, content }) => {
+        (ScriptedAgent::Gemini, ScriptedCall::Write { path, content }) => {
             ("write_file", json!({ "file_path": absolute(path), "content": content }))
         }
-        (Agent::Gemini, Call::Edit { path, old, new }) => (
+        (ScriptedAgent::Gemini, ScriptedCall::Edit { path, old, new }) => (
             "replace",
             json!({ "file_path": absolute(path), "instruction": "As the script says", "old_string": old, "new_string": new }),
         ),
-        (Agent::Gemini, Call::Read { path }) => ("read_file", json!({ "file_path": absolute(path) })),
+        (ScriptedAgent::Gemini, ScriptedCall::Read { path }) => {
+            ("read_file", json!({ "file_path": absolute(path) }))
+        }
 
-        (Agent::Opencode, Call::Shell { command }) => {
+        (ScriptedAgent::Opencode, ScriptedCall::Shell { command }) => {
             ("bash", json!({ "command": command, "description": "Runs a scripted command" }))
         }
-        (Agent::Opencode, Call::Write { path, content }) => {
+        (ScriptedAgent::Opencode, ScriptedCall::Write { path, content }) => {
             ("write", json!({ "filePath": absolute(path), "content": content }))
         }
-        (Agent::Opencode, Call::Edit { path, old, new }) => {
+        (ScriptedAgent::Opencode, ScriptedCall::Edit { path, old, new }) => {
             ("edit", json!({ "filePath": absolute(path), "oldString": old, "newString": new }))
         }
-        (Agent::Opencode, Call::Read { path }) => ("read", json!({ "filePath": absolute(path) })),
+        (ScriptedAgent::Opencode, ScriptedCall::Read { path }) => {
+            ("read", json!({ "filePath": absolute(path) }))
+        }
     };
-    ToolCall { name: name.to_owned(), input }
+    AgentToolCall { name: name.to_owned(), input }
 }
 
 /// Codex has had three names for its shell; the request says which one this version offers.
@@ -105,32 +118,33 @@ fn placed(input: &Value, workspace: &Path) -> Value {
 mod tests {
     use super::*;
 
-    fn said(agent: Agent, call: &Call) -> ToolCall {
+    fn said(agent: ScriptedAgent, call: &ScriptedCall) -> AgentToolCall {
         translate(agent, call, Path::new("/w"), &[])
     }
 
     #[test]
     fn an_edit_becomes_a_patch_for_codex_and_two_texts_for_the_others() {
-        let edit = Call::edit("a.txt", "one\ntwo\n", "ONE\n");
+        let edit = ScriptedCall::edit("a.txt", "one\ntwo\n", "ONE\n");
         assert_eq!(
-            said(Agent::Codex, &edit).input,
+            said(ScriptedAgent::Codex, &edit).input,
             "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n-two\n+ONE\n*** End Patch"
         );
-        assert_eq!(said(Agent::Claude, &edit).input["old_string"], "one\ntwo\n");
-        assert_eq!(said(Agent::Opencode, &edit).input["filePath"], "/w/a.txt");
+        assert_eq!(said(ScriptedAgent::Claude, &edit).input["old_string"], "one\ntwo\n");
+        assert_eq!(said(ScriptedAgent::Opencode, &edit).input["filePath"], "/w/a.txt");
     }
 
     #[test]
     fn a_named_tool_learns_where_the_agent_works() {
-        let call = Call::named("Glob", json!({ "paths": ["{workspace}/a"] }));
-        assert_eq!(said(Agent::Claude, &call).input, json!({ "paths": ["/w/a"] }));
+        let call = ScriptedCall::named("Glob", json!({ "paths": ["{workspace}/a"] }));
+        assert_eq!(said(ScriptedAgent::Claude, &call).input, json!({ "paths": ["/w/a"] }));
     }
 
     #[test]
     fn codex_gets_the_shell_it_offers() {
-        let shell = Call::shell("ls");
+        let shell = ScriptedCall::shell("ls");
         let offered = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let name = |names: &[&str]| translate(Agent::Codex, &shell, Path::new("/w"), &offered(names)).name;
+        let name =
+            |names: &[&str]| translate(ScriptedAgent::Codex, &shell, Path::new("/w"), &offered(names)).name;
         assert_eq!(name(&["exec_command", "shell"]), "exec_command");
         assert_eq!(name(&["shell_command"]), "shell_command");
         assert_eq!(name(&["shell"]), "shell");

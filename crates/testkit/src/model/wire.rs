@@ -1,7 +1,7 @@
 //! The four wires: what a conversation looks like in a request, and how an answer is written.
 //!
-//! Each wire is a module with the same two functions: `read` takes a request's body apart into [`Item`]s, `write` puts
-//! an [`Answer`] into the wire's own form. All else works on items, so that "the history this request carries" means the
+//! Each wire is a module with the same two functions: `read` takes a request's body apart into [`ConversationItem`]s, `write` puts
+//! an [`ScriptedAnswer`] into the wire's own form. All else works on items, so that "the history this request carries" means the
 //! same for every agent.
 
 pub mod chat;
@@ -11,13 +11,13 @@ pub mod responses;
 
 use serde_json::Value;
 
-use super::http::Reply;
-use super::tools::ToolCall;
-use super::{Agent, Request};
+use super::http::HttpReply;
+use super::tools::AgentToolCall;
+use super::{ReceivedRequest, ScriptedAgent};
 
 /// Who an item of a conversation is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ItemRole {
     /// A prompt, or what the agent says in the user's name.
     User,
     /// Text of the model.
@@ -30,53 +30,53 @@ pub enum Role {
 
 /// One piece of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct ConversationItem {
     /// Who it is from.
-    pub role: Role,
+    pub role: ItemRole,
     /// What it says.
     pub text: String,
     /// What the model said in one answer has one key.
     pub turn: String,
 }
 
-impl Item {
-    fn new(role: Role, text: impl Into<String>, turn: impl ToString) -> Self {
+impl ConversationItem {
+    fn new(role: ItemRole, text: impl Into<String>, turn: impl ToString) -> Self {
         Self { role, text: text.into(), turn: turn.to_string() }
     }
 
     fn call(name: &Value, input: &Value, turn: impl ToString) -> Self {
         let name = name.as_str().unwrap_or_default();
         let input = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
-        Self::new(Role::Call, format!("{name} {input}"), turn)
+        Self::new(ItemRole::Call, format!("{name} {input}"), turn)
     }
 }
 
 /// What the model answers, in the agent's words.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ScriptedAnswer {
     /// Unique in the conversation; every id in the answer is made from it.
     pub key: String,
     /// What it says.
     pub text: Option<String>,
     /// The tools it calls.
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<AgentToolCall>,
     /// The model's name, as the request gave it.
     pub model: String,
 }
 
 /// The conversation that a request carries, without what the agent adds on its own: its instructions, the
 /// environment, reminders.
-pub fn history(agent: Agent, request: &Request) -> Vec<(Role, String)> {
+pub fn history(agent: ScriptedAgent, request: &ReceivedRequest) -> Vec<(ItemRole, String)> {
     items(agent, &request.body).into_iter().map(|item| (item.role, item.text)).collect()
 }
 
 /// The items of the conversation in a request's body.
-pub fn items(agent: Agent, body: &Value) -> Vec<Item> {
+pub fn items(agent: ScriptedAgent, body: &Value) -> Vec<ConversationItem> {
     let mut items = match agent {
-        Agent::Claude => messages::read(body),
-        Agent::Codex => responses::read(body),
-        Agent::Gemini => gemini::read(body),
-        Agent::Opencode => chat::read(body),
+        ScriptedAgent::Claude => messages::read(body),
+        ScriptedAgent::Codex => responses::read(body),
+        ScriptedAgent::Gemini => gemini::read(body),
+        ScriptedAgent::Opencode => chat::read(body),
     };
     for item in &mut items {
         item.text = plain(&item.text);
@@ -86,19 +86,19 @@ pub fn items(agent: Agent, body: &Value) -> Vec<Item> {
 }
 
 /// Puts an answer into the agent's wire, as a stream or as one document.
-pub fn write(agent: Agent, answer: &Answer, stream: bool) -> Reply {
+pub fn write(agent: ScriptedAgent, answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     match agent {
-        Agent::Claude => messages::write(answer, stream),
-        Agent::Codex => responses::write(answer, stream),
-        Agent::Gemini => gemini::write(answer, stream),
-        Agent::Opencode => chat::write(answer, stream),
+        ScriptedAgent::Claude => messages::write(answer, stream),
+        ScriptedAgent::Codex => responses::write(answer, stream),
+        ScriptedAgent::Gemini => gemini::write(answer, stream),
+        ScriptedAgent::Opencode => chat::write(answer, stream),
     }
 }
 
 /// How many answers of the model there are among `items`.
-pub fn turns(items: &[Item]) -> usize {
+pub fn turns(items: &[ConversationItem]) -> usize {
     let mut seen: Vec<&str> = Vec::new();
-    for item in items.iter().filter(|item| matches!(item.role, Role::Model | Role::Call)) {
+    for item in items.iter().filter(|item| matches!(item.role, ItemRole::Model | ItemRole::Call)) {
         if !seen.contains(&item.turn.as_str()) {
             seen.push(&item.turn);
         }
@@ -133,15 +133,15 @@ fn plain(text: &str) -> String {
 }
 
 /// Whether an item is one that no person and no model said.
-fn added(item: &Item) -> bool {
+fn added(item: &ConversationItem) -> bool {
     const BY_THE_AGENT: [&str; 4] =
         ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<session_context>"];
     const AS_THE_MODEL: [&str; 2] = ["No response requested.", "[The previous response was interrupted"];
     let begins = |starts: &[&str]| starts.iter().any(|start| item.text.starts_with(start));
     match item.role {
-        Role::User => item.text.is_empty() || begins(&BY_THE_AGENT),
-        Role::Model => item.text.is_empty() || begins(&AS_THE_MODEL),
-        Role::Call | Role::Result => false,
+        ItemRole::User => item.text.is_empty() || begins(&BY_THE_AGENT),
+        ItemRole::Model => item.text.is_empty() || begins(&AS_THE_MODEL),
+        ItemRole::Call | ItemRole::Result => false,
     }
 }
 
@@ -179,13 +179,13 @@ mod tests {
             ] },
             { "role": "assistant", "content": "No response requested." },
         ] });
-        let items = items(Agent::Claude, &body);
+        let items = items(ScriptedAgent::Claude, &body);
         let texts: Vec<_> = items.iter().map(|item| (item.role, item.text.as_str())).collect();
         let expected = [
-            (Role::User, "go"),
-            (Role::Model, "well"),
-            (Role::Call, "Bash {\"command\":\"ls\"}"),
-            (Role::Result, "x"),
+            (ItemRole::User, "go"),
+            (ItemRole::Model, "well"),
+            (ItemRole::Call, "Bash {\"command\":\"ls\"}"),
+            (ItemRole::Result, "x"),
         ];
         assert_eq!(texts, expected);
         assert_eq!(turns(&items), 1);
@@ -201,7 +201,7 @@ mod tests {
             call("call_c0t0n0"), output("call_c0t0n0"), call("call_c0t0n1"), output("call_c0t0n1"),
             call("call_c0t1n0"), output("call_c0t1n0"),
         ] });
-        assert_eq!(turns(&items(Agent::Codex, &body)), 2);
+        assert_eq!(turns(&items(ScriptedAgent::Codex, &body)), 2);
     }
 
     #[test]

@@ -2,78 +2,83 @@
 
 use serde_json::json;
 
-use super::pager::{Mood, Pager, Rows};
-use super::prompt::{Prompt, Purpose};
-use super::window::Side;
+use super::pager::{Mood, Pager, RowBuilder};
+use super::prompt::{InputLine, Purpose};
+use super::window::WindowSide;
 use super::{Against, App, Overlay, View, rows_of};
-use crate::effect::{Effect, Method, TuiCommand};
-use crate::keys::{self, Action};
+use crate::effect::{AppEffect, Method, TuiCommand};
+use crate::keys::{self, KeyAction};
 use crate::source::part;
 
 /// The slowest and the fastest speed.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 64.0);
 
 impl App {
-    pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn act(&mut self, action: KeyAction) -> Vec<AppEffect> {
         if let Some(by) = rows_of(action, self.rows()) {
             return match (self.view, action) {
-                (View::Timeline, Action::First | Action::Last) => self.go_to_end(action == Action::Last),
+                (View::Timeline, KeyAction::First | KeyAction::Last) => {
+                    self.go_to_end(action == KeyAction::Last)
+                }
                 _ => self.scroll(by),
             };
         }
         match action {
-            Action::Back => self.go(-1),
-            Action::Forward => self.go(1),
-            Action::Open => self.open_selected(),
-            Action::Leave => self.leave(),
-            Action::NextError => self.go_to_error(Side::After),
-            Action::PreviousError => self.go_to_error(Side::Before),
-            Action::Play => self.play(),
-            Action::Faster => self.speed(2.0),
-            Action::Slower => self.speed(0.5),
-            Action::NextView => self.show(self.view.beside(1)),
-            Action::PreviousView => self.show(self.view.beside(View::ALL.len() - 1)),
-            Action::Show(view) => self.show(view),
-            Action::NextPart => self.part(true),
-            Action::PreviousPart => self.part(false),
-            Action::Mark => self.compare_with_this(),
-            Action::Now => {
+            KeyAction::Back => self.go(-1),
+            KeyAction::Forward => self.go(1),
+            KeyAction::Open => self.open_selected(),
+            KeyAction::Leave => self.leave(),
+            KeyAction::NextError => self.go_to_error(WindowSide::After),
+            KeyAction::PreviousError => self.go_to_error(WindowSide::Before),
+            KeyAction::Play => self.play(),
+            KeyAction::Faster => self.speed(2.0),
+            KeyAction::Slower => self.speed(0.5),
+            KeyAction::NextView => self.show(self.view.beside(1)),
+            KeyAction::PreviousView => self.show(self.view.beside(View::ALL.len() - 1)),
+            KeyAction::Show(view) => self.show(view),
+            KeyAction::NextPart => self.part(true),
+            KeyAction::PreviousPart => self.part(false),
+            KeyAction::Mark => self.compare_with_this(),
+            KeyAction::Now => {
                 self.against = if self.against == Against::Now { Against::Parent } else { Against::Now };
                 self.refresh()
             }
-            Action::Search => self.ask(Purpose::Search, ""),
-            Action::Jump => self.ask_of_session(Purpose::Jump, ""),
-            Action::Rerun => self.ask_of_session(Purpose::Rerun, ""),
-            Action::Branch => self.ask_of_session(Purpose::Branch, ""),
-            Action::Checkpoint => self.ask_of_session(Purpose::Checkpoint, ""),
-            Action::Rewind => self.plan_rewind(false),
-            Action::Undo => match self.workspace() {
-                Some(workspace) => vec![Effect::PlanUndo(workspace)],
+            KeyAction::Search => self.ask(Purpose::Search, ""),
+            KeyAction::Jump => self.ask_of_session(Purpose::Jump, ""),
+            KeyAction::Rerun => self.ask_of_session(Purpose::Rerun, ""),
+            KeyAction::Branch => self.ask_of_session(Purpose::Branch, ""),
+            KeyAction::Checkpoint => self.ask_of_session(Purpose::Checkpoint, ""),
+            KeyAction::Rewind => self.plan_rewind(false),
+            KeyAction::Undo => match self.workspace() {
+                Some(workspace) => vec![AppEffect::PlanUndo(workspace)],
                 None => self.nothing_open(),
             },
-            Action::Pause => self.pause(),
-            Action::Help => {
+            KeyAction::Pause => self.pause(),
+            KeyAction::Help => {
                 self.overlay = Overlay::Help(Pager::new(help()));
                 Vec::new()
             }
-            Action::Quit => vec![Effect::Quit],
-            Action::GoOn => self.answer_stop(|_| json!({ "answer": "resume" }), "it goes on"),
-            Action::StepOn => {
+            KeyAction::Quit => vec![AppEffect::Quit],
+            KeyAction::GoOn => self.answer_stop(|_| json!({ "answer": "resume" }), "it goes on"),
+            KeyAction::StepOn => {
                 self.answer_stop(|_| json!({ "answer": "step" }), "it goes on to its next call")
             }
-            Action::Deny => self.ask_about_stop(|stop| (Purpose::Deny(stop.into()), String::new())),
-            Action::EditInput => self.ask_about_stop(|stop| {
+            KeyAction::Deny => self.ask_about_stop(|stop| (Purpose::Deny(stop.into()), String::new())),
+            KeyAction::EditInput => self.ask_about_stop(|stop| {
                 let input = stop.input.to_string();
                 (Purpose::EditInput(stop.into()), input)
             }),
-            Action::Tell => self.tell(),
-            Action::AddBreakpoint => self.ask_of_session(Purpose::Breakpoint, "tool "),
-            Action::RemoveBreakpoint => self.remove_breakpoint(),
+            KeyAction::Tell => self.tell(),
+            KeyAction::AddBreakpoint => self.ask_of_session(Purpose::Breakpoint, "tool "),
+            KeyAction::RemoveBreakpoint => self.remove_breakpoint(),
             // These only apply while a plan is shown, or move rows.
-            Action::Agree | Action::Everything => Vec::new(),
-            Action::Down | Action::Up | Action::PageDown | Action::PageUp | Action::First | Action::Last => {
-                Vec::new()
-            }
+            KeyAction::Agree | KeyAction::Everything => Vec::new(),
+            KeyAction::Down
+            | KeyAction::Up
+            | KeyAction::PageDown
+            | KeyAction::PageUp
+            | KeyAction::First
+            | KeyAction::Last => Vec::new(),
         }
     }
 
@@ -84,17 +89,17 @@ impl App {
         session.map(|session| session.workspace.clone())
     }
 
-    pub(super) fn nothing_open(&mut self) -> Vec<Effect> {
+    pub(super) fn nothing_open(&mut self) -> Vec<AppEffect> {
         self.complain("no session is open; select one and press enter");
         Vec::new()
     }
 
-    pub(super) fn ask(&mut self, purpose: Purpose, text: &str) -> Vec<Effect> {
-        self.overlay = Overlay::Prompt(Prompt::new(purpose, text));
+    pub(super) fn ask(&mut self, purpose: Purpose, text: &str) -> Vec<AppEffect> {
+        self.overlay = Overlay::Prompt(InputLine::new(purpose, text));
         Vec::new()
     }
 
-    fn ask_of_session(&mut self, purpose: Purpose, text: &str) -> Vec<Effect> {
+    fn ask_of_session(&mut self, purpose: Purpose, text: &str) -> Vec<AppEffect> {
         match self.open {
             Some(_) => self.ask(purpose, text),
             None => self.nothing_open(),
@@ -102,7 +107,7 @@ impl App {
     }
 
     /// Moves by a number of steps in time.
-    pub(super) fn go(&mut self, by: i64) -> Vec<Effect> {
+    pub(super) fn go(&mut self, by: i64) -> Vec<AppEffect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         let moved = open.window.go(by);
         let window = &open.window;
@@ -117,17 +122,17 @@ impl App {
     }
 
     /// Moves to the first or the last step of the session, loaded or not.
-    fn go_to_end(&mut self, last: bool) -> Vec<Effect> {
+    fn go_to_end(&mut self, last: bool) -> Vec<AppEffect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         if if last { open.window.ends } else { open.window.begins } {
             open.window.go(if last { i64::MAX / 2 } else { i64::MIN / 2 });
             return self.refresh();
         }
         let number = if last { u64::MAX >> 1 } else { 0 };
-        vec![Effect::Around { session: open.session.id.clone(), number }]
+        vec![AppEffect::Around { session: open.session.id.clone(), number }]
     }
 
-    pub(super) fn scroll(&mut self, by: i64) -> Vec<Effect> {
+    pub(super) fn scroll(&mut self, by: i64) -> Vec<AppEffect> {
         match &mut self.overlay {
             Overlay::Help(pager) => pager.scroll(by),
             Overlay::Plan(planned) => planned.pager.scroll(by),
@@ -144,7 +149,7 @@ impl App {
                     if at as i64 == last
                         && let Some(cursor) = self.more_sessions.take()
                     {
-                        return vec![Effect::MoreSessions(cursor)];
+                        return vec![AppEffect::MoreSessions(cursor)];
                     }
                 }
                 View::Timeline => {
@@ -162,13 +167,13 @@ impl App {
         Vec::new()
     }
 
-    fn open_selected(&mut self) -> Vec<Effect> {
+    fn open_selected(&mut self) -> Vec<AppEffect> {
         match self.view {
             View::Sessions => match self.sessions.get(self.selected.0) {
                 Some(session) => {
                     let session = session.id.clone();
                     self.view = View::Timeline;
-                    vec![Effect::Open { session, number: None }]
+                    vec![AppEffect::Open { session, number: None }]
                 }
                 None => Vec::new(),
             },
@@ -181,7 +186,7 @@ impl App {
         }
     }
 
-    fn leave(&mut self) -> Vec<Effect> {
+    fn leave(&mut self) -> Vec<AppEffect> {
         match self.view {
             View::State if self.inspector.leave() => Vec::new(),
             View::Sessions => Vec::new(),
@@ -190,18 +195,18 @@ impl App {
         }
     }
 
-    pub(super) fn show(&mut self, view: View) -> Vec<Effect> {
+    pub(super) fn show(&mut self, view: View) -> Vec<AppEffect> {
         self.view = view;
         let mut effects = self.refresh();
         match view {
-            View::Sessions => effects.push(Effect::Sessions),
+            View::Sessions => effects.push(AppEffect::Sessions),
             View::Live => effects.extend(self.load_live()),
             _ => {}
         }
         effects
     }
 
-    fn go_to_error(&mut self, side: Side) -> Vec<Effect> {
+    fn go_to_error(&mut self, side: WindowSide) -> Vec<AppEffect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         let window = &mut open.window;
         if let Some(number) = window.error(side) {
@@ -209,13 +214,13 @@ impl App {
             return self.refresh();
         }
         let (whole, edge) = match side {
-            Side::After => (window.ends, window.numbers().map(|(_, last)| last)),
-            Side::Before => (window.begins, window.numbers().map(|(first, _)| first)),
+            WindowSide::After => (window.ends, window.numbers().map(|(_, last)| last)),
+            WindowSide::Before => (window.begins, window.numbers().map(|(first, _)| first)),
         };
         match edge.filter(|_| !whole) {
-            Some(number) => vec![Effect::Error { session: open.session.id.clone(), side, number }],
+            Some(number) => vec![AppEffect::Error { session: open.session.id.clone(), side, number }],
             None => {
-                self.say(if side == Side::After {
+                self.say(if side == WindowSide::After {
                     "no error after this step"
                 } else {
                     "no error before this step"
@@ -225,7 +230,7 @@ impl App {
         }
     }
 
-    fn play(&mut self) -> Vec<Effect> {
+    fn play(&mut self) -> Vec<AppEffect> {
         if self.open.is_none() {
             return self.nothing_open();
         }
@@ -236,14 +241,14 @@ impl App {
         Vec::new()
     }
 
-    fn speed(&mut self, by: f64) -> Vec<Effect> {
+    fn speed(&mut self, by: f64) -> Vec<AppEffect> {
         if let Some((_, speed)) = &mut self.playing {
             *speed = (*speed * by).clamp(SPEEDS.0, SPEEDS.1);
         }
         Vec::new()
     }
 
-    fn part(&mut self, onwards: bool) -> Vec<Effect> {
+    fn part(&mut self, onwards: bool) -> Vec<AppEffect> {
         match self.view {
             View::Diff => self.diff.ready_mut().into_iter().for_each(|pager| pager.go_to_head(onwards)),
             View::Mind => self.turn_board(onwards),
@@ -256,7 +261,7 @@ impl App {
         Vec::new()
     }
 
-    fn compare_with_this(&mut self) -> Vec<Effect> {
+    fn compare_with_this(&mut self) -> Vec<AppEffect> {
         let Some(step) = self.current() else { return self.nothing_open() };
         self.against = match &self.against {
             Against::Marked(id, _) if *id == step.id => Against::Parent,
@@ -265,38 +270,38 @@ impl App {
         self.refresh()
     }
 
-    fn plan_rewind(&mut self, everything: bool) -> Vec<Effect> {
+    fn plan_rewind(&mut self, everything: bool) -> Vec<AppEffect> {
         let (Some(workspace), Some(step)) = (self.workspace(), self.current()) else {
             return self.nothing_open();
         };
         let point = format!("#{}", step.number);
         self.say("planning …");
-        vec![Effect::PlanRewind { workspace, point, everything }]
+        vec![AppEffect::PlanRewind { workspace, point, everything }]
     }
 
     /// Handles an action while a plan is shown.
-    pub(super) fn decide(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn decide(&mut self, action: KeyAction) -> Vec<AppEffect> {
         let rows = self.rows();
         let Overlay::Plan(planned) = &mut self.overlay else { return Vec::new() };
         match action {
-            Action::Agree if planned.plan.items.is_empty() && planned.plan.operation.is_none() => {
+            KeyAction::Agree if planned.plan.items.is_empty() && planned.plan.operation.is_none() => {
                 self.overlay = Overlay::None;
                 self.say("nothing was to be done");
                 Vec::new()
             }
-            Action::Agree => {
+            KeyAction::Agree => {
                 let apply = planned.plan.apply.clone();
                 self.overlay = Overlay::None;
                 self.say("working …");
-                vec![Effect::Apply(apply)]
+                vec![AppEffect::Apply(apply)]
             }
-            Action::Everything => match planned.point.clone().zip(self.workspace()) {
+            KeyAction::Everything => match planned.point.clone().zip(self.workspace()) {
                 Some((point, workspace)) => {
-                    vec![Effect::PlanRewind { workspace, point, everything: true }]
+                    vec![AppEffect::PlanRewind { workspace, point, everything: true }]
                 }
                 None => Vec::new(),
             },
-            Action::Leave => {
+            KeyAction::Leave => {
                 self.overlay = Overlay::None;
                 self.say("nothing was changed");
                 Vec::new()
@@ -308,20 +313,20 @@ impl App {
         }
     }
 
-    fn pause(&mut self) -> Vec<Effect> {
+    fn pause(&mut self) -> Vec<AppEffect> {
         let stop = self.waiting().is_none() && !self.open.as_ref().is_some_and(|open| open.paused);
         match &self.open {
-            Some(open) => vec![Effect::Pause { session: open.session.id.clone(), stop }],
+            Some(open) => vec![AppEffect::Pause { session: open.session.id.clone(), stop }],
             None => self.nothing_open(),
         }
     }
 
     /// Handles the answer to a prompt.
-    pub(super) fn answer(&mut self, prompt: Prompt) -> Vec<Effect> {
+    pub(super) fn answer(&mut self, prompt: InputLine) -> Vec<AppEffect> {
         let text = prompt.text().trim().to_owned();
         let Some(open) = &self.open else {
             return match prompt.purpose {
-                Purpose::Search if !text.is_empty() => vec![Effect::Search(text)],
+                Purpose::Search if !text.is_empty() => vec![AppEffect::Search(text)],
                 Purpose::Deny(_) | Purpose::EditInput(_) | Purpose::Tell(_) => {
                     self.answer_about_stop(prompt.purpose, text)
                 }
@@ -331,16 +336,16 @@ impl App {
         let (session, workspace) = (open.session.id.clone(), open.session.workspace.clone());
         let number = open.window.current().map_or(0, |step| step.number);
         let post = |path: String, body, told: String| {
-            vec![Effect::Do(TuiCommand { method: Method::Post, path, body, told })]
+            vec![AppEffect::Do(TuiCommand { method: Method::Post, path, body, told })]
         };
         match prompt.purpose {
             Purpose::Jump | Purpose::Search | Purpose::Branch if text.is_empty() => Vec::new(),
             Purpose::Jump => match text.as_str() {
                 "first" => self.go_to_end(false),
                 "last" => self.go_to_end(true),
-                _ => vec![Effect::Resolve { session, workspace, point: text }],
+                _ => vec![AppEffect::Resolve { session, workspace, point: text }],
             },
-            Purpose::Search => vec![Effect::Search(text)],
+            Purpose::Search => vec![AppEffect::Search(text)],
             Purpose::Branch => {
                 let body = json!({ "name": text, "from": format!("#{number}") });
                 let told = format!(
@@ -368,8 +373,8 @@ impl App {
 }
 
 /// Returns the keys as rows of text.
-fn help() -> Vec<super::pager::Row> {
-    let mut rows = Rows::default();
+fn help() -> Vec<super::pager::PagerRow> {
+    let mut rows = RowBuilder::default();
     for scope in keys::scopes() {
         rows.head(scope.title());
         for binding in keys::BINDINGS.iter().filter(|binding| binding.scope == scope) {

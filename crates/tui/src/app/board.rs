@@ -3,8 +3,8 @@
 use super::pager::Mood;
 use super::{App, View, graph};
 use crate::documents::mind::{Confidence, Item, Link, Mind};
-use crate::effect::{Effect, Loaded};
-use crate::source::Answered;
+use crate::effect::{AppEffect, Loaded};
+use crate::source::SourceResult;
 
 /// Rows for the details of the selected item, including the line above them.
 const ABOUT: usize = 4;
@@ -13,7 +13,7 @@ const ROOM: usize = 14;
 
 /// A row of a board.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Line {
+pub struct BoardRow {
     /// The text of the row.
     pub text: String,
     /// The style of the row.
@@ -32,24 +32,24 @@ pub struct Line {
 
 /// A board, and the position in it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Board {
+pub struct BoardView {
     /// The number of the step that last changed the board.
     pub thought: Option<u64>,
     /// The rows of the board.
-    pub lines: Vec<Line>,
+    pub lines: Vec<BoardRow>,
     at: usize,
     top: usize,
 }
 
-impl Board {
+impl BoardView {
     /// Builds the rows from a document.
     pub fn of(mind: &Mind) -> Self {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
-            lines.push(Line {
+            lines.push(BoardRow {
                 text: "Nothing had been thought by this step.".into(),
                 mood: Mood::Quiet,
-                ..Line::default()
+                ..BoardRow::default()
             });
             return Self { lines, ..Self::default() };
         };
@@ -61,13 +61,13 @@ impl Board {
             } else {
                 '*'
             };
-            lines.push(Line {
+            lines.push(BoardRow {
                 text: format!("{mark} {}", change.sentence),
                 mood: mood(Some(&change.change)),
                 item: Some(change.item.clone()),
                 step: Some(thought.number),
                 whole: change.sentence.clone(),
-                ..Line::default()
+                ..BoardRow::default()
             });
         }
         let told = mind.changes.len() as u64;
@@ -78,14 +78,14 @@ impl Board {
             lines.push(quiet(format!("as of #{}: {}", thought.number, thought.summary)));
         }
         if !mind.next.is_empty() {
-            lines.push(Line::default());
+            lines.push(BoardRow::default());
             lines.push(head("What to do next"));
-            lines.extend(mind.next.iter().map(|next| Line {
+            lines.extend(mind.next.iter().map(|next| BoardRow {
                 text: format!("  {}  {}", next.item, next.what),
                 item: Some(next.item.clone()),
                 whole: next.what.clone(),
                 facts: format!("because {}", next.why),
-                ..Line::default()
+                ..BoardRow::default()
             }));
         }
         let evidence: Vec<&Item> = items(mind, "evidence").collect();
@@ -102,7 +102,7 @@ impl Board {
             let Some(part) = mind.parts.iter().find(|part| part.name == name && part.total > 0) else {
                 continue;
             };
-            lines.push(Line::default());
+            lines.push(BoardRow::default());
             lines.push(head(&format!("{title} {}", part.total)));
             for item in &part.items {
                 lines.push(line(item, ""));
@@ -141,7 +141,7 @@ impl Board {
 
     /// Moves to the next or the previous heading.
     fn go_to_head(&mut self, onwards: bool) {
-        let is_head = |line: &Line| line.mood == Mood::Head;
+        let is_head = |line: &BoardRow| line.mood == Mood::Head;
         let found = match onwards {
             true => self.lines.iter().skip(self.at + 1).position(is_head).map(|at| at + self.at + 1),
             false => self.lines.iter().take(self.at).rposition(is_head),
@@ -155,12 +155,12 @@ impl Board {
     }
 
     /// Returns the selected row.
-    pub fn selected(&self) -> Option<&Line> {
+    pub fn selected(&self) -> Option<&BoardRow> {
         self.lines.get(self.at)
     }
 
     /// Returns at most `rows` rows, each with whether it is selected.
-    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Line, bool)> {
+    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&BoardRow, bool)> {
         self.lines.iter().enumerate().skip(self.top).take(rows).map(|(at, line)| (line, at == self.at))
     }
 
@@ -180,12 +180,12 @@ fn items<'m>(mind: &'m Mind, name: &str) -> impl Iterator<Item = &'m Item> + use
     part.into_iter().flat_map(|part| &part.items)
 }
 
-fn head(text: &str) -> Line {
-    Line { text: text.to_owned(), mood: Mood::Head, ..Line::default() }
+fn head(text: &str) -> BoardRow {
+    BoardRow { text: text.to_owned(), mood: Mood::Head, ..BoardRow::default() }
 }
 
-fn quiet(text: String) -> Line {
-    Line { whole: text.clone(), text, mood: Mood::Quiet, ..Line::default() }
+fn quiet(text: String) -> BoardRow {
+    BoardRow { whole: text.clone(), text, mood: Mood::Quiet, ..BoardRow::default() }
 }
 
 fn mood(change: Option<&str>) -> Mood {
@@ -198,7 +198,7 @@ fn mood(change: Option<&str>) -> Mood {
 }
 
 /// Returns an item as a row.
-fn line(item: &Item, indent: &str) -> Line {
+fn line(item: &Item, indent: &str) -> BoardRow {
     let mark = match item.change.as_deref() {
         Some("added") => '+',
         Some(_) => '*',
@@ -221,7 +221,7 @@ fn line(item: &Item, indent: &str) -> Line {
         (None, true) => Mood::Quiet,
         (change, _) => mood(change),
     };
-    Line {
+    BoardRow {
         text: words.join(" "),
         mood,
         item: Some(item.id.clone()),
@@ -264,7 +264,7 @@ pub fn rests(link: &Link) -> String {
 
 impl App {
     /// Requests the board of the current step. The old one stays until the new one arrives.
-    pub(super) fn refresh_board(&mut self, key: &str, session: String, number: u64) -> Option<Effect> {
+    pub(super) fn refresh_board(&mut self, key: &str, session: String, number: u64) -> Option<AppEffect> {
         if self.board.key() == Some(key) {
             return None;
         }
@@ -272,12 +272,12 @@ impl App {
             Loaded::Ready(_, board) => Loaded::Ready(key.to_owned(), board),
             _ => Loaded::Waiting(key.to_owned()),
         };
-        Some(Effect::Board { key: key.to_owned(), session, number })
+        Some(AppEffect::Board { key: key.to_owned(), session, number })
     }
 
     /// Stores a board that arrived, and requests the confidence over time if the agent has thought since it was last
     /// loaded.
-    pub(super) fn take_board(&mut self, key: &str, came: Answered<Board>) -> Option<Effect> {
+    pub(super) fn take_board(&mut self, key: &str, came: SourceResult<BoardView>) -> Option<AppEffect> {
         if self.board.key() != Some(key) {
             return None;
         }
@@ -296,10 +296,10 @@ impl App {
             return None;
         }
         let key = format!("{session} {thought}");
-        self.confidence.ask(&key).then_some(Effect::Confidence { key, session })
+        self.confidence.ask(&key).then_some(AppEffect::Confidence { key, session })
     }
 
-    pub(super) fn take_confidence(&mut self, key: &str, came: Answered<Confidence>) {
+    pub(super) fn take_confidence(&mut self, key: &str, came: SourceResult<Confidence>) {
         self.confidence.take(key, came);
     }
 
@@ -320,8 +320,8 @@ impl App {
     }
 
     /// Moves to the step that the selected item came from.
-    pub(super) fn open_item(&mut self) -> Vec<Effect> {
-        let step = self.board.ready().and_then(Board::selected).and_then(|line| line.step);
+    pub(super) fn open_item(&mut self) -> Vec<AppEffect> {
+        let step = self.board.ready().and_then(BoardView::selected).and_then(|line| line.step);
         let session = self.open.as_ref().map(|open| open.session.id.clone());
         match (step, session) {
             (Some(step), Some(session)) => {
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn evidence_stands_below_its_hypothesis_and_changes_have_a_mark() {
-        let board = Board::of(&mind(Some("changed")));
+        let board = BoardView::of(&mind(Some("changed")));
         let texts: Vec<&str> = board.lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(
             texts,
@@ -374,17 +374,17 @@ mod tests {
             ]
         );
         assert_eq!(board.lines[5].mood, Mood::Quiet);
-        assert_eq!(Board::of(&Mind::default()).lines[0].text, "Nothing had been thought by this step.");
+        assert_eq!(BoardView::of(&Mind::default()).lines[0].text, "Nothing had been thought by this step.");
     }
 
     #[test]
     fn the_place_is_kept_from_one_step_to_the_next() {
-        let mut board = Board::of(&mind(None));
+        let mut board = BoardView::of(&mind(None));
         board.go(5);
         assert_eq!(board.selected().and_then(|line| line.step), Some(8));
         let mut next = mind(None);
         next.changes.clear();
-        let mut board = Board::of(&next).stay(&board);
+        let mut board = BoardView::of(&next).stay(&board);
         assert_eq!(board.selected().and_then(|line| line.item.as_deref()), Some("H2"));
         board.go_to_head(false);
         assert_eq!(board.selected().map(|line| line.text.as_str()), Some("Hypotheses 3"));

@@ -1,6 +1,6 @@
 //! The dependencies of each belief, drawn as a tree below it.
 
-use super::board::{Line, rests};
+use super::board::{BoardRow, rests};
 use super::pager::Mood;
 use crate::documents::mind::Item;
 
@@ -10,13 +10,13 @@ const DEEPEST: usize = 4;
 const MOST: usize = 40;
 
 /// Returns rows for everything that a belief depends on, recursively. `all` are the beliefs of the board.
-pub fn below(belief: &Item, all: &[&Item]) -> Vec<Line> {
+pub fn below(belief: &Item, all: &[&Item]) -> Vec<BoardRow> {
     let mut rows = Vec::new();
     draw(belief, all, "", &mut vec![&belief.id], &mut rows);
     if rows.len() > MOST {
         rows.truncate(MOST);
         let text = "      … and more".to_owned();
-        rows.push(Line { text, mood: Mood::Quiet, ..Line::default() });
+        rows.push(BoardRow { text, mood: Mood::Quiet, ..BoardRow::default() });
     }
     rows
 }
@@ -26,7 +26,7 @@ fn draw<'m>(
     all: &[&'m Item],
     indent: &str,
     path: &mut Vec<&'m String>,
-    rows: &mut Vec<Line>,
+    rows: &mut Vec<BoardRow>,
 ) {
     for (at, link) in belief.links.iter().enumerate() {
         if rows.len() > MOST {
@@ -40,13 +40,13 @@ fn draw<'m>(
         let sure = other.and_then(|other| other.confidence).map(|sure| format!(" [{sure:.2}]"));
         let text = other.map(|other| format!(" {}", other.text));
         let said = format!("{}{}{}", rests(link), sure.unwrap_or_default(), text.unwrap_or_default());
-        rows.push(Line {
+        rows.push(BoardRow {
             text: format!("      {indent}{branch} {said}"),
             mood: Mood::Quiet,
             item: Some(link.to.clone()),
             step: other.and_then(|other| other.origin.step),
             whole: said,
-            ..Line::default()
+            ..BoardRow::default()
         });
         // A board has no cycles; if a document has one, it is not followed.
         if let Some(other) = other.filter(|other| path.len() < DEEPEST && !path.contains(&&other.id)) {

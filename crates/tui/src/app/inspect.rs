@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use super::pager::Pager;
 use super::{Against, App, View, WIDE};
 use crate::documents::{Changed, Entry, Repository};
-use crate::effect::{Effect, Loaded};
+use crate::effect::{AppEffect, Loaded};
 
 /// A part of a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Part {
+pub enum StatePart {
     /// The files.
     #[default]
     Files,
@@ -23,7 +23,7 @@ pub enum Part {
     Git,
 }
 
-impl Part {
+impl StatePart {
     /// All parts, in order.
     pub const ALL: [Self; 5] = [Self::Files, Self::Conversation, Self::Memory, Self::Task, Self::Git];
 
@@ -41,7 +41,7 @@ impl Part {
 
 /// Files as a tree whose directories can be collapsed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Files {
+pub struct FileTree {
     entries: Vec<Entry>,
     closed: HashSet<String>,
     /// The indices of visible entries: those in no collapsed directory.
@@ -70,7 +70,7 @@ pub struct Leaf<'f> {
     pub selected: bool,
 }
 
-impl Files {
+impl FileTree {
     /// Creates the tree from a listing and the changes of the step.
     pub fn new(
         entries: Vec<Entry>,
@@ -161,9 +161,9 @@ impl Files {
 #[derive(Debug, Default)]
 pub struct Inspector {
     /// The part that is shown.
-    pub part: Part,
+    pub part: StatePart,
     /// The files.
-    pub files: Loaded<Files>,
+    pub files: Loaded<FileTree>,
     /// The text of any other part.
     pub text: Loaded<Pager>,
     /// The open file: its path and content.
@@ -173,9 +173,9 @@ pub struct Inspector {
 impl Inspector {
     pub(super) fn turn(&mut self, onwards: bool) {
         self.file = None;
-        let at = Part::ALL.iter().position(|part| *part == self.part).unwrap_or(0);
-        let by = if onwards { 1 } else { Part::ALL.len() - 1 };
-        self.part = Part::ALL[(at + by) % Part::ALL.len()];
+        let at = StatePart::ALL.iter().position(|part| *part == self.part).unwrap_or(0);
+        let by = if onwards { 1 } else { StatePart::ALL.len() - 1 };
+        self.part = StatePart::ALL[(at + by) % StatePart::ALL.len()];
     }
 
     /// Closes the open file. Returns whether one was open.
@@ -184,7 +184,8 @@ impl Inspector {
     }
 
     pub(super) fn click(&mut self, row: usize) -> bool {
-        let Some(files) = self.files.ready_mut().filter(|_| self.part == Part::Files && self.file.is_none())
+        let Some(files) =
+            self.files.ready_mut().filter(|_| self.part == StatePart::Files && self.file.is_none())
         else {
             return true;
         };
@@ -196,7 +197,7 @@ impl Inspector {
 
 impl App {
     /// Requests everything that the view needs and does not have.
-    pub(super) fn refresh(&mut self) -> Vec<Effect> {
+    pub(super) fn refresh(&mut self) -> Vec<AppEffect> {
         let mut effects = Vec::new();
         let Some((session, step)) = self
             .open
@@ -208,7 +209,7 @@ impl App {
         let key = format!("{session} {}", step.number);
         let beside = self.view == View::Timeline && self.size.0 >= WIDE;
         if (beside || self.view == View::Step) && self.step.ask(&key) {
-            effects.push(Effect::Step {
+            effects.push(AppEffect::Step {
                 key: key.clone(),
                 session: session.clone(),
                 step: step.clone().into(),
@@ -221,7 +222,11 @@ impl App {
                 Against::Now => format!("{key} now"),
             };
             if self.diff.ask(&key) {
-                effects.push(Effect::Diff { key, step: step.clone().into(), against: self.against.clone() });
+                effects.push(AppEffect::Diff {
+                    key,
+                    step: step.clone().into(),
+                    against: self.against.clone(),
+                });
             }
         }
         if self.view == View::Mind {
@@ -238,17 +243,17 @@ impl App {
         key: String,
         session: String,
         step: crate::documents::Step,
-    ) -> Option<Effect> {
+    ) -> Option<AppEffect> {
         let (inspector, number) = (&mut self.inspector, step.number);
         if let Some((path, content)) = &mut inspector.file {
             let files = inspector.files.ready();
             let address = files.and_then(|files| files.entries.iter().find(|entry| entry.path == *path));
             let address = address.map(|entry| entry.address.clone())?;
             let key = format!("{key} {path}");
-            return content.ask(&key).then_some(Effect::File { key, session, number, address });
+            return content.ask(&key).then_some(AppEffect::File { key, session, number, address });
         }
         match inspector.part {
-            Part::Files | Part::Git => {
+            StatePart::Files | StatePart::Git => {
                 if inspector.files.key() == Some(key.as_str()) {
                     return None;
                 }
@@ -257,16 +262,16 @@ impl App {
                     Loaded::Ready(_, files) => Loaded::Ready(key.clone(), files),
                     _ => Loaded::Waiting(key.clone()),
                 };
-                Some(Effect::State { key, session, step: step.into() })
+                Some(AppEffect::State { key, session, step: step.into() })
             }
             part => {
                 let key = format!("{key} {}", part.name());
-                inspector.text.ask(&key).then_some(Effect::Part { key, session, number, part })
+                inspector.text.ask(&key).then_some(AppEffect::Part { key, session, number, part })
             }
         }
     }
 
-    pub(super) fn scroll_state(&mut self, by: i64) -> Vec<Effect> {
+    pub(super) fn scroll_state(&mut self, by: i64) -> Vec<AppEffect> {
         let rows = self.rows().saturating_sub(1);
         let open = self
             .open
@@ -278,7 +283,7 @@ impl App {
             return Vec::new();
         }
         match inspector.part {
-            Part::Files => {
+            StatePart::Files => {
                 let key = inspector.files.key().unwrap_or_default().to_owned();
                 let Some(files) = inspector.files.ready_mut() else { return Vec::new() };
                 files.go(by);
@@ -286,12 +291,12 @@ impl App {
                 let near = files.at + 2 * rows >= files.shown.len();
                 match (files.cursor.take_if(|_| near), open) {
                     (Some(cursor), Some((session, number))) => {
-                        vec![Effect::Files { key, session, number, cursor }]
+                        vec![AppEffect::Files { key, session, number, cursor }]
                     }
                     _ => Vec::new(),
                 }
             }
-            Part::Git => Vec::new(),
+            StatePart::Git => Vec::new(),
             _ => {
                 inspector.text.ready_mut().into_iter().for_each(|pager| pager.scroll(by));
                 Vec::new()
@@ -299,9 +304,9 @@ impl App {
         }
     }
 
-    pub(super) fn open_entry(&mut self) -> Vec<Effect> {
+    pub(super) fn open_entry(&mut self) -> Vec<AppEffect> {
         let inspector = &mut self.inspector;
-        if inspector.file.is_some() || inspector.part != Part::Files {
+        if inspector.file.is_some() || inspector.part != StatePart::Files {
             return Vec::new();
         }
         let Some(files) = inspector.files.ready_mut() else { return Vec::new() };
@@ -325,7 +330,7 @@ impl App {
     }
 
     /// Stores the files of a state that arrived.
-    pub(super) fn take_state(&mut self, key: &str, came: crate::source::Answered<Files>) {
+    pub(super) fn take_state(&mut self, key: &str, came: crate::source::SourceResult<FileTree>) {
         let files = &mut self.inspector.files;
         if files.key() == Some(key) {
             let before = files.ready().cloned();
@@ -342,7 +347,7 @@ impl App {
     pub(super) fn take_files(
         &mut self,
         key: &str,
-        came: crate::source::Answered<crate::documents::Page<Entry>>,
+        came: crate::source::SourceResult<crate::documents::Page<Entry>>,
     ) {
         match came {
             Ok(page) if self.inspector.files.key() == Some(key) => {
@@ -360,7 +365,7 @@ impl App {
 mod tests {
     use super::*;
 
-    fn tree() -> Files {
+    fn tree() -> FileTree {
         let entry =
             |path: &str, kind: &str| Entry { path: path.into(), kind: kind.into(), ..Entry::default() };
         let entries = vec![
@@ -371,10 +376,10 @@ mod tests {
             entry("ab", "file"),
         ];
         let changed = [Changed { path: "a/one".into(), kind: "created".into(), ..Changed::default() }];
-        Files::new(entries, None, Vec::new(), &changed)
+        FileTree::new(entries, None, Vec::new(), &changed)
     }
 
-    fn shown(files: &Files) -> Vec<&str> {
+    fn shown(files: &FileTree) -> Vec<&str> {
         files.rows(100).map(|leaf| leaf.entry.path.as_str()).collect()
     }
 

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::App;
 use super::prompt::Purpose;
 use crate::documents::{Breakpoint, Stop};
-use crate::effect::{Effect, Method, TuiCommand};
+use crate::effect::{AppEffect, Method, TuiCommand};
 use crate::source::part;
 
 /// Waiting agents and breakpoints, as one list.
 #[derive(Clone, Debug, Default)]
-pub struct Live {
+pub struct LiveList {
     /// Agents that wait, in every workspace.
     pub stops: Vec<Stop>,
     /// Breakpoints of this workspace.
@@ -28,7 +28,7 @@ pub enum Chosen<'l> {
     Breakpoint(&'l Breakpoint),
 }
 
-impl Live {
+impl LiveList {
     /// Returns the selected row.
     pub fn chosen(&self) -> Option<Chosen<'_>> {
         let stop = self.stops.get(self.at).map(Chosen::Stop);
@@ -60,24 +60,24 @@ impl Live {
 }
 
 impl App {
-    pub(super) fn load_live(&self) -> Vec<Effect> {
-        let breakpoints = self.workspace().map(Effect::Breakpoints);
-        std::iter::once(Effect::Stops).chain(breakpoints).collect()
+    pub(super) fn load_live(&self) -> Vec<AppEffect> {
+        let breakpoints = self.workspace().map(AppEffect::Breakpoints);
+        std::iter::once(AppEffect::Stops).chain(breakpoints).collect()
     }
 
-    fn nobody_waits(&mut self) -> Vec<Effect> {
+    fn nobody_waits(&mut self) -> Vec<AppEffect> {
         self.complain("select an agent that waits; none does, or a breakpoint is selected");
         Vec::new()
     }
 
-    pub(super) fn answer_stop(&mut self, say: impl FnOnce(&Stop) -> Value, told: &str) -> Vec<Effect> {
+    pub(super) fn answer_stop(&mut self, say: impl FnOnce(&Stop) -> Value, told: &str) -> Vec<AppEffect> {
         match self.live.stop() {
             Some(stop) => vec![answer(&stop, say(&stop), told)],
             None => self.nobody_waits(),
         }
     }
 
-    pub(super) fn ask_about_stop(&mut self, ask: impl FnOnce(Stop) -> (Purpose, String)) -> Vec<Effect> {
+    pub(super) fn ask_about_stop(&mut self, ask: impl FnOnce(Stop) -> (Purpose, String)) -> Vec<AppEffect> {
         match self.live.stop() {
             Some(stop) => {
                 let (purpose, text) = ask(stop);
@@ -88,7 +88,7 @@ impl App {
     }
 
     /// Asks for a message to the selected agent, or to that of the open session.
-    pub(super) fn tell(&mut self) -> Vec<Effect> {
+    pub(super) fn tell(&mut self) -> Vec<AppEffect> {
         let open = self.open.as_ref().map(|open| open.session.id.clone());
         match self.live.stop().map(|stop| stop.session).or(open) {
             Some(session) => self.ask(Purpose::Tell(session), ""),
@@ -96,7 +96,7 @@ impl App {
         }
     }
 
-    pub(super) fn answer_about_stop(&mut self, purpose: Purpose, text: String) -> Vec<Effect> {
+    pub(super) fn answer_about_stop(&mut self, purpose: Purpose, text: String) -> Vec<AppEffect> {
         match purpose {
             Purpose::Deny(stop) => {
                 let reason = Some(text).filter(|text| !text.is_empty());
@@ -124,7 +124,7 @@ impl App {
             Purpose::Tell(session) if !text.is_empty() => {
                 let path = format!("/sessions/{}/inject", part(&session));
                 let told = "it hears this with its next call".to_owned();
-                vec![Effect::Do(TuiCommand {
+                vec![AppEffect::Do(TuiCommand {
                     method: Method::Post,
                     path,
                     body: json!({ "text": text }),
@@ -136,17 +136,17 @@ impl App {
     }
 
     /// Turns a breakpoint on or off, or moves to the step where an agent waits.
-    pub(super) fn open_chosen(&mut self) -> Vec<Effect> {
+    pub(super) fn open_chosen(&mut self) -> Vec<AppEffect> {
         let Some(workspace) = self.workspace() else { return self.nothing_open() };
         match self.live.chosen() {
             Some(Chosen::Breakpoint(one)) => {
                 let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
                 let told = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
                 let body = json!({ "enabled": !one.enabled });
-                vec![Effect::Do(TuiCommand { method: Method::Patch, path, body, told })]
+                vec![AppEffect::Do(TuiCommand { method: Method::Patch, path, body, told })]
             }
             Some(Chosen::Stop(stop)) => {
-                let open = Effect::Open { session: stop.session.clone(), number: Some(stop.step) };
+                let open = AppEffect::Open { session: stop.session.clone(), number: Some(stop.step) };
                 self.view = super::View::Timeline;
                 vec![open]
             }
@@ -154,13 +154,13 @@ impl App {
         }
     }
 
-    pub(super) fn remove_breakpoint(&mut self) -> Vec<Effect> {
+    pub(super) fn remove_breakpoint(&mut self) -> Vec<AppEffect> {
         let Some(workspace) = self.workspace() else { return self.nothing_open() };
         match self.live.chosen() {
             Some(Chosen::Breakpoint(one)) => {
                 let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
                 let told = format!("breakpoint {} is gone", one.id);
-                vec![Effect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
+                vec![AppEffect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
             }
             _ => {
                 self.complain("select a breakpoint");
@@ -169,12 +169,12 @@ impl App {
         }
     }
 
-    pub(super) fn add_breakpoint(&mut self, workspace: &str, text: &str) -> Vec<Effect> {
+    pub(super) fn add_breakpoint(&mut self, workspace: &str, text: &str) -> Vec<AppEffect> {
         match breakpoint(text) {
             Ok(body) => {
                 let path = format!("/workspaces/{}/breakpoints", part(workspace));
                 let told = format!("agents stop at {text}");
-                vec![Effect::Do(TuiCommand { method: Method::Post, path, body, told })]
+                vec![AppEffect::Do(TuiCommand { method: Method::Post, path, body, told })]
             }
             Err(why) => {
                 self.complain(&why);
@@ -184,9 +184,9 @@ impl App {
     }
 }
 
-fn answer(stop: &Stop, body: Value, told: &str) -> Effect {
+fn answer(stop: &Stop, body: Value, told: &str) -> AppEffect {
     let path = format!("/stops/{}/answer", part(&stop.id));
-    Effect::Do(TuiCommand { method: Method::Post, path, body, told: told.to_owned() })
+    AppEffect::Do(TuiCommand { method: Method::Post, path, body, told: told.to_owned() })
 }
 
 /// Parses a breakpoint as the user types it: `tool NAME`, `error`, …

@@ -31,7 +31,7 @@ pub enum Mood {
 
 /// A row of text that is safe to print.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Row {
+pub struct PagerRow {
     /// The text of the row.
     pub text: String,
     /// The style of the row.
@@ -40,14 +40,14 @@ pub struct Row {
 
 /// Builds rows. What exceeds the limits is left out, and the last row says so.
 #[derive(Debug, Default)]
-pub struct Rows {
-    rows: Vec<Row>,
+pub struct RowBuilder {
+    rows: Vec<PagerRow>,
     bytes: usize,
     /// The number of lines that were left out.
     left_out: usize,
 }
 
-impl Rows {
+impl RowBuilder {
     /// Adds the lines of a text.
     pub fn text(&mut self, indent: &str, text: &str, mood: Mood) {
         let text = text.strip_suffix('\n').unwrap_or(text);
@@ -73,7 +73,7 @@ impl Rows {
             let end = rest.char_indices().nth(LONGEST).map_or(rest.len(), |(at, _)| at);
             let (part, after) = rest.split_at(end);
             self.bytes += part.len() + indent.len();
-            self.rows.push(Row { text: format!("{indent}{part}"), mood });
+            self.rows.push(PagerRow { text: format!("{indent}{part}"), mood });
             if after.is_empty() {
                 return;
             }
@@ -98,10 +98,10 @@ impl Rows {
     }
 
     /// Returns the rows; the last one says how much was left out.
-    pub fn done(mut self) -> Vec<Row> {
+    pub fn done(mut self) -> Vec<PagerRow> {
         if self.left_out > 0 {
             let text = format!("… and {} more lines, too many to be shown here", self.left_out);
-            self.rows.push(Row { text, mood: Mood::Quiet });
+            self.rows.push(PagerRow { text, mood: Mood::Quiet });
         }
         self.rows
     }
@@ -111,14 +111,14 @@ impl Rows {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pager {
     /// All rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PagerRow>,
     /// The index of the first row that is shown.
     pub top: usize,
 }
 
 impl Pager {
     /// Creates a pager at the beginning of the text.
-    pub fn new(rows: Vec<Row>) -> Self {
+    pub fn new(rows: Vec<PagerRow>) -> Self {
         Self { rows, top: 0 }
     }
 
@@ -130,7 +130,7 @@ impl Pager {
 
     /// Scrolls to the next or the previous heading.
     pub fn go_to_head(&mut self, onwards: bool) {
-        let is_head = |row: &Row| row.mood == Mood::Head;
+        let is_head = |row: &PagerRow| row.mood == Mood::Head;
         let found = match onwards {
             true => self.rows.iter().skip(self.top + 1).position(is_head).map(|at| at + self.top + 1),
             false => self.rows.iter().take(self.top).rposition(is_head),
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn long_lines_go_on_and_control_characters_are_written_out() {
-        let mut rows = Rows::default();
+        let mut rows = RowBuilder::default();
         rows.text("  ", &format!("a\x1b[2J\tb\r\n{}", "ä".repeat(900)), Mood::Plain);
         let rows = rows.done();
         assert_eq!(rows[0].text, "  a\\x1b[2J    b");
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn fifty_megabytes_are_cut_and_it_is_said() {
-        let mut rows = Rows::default();
+        let mut rows = RowBuilder::default();
         rows.text("", &"x".repeat(50 << 20), Mood::Plain);
         let rows = rows.done();
         assert!(rows.len() < 50_000, "{}", rows.len());
         assert!(rows.last().is_some_and(|row| row.text.contains("more lines")));
-        let mut many = Rows::default();
+        let mut many = RowBuilder::default();
         many.text("", &"y\n".repeat(300_000), Mood::Plain);
         let rows = many.done();
         assert_eq!(rows.len(), MOST + 1);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn headings_are_gone_to() {
-        let mut rows = Rows::default();
+        let mut rows = RowBuilder::default();
         for name in ["a", "b"] {
             rows.head(name);
             rows.text("", "1\n2\n3", Mood::Plain);

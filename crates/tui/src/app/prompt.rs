@@ -72,7 +72,7 @@ pub enum Typed {
 
 /// A line being typed.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Prompt {
+pub struct InputLine {
     /// The purpose of the prompt.
     pub purpose: Purpose,
     chars: Vec<char>,
@@ -82,7 +82,7 @@ pub struct Prompt {
 /// The longest line, in characters: an edited input may be large, but not more than a user can read.
 const LONGEST: usize = 64 << 10;
 
-impl Prompt {
+impl InputLine {
     /// Creates a prompt with an initial text.
     pub fn new(purpose: Purpose, text: &str) -> Self {
         let chars: Vec<char> = text.chars().take(LONGEST).collect();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_line_is_edited_where_the_cursor_is() {
-        let mut prompt = Prompt::new(Purpose::Branch, "tr");
+        let mut prompt = InputLine::new(Purpose::Branch, "tr");
         for key in [KeyCode::Char('y'), KeyCode::Home, KeyCode::Char('a'), KeyCode::Right, KeyCode::Delete] {
             assert_eq!(prompt.press(key, false), Typed::More);
         }

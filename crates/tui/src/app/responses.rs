@@ -1,14 +1,14 @@
 //! Handles the responses of the source.
 
-use super::pager::{Mood, Pager, Rows};
-use super::window::{Side, Window};
-use super::{App, Files, Found, Opened, Overlay, Planned, View};
+use super::pager::{Mood, Pager, RowBuilder};
+use super::window::{Window, WindowSide};
+use super::{App, FileTree, Opened, Overlay, SearchHits, ShownPlan, View};
 use crate::documents::{Applied, Lines, Plan, Session};
-use crate::effect::{Around, Effect, SourceResponse};
-use crate::source::{Answered, Trouble};
+use crate::effect::{AppEffect, Around, SourceResponse};
+use crate::source::{SourceResult, Trouble};
 
 impl App {
-    pub(super) fn receive(&mut self, came: Box<SourceResponse>) -> Vec<Effect> {
+    pub(super) fn receive(&mut self, came: Box<SourceResponse>) -> Vec<AppEffect> {
         match *came {
             SourceResponse::Sessions(sessions, after) => self.take_sessions(sessions, after.is_some()),
             SourceResponse::Session(Ok((session, around))) => return self.take_session(session, around),
@@ -24,8 +24,9 @@ impl App {
             SourceResponse::Found(Err(trouble)) => self.trouble(&trouble),
             SourceResponse::Step(key, rows) => self.step.take(&key, rows.map(Pager::new)),
             SourceResponse::State(key, state) => {
-                let files = state
-                    .map(|(state, changed)| Files::new(state.items, state.next_cursor, state.git, &changed));
+                let files = state.map(|(state, changed)| {
+                    FileTree::new(state.items, state.next_cursor, state.git, &changed)
+                });
                 self.take_state(&key, files);
             }
             SourceResponse::Files(key, page) => self.take_files(&key, page),
@@ -71,7 +72,7 @@ impl App {
                     self.say(&format!("nothing was found for {text}"));
                 } else {
                     self.notice = None;
-                    self.overlay = Overlay::Found(Box::new(Found { text, hits, at: 0 }));
+                    self.overlay = Overlay::Found(Box::new(SearchHits { text, hits, at: 0 }));
                 }
             }
             SourceResponse::Hits(_, Err(trouble)) => self.trouble(&trouble),
@@ -98,7 +99,7 @@ impl App {
         }
     }
 
-    fn take_sessions(&mut self, came: Answered<crate::documents::Page<Session>>, more: bool) {
+    fn take_sessions(&mut self, came: SourceResult<crate::documents::Page<Session>>, more: bool) {
         let page = match came {
             Ok(page) => page,
             Err(trouble) => return self.trouble(&trouble),
@@ -131,7 +132,7 @@ impl App {
         }
     }
 
-    fn take_session(&mut self, session: Session, around: Around) -> Vec<Effect> {
+    fn take_session(&mut self, session: Session, around: Around) -> Vec<AppEffect> {
         self.playing = None;
         self.inspector.file = None;
         let window = Window::new(around.steps, around.number, around.begins, around.ends);
@@ -146,7 +147,7 @@ impl App {
         effects
     }
 
-    fn take_around(&mut self, session: &str, came: Answered<Around>) -> Vec<Effect> {
+    fn take_around(&mut self, session: &str, came: SourceResult<Around>) -> Vec<AppEffect> {
         let around = match came {
             Ok(around) => around,
             Err(trouble) => {
@@ -163,9 +164,9 @@ impl App {
     fn take_more(
         &mut self,
         session: &str,
-        side: Side,
-        came: Answered<crate::documents::Page<crate::documents::Step>>,
-    ) -> Vec<Effect> {
+        side: WindowSide,
+        came: SourceResult<crate::documents::Page<crate::documents::Step>>,
+    ) -> Vec<AppEffect> {
         let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) else {
             return Vec::new();
         };
@@ -174,8 +175,8 @@ impl App {
                 let whole = page.next_cursor.is_none();
                 let before = open.window.current().map(|step| step.number);
                 match side {
-                    Side::After => open.window.append(page.items, whole),
-                    Side::Before => {
+                    WindowSide::After => open.window.append(page.items, whole),
+                    WindowSide::Before => {
                         page.items.reverse();
                         open.window.prepend(page.items, whole);
                     }
@@ -201,34 +202,34 @@ impl App {
     }
 
     /// Moves to a step of any session.
-    pub(super) fn go_to(&mut self, session: &str, number: u64) -> Vec<Effect> {
+    pub(super) fn go_to(&mut self, session: &str, number: u64) -> Vec<AppEffect> {
         let session = session.to_owned();
         match &mut self.open {
             Some(open) if open.session.id == session => {
                 if open.window.jump(number) {
                     return self.refresh();
                 }
-                vec![Effect::Around { session, number }]
+                vec![AppEffect::Around { session, number }]
             }
             _ => {
                 self.say("this step is of another session");
-                vec![Effect::Open { session, number: Some(number) }]
+                vec![AppEffect::Open { session, number: Some(number) }]
             }
         }
     }
 
-    fn take_plan(&mut self, came: Answered<Plan>, point: Option<String>) {
+    fn take_plan(&mut self, came: SourceResult<Plan>, point: Option<String>) {
         match came {
             Ok(plan) => {
                 self.notice = None;
                 let pager = Pager::new(rows(&plan));
-                self.overlay = Overlay::Plan(Box::new(Planned { plan, pager, point }));
+                self.overlay = Overlay::Plan(Box::new(ShownPlan { plan, pager, point }));
             }
             Err(trouble) => self.trouble(&trouble),
         }
     }
 
-    fn take_applied(&mut self, came: Answered<Applied>) -> Vec<Effect> {
+    fn take_applied(&mut self, came: SourceResult<Applied>) -> Vec<AppEffect> {
         match came {
             Ok(applied) => {
                 let done = applied.items.iter().filter(|item| item.done).count();
@@ -242,7 +243,7 @@ impl App {
                 }
                 self.say(&format!("{told}; press u to undo"));
                 self.diff = crate::effect::Loaded::No;
-                let mut effects: Vec<Effect> = self.catch_up().into_iter().collect();
+                let mut effects: Vec<AppEffect> = self.catch_up().into_iter().collect();
                 effects.extend(self.load_branches());
                 effects.extend(self.refresh());
                 effects
@@ -265,8 +266,8 @@ impl App {
 }
 
 /// Returns a plan as rows of text.
-fn rows(plan: &Plan) -> Vec<super::pager::Row> {
-    let mut rows = Rows::default();
+fn rows(plan: &Plan) -> Vec<super::pager::PagerRow> {
+    let mut rows = RowBuilder::default();
     rows.text("", &plan.summary, Mood::Head);
     for warning in &plan.warnings {
         rows.text("! ", warning, Mood::Bad);

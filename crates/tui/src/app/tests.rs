@@ -3,7 +3,7 @@
 use crossterm::event::KeyCode;
 use serde_json::json;
 
-use super::window::Side;
+use super::window::WindowSide;
 use super::*;
 use crate::documents::{
     Applied, Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State,
@@ -45,11 +45,11 @@ fn opened(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
     app
 }
 
-fn came(app: &mut App, came: SourceResponse) -> Vec<Effect> {
-    app.update(Message::Came(Box::new(came)))
+fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
+    app.update(AppMessage::Came(Box::new(came)))
 }
 
-fn press(app: &mut App, keys: &str) -> Vec<Effect> {
+fn press(app: &mut App, keys: &str) -> Vec<AppEffect> {
     let mut effects = Vec::new();
     for c in keys.chars() {
         let key = match c {
@@ -58,7 +58,7 @@ fn press(app: &mut App, keys: &str) -> Vec<Effect> {
             '\x1b' => KeyCode::Esc,
             c => KeyCode::Char(c),
         };
-        effects = app.update(Message::Key(key, false));
+        effects = app.update(AppMessage::Key(key, false));
     }
     effects
 }
@@ -86,36 +86,36 @@ fn keys_go_through_the_steps_and_say_where_it_ends() {
     press(&mut app, "E");
     press(&mut app, "E");
     assert_eq!((at(&app), told(&app)), (50, "no error before this step"));
-    app.update(Message::Key(KeyCode::Home, false));
+    app.update(AppMessage::Key(KeyCode::Home, false));
     assert_eq!(at(&app), 1);
     press(&mut app, "h");
     assert_eq!(told(&app), "this is the first step");
-    app.update(Message::Wheel(true));
+    app.update(AppMessage::Wheel(true));
     assert_eq!(at(&app), 4);
 }
 
 #[test]
 fn what_lies_beyond_is_asked_for() {
     let mut app = opened(1..=400, false);
-    let effects = app.update(Message::Key(KeyCode::End, false));
-    assert!(matches!(&effects[0], Effect::Around { number, .. } if *number > 1 << 60));
+    let effects = app.update(AppMessage::Key(KeyCode::End, false));
+    assert!(matches!(&effects[0], AppEffect::Around { number, .. } if *number > 1 << 60));
     let effects = press(&mut app, "e");
-    assert_eq!(effects, [Effect::Error { session: "s1".into(), side: Side::After, number: 400 }]);
+    assert_eq!(effects, [AppEffect::Error { session: "s1".into(), side: WindowSide::After, number: 400 }]);
     let found = Step { number: 9000, session: "s1".into(), ..Step::default() };
     let effects = came(&mut app, SourceResponse::Found(Ok(found)));
-    assert_eq!(effects, [Effect::Around { session: "s1".into(), number: 9000 }]);
+    assert_eq!(effects, [AppEffect::Around { session: "s1".into(), number: 9000 }]);
     let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
     let effects = came(&mut app, SourceResponse::Around("s1".into(), Ok(around)));
     assert_eq!(at(&app), 9000);
     // It is near both ends of the loaded steps; one side is requested at a time.
-    assert_eq!(effects, [Effect::More { session: "s1".into(), side: Side::Before, number: 8910 }]);
+    assert_eq!(effects, [AppEffect::More { session: "s1".into(), side: WindowSide::Before, number: 8910 }]);
 }
 
 #[test]
 fn what_was_asked_for_another_step_is_not_shown() {
     let mut app = opened(1..=10, true);
     let effects = press(&mut app, "\n");
-    let [Effect::Step { key, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let [AppEffect::Step { key, .. }] = &effects[..] else { panic!("{effects:?}") };
     let old = key.clone();
     press(&mut app, "h");
     came(&mut app, SourceResponse::Step(old, Ok(Vec::new())));
@@ -132,7 +132,7 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     let effects = press(&mut app, "w");
     assert_eq!(
         effects,
-        [Effect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: false }]
+        [AppEffect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: false }]
     );
     let plan = Plan {
         kind: "rewind".into(),
@@ -148,9 +148,9 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     let effects = press(&mut app, "a");
     assert_eq!(
         effects,
-        [Effect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: true }]
+        [AppEffect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: true }]
     );
-    assert_eq!(press(&mut app, "y"), [Effect::Apply(plan.apply.clone())]);
+    assert_eq!(press(&mut app, "y"), [AppEffect::Apply(plan.apply.clone())]);
     // Another process changed the files first: the new plan is shown and has to be confirmed.
     let problem = Problem {
         status: 409,
@@ -166,7 +166,7 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     let applied = Applied { operation, items: vec![Outcome { done: true }], partial: false };
     came(&mut app, SourceResponse::Applied(Ok(applied)));
     assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
-    assert_eq!(press(&mut app, "u"), [Effect::PlanUndo("w1".into())]);
+    assert_eq!(press(&mut app, "u"), [AppEffect::PlanUndo("w1".into())]);
     came(&mut app, SourceResponse::Plan(Ok(plan), None));
     assert_eq!(press(&mut app, "\x1b"), []);
     assert_eq!((&app.overlay, told(&app)), (&Overlay::None, "nothing was changed"));
@@ -182,14 +182,14 @@ fn an_agent_that_waits_is_answered() {
         input: json!({ "command": "ls" }),
         ..Stop::default()
     };
-    assert_eq!(app.update(Message::News(SourceEvent::Stops)), [Effect::Stops, Effect::Sessions]);
+    assert_eq!(app.update(AppMessage::News(SourceEvent::Stops)), [AppEffect::Stops, AppEffect::Sessions]);
     came(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
     assert!(app.waiting().is_some());
     let one = Breakpoint { id: 7, enabled: true, ..Breakpoint::default() };
     came(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
     press(&mut app, "6");
-    let sent = |effects: Vec<Effect>| match effects.as_slice() {
-        [Effect::Do(TuiCommand { method, path, body, .. })] => (*method, path.clone(), body.clone()),
+    let sent = |effects: Vec<AppEffect>| match effects.as_slice() {
+        [AppEffect::Do(TuiCommand { method, path, body, .. })] => (*method, path.clone(), body.clone()),
         other => panic!("{other:?}"),
     };
     let answer = "/stops/stop1/answer".to_owned();
@@ -200,7 +200,7 @@ fn an_agent_that_waits_is_answered() {
     // The prompt starts with the present input. Invalid input is not sent, and not lost.
     press(&mut app, "i");
     for _ in 0..5 {
-        app.update(Message::Key(KeyCode::Backspace, false));
+        app.update(AppMessage::Key(KeyCode::Backspace, false));
     }
     assert_eq!(press(&mut app, "\"pwd\n"), []);
     assert!(told(&app).starts_with("this is no input"), "{}", told(&app));
@@ -218,7 +218,7 @@ fn an_agent_that_waits_is_answered() {
     // The prompt starts with "tool ".
     assert_eq!(sent(press(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
     let effects = press(&mut app, "p");
-    assert_eq!(effects, [Effect::Pause { session: "s1".into(), stop: false }], "who waits is let go on");
+    assert_eq!(effects, [AppEffect::Pause { session: "s1".into(), stop: false }], "who waits is let go on");
 }
 
 #[test]
@@ -226,14 +226,14 @@ fn what_is_typed_goes_where_it_belongs() {
     let mut app = opened(1..=10, true);
     assert_eq!(
         press(&mut app, "gerror:last\n"),
-        [Effect::Resolve { session: "s1".into(), workspace: "w1".into(), point: "error:last".into() }]
+        [AppEffect::Resolve { session: "s1".into(), workspace: "w1".into(), point: "error:last".into() }]
     );
     press(&mut app, "gfirst\n");
     assert_eq!(at(&app), 1);
-    assert_eq!(press(&mut app, "/rm q\n"), [Effect::Search("rm q".into())]);
+    assert_eq!(press(&mut app, "/rm q\n"), [AppEffect::Search("rm q".into())]);
     assert_eq!(press(&mut app, "g\n"), []);
-    let deed = |effects: Vec<Effect>| match effects.into_iter().next() {
-        Some(Effect::Do(deed)) => (deed.path, deed.body),
+    let deed = |effects: Vec<AppEffect>| match effects.into_iter().next() {
+        Some(AppEffect::Do(deed)) => (deed.path, deed.body),
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -249,8 +249,8 @@ fn what_is_typed_goes_where_it_belongs() {
     press(&mut app, "bq");
     assert!(matches!(&app.overlay, Overlay::Prompt(prompt) if prompt.text() == "q"));
     press(&mut app, "\x1b");
-    assert_eq!(press(&mut app, "q"), [Effect::Quit]);
-    assert_eq!(app.update(Message::Key(KeyCode::Char('c'), true)), [Effect::Quit]);
+    assert_eq!(press(&mut app, "q"), [AppEffect::Quit]);
+    assert_eq!(app.update(AppMessage::Key(KeyCode::Char('c'), true)), [AppEffect::Quit]);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn what_was_found_is_opened_where_it_is() {
         complete: true,
     };
     came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
-    assert_eq!(press(&mut app, "j\n"), [Effect::Open { session: "s2".into(), number: Some(7) }]);
+    assert_eq!(press(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
     came(&mut app, SourceResponse::Hits("x".into(), Ok(Hits::default())));
     assert_eq!(told(&app), "nothing was found for x");
 }
@@ -273,24 +273,28 @@ fn what_was_found_is_opened_where_it_is() {
 #[test]
 fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
     let mut app = opened(1..=10, true);
-    let more = Effect::More { session: "s1".into(), side: Side::After, number: 10 };
-    assert_eq!(app.update(Message::News(SourceEvent::Step { session: "s1".into() })), [more]);
-    assert_eq!(app.update(Message::News(SourceEvent::Step { session: "s2".into() })), []);
+    let more = AppEffect::More { session: "s1".into(), side: WindowSide::After, number: 10 };
+    assert_eq!(app.update(AppMessage::News(SourceEvent::Step { session: "s1".into() })), [more]);
+    assert_eq!(app.update(AppMessage::News(SourceEvent::Step { session: "s2".into() })), []);
     came(
         &mut app,
-        SourceResponse::More("s1".into(), Side::After, Ok(Page { items: steps(11..=12), next_cursor: None })),
+        SourceResponse::More(
+            "s1".into(),
+            WindowSide::After,
+            Ok(Page { items: steps(11..=12), next_cursor: None }),
+        ),
     );
     assert_eq!(at(&app), 12);
-    app.update(Message::News(SourceEvent::Gone("it is gone".into())));
+    app.update(AppMessage::News(SourceEvent::Gone("it is gone".into())));
     assert!(app.gone.is_some());
-    let effects = app.update(Message::News(SourceEvent::Connected));
+    let effects = app.update(AppMessage::News(SourceEvent::Connected));
     assert!(app.gone.is_none());
     assert!(
-        effects.contains(&Effect::More { session: "s1".into(), side: Side::After, number: 12 }),
+        effects.contains(&AppEffect::More { session: "s1".into(), side: WindowSide::After, number: 12 }),
         "{effects:?}"
     );
     let missing = Trouble::Refused(Box::new(Problem { status: 404, ..Problem::default() }));
-    came(&mut app, SourceResponse::More("s1".into(), Side::After, Err(missing)));
+    came(&mut app, SourceResponse::More("s1".into(), WindowSide::After, Err(missing)));
     assert!(told(&app).contains("not there any more"), "{}", told(&app));
     assert_eq!(at(&app), 12, "what was known stays");
 }
@@ -298,13 +302,13 @@ fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
 #[test]
 fn playing_takes_the_time_it_took_and_no_longer() {
     let mut app = opened(1..=3, true);
-    app.update(Message::Key(KeyCode::Home, false));
+    app.update(AppMessage::Key(KeyCode::Home, false));
     assert_eq!(app.wait(), None);
     press(&mut app, " ");
     assert_eq!(app.wait(), Some(Duration::from_secs(1)));
     press(&mut app, "+");
     assert_eq!(app.wait(), Some(Duration::from_millis(500)));
-    let tick = |app: &mut App, millis| app.update(Message::Tick(app.now, Duration::from_millis(millis)));
+    let tick = |app: &mut App, millis| app.update(AppMessage::Tick(app.now, Duration::from_millis(millis)));
     tick(&mut app, 499);
     assert_eq!(at(&app), 1);
     tick(&mut app, 500);
@@ -317,7 +321,7 @@ fn playing_takes_the_time_it_took_and_no_longer() {
 fn a_state_is_gone_through_and_files_are_opened() {
     let mut app = opened(1..=10, true);
     let effects = press(&mut app, "4");
-    let [Effect::State { key, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let [AppEffect::State { key, .. }] = &effects[..] else { panic!("{effects:?}") };
     let entry = |path: &str, kind: &str| Entry {
         path: path.into(),
         address: path.into(),
@@ -329,27 +333,27 @@ fn a_state_is_gone_through_and_files_are_opened() {
     press(&mut app, "j");
     let effects = press(&mut app, "\n");
     assert!(
-        matches!(&effects[..], [Effect::File { number: 10, address, .. }] if address == "src/a"),
+        matches!(&effects[..], [AppEffect::File { number: 10, address, .. }] if address == "src/a"),
         "{effects:?}"
     );
     // Moving in time while a file is open shows the file of that step.
     let effects = press(&mut app, "h");
-    assert!(matches!(&effects[..], [Effect::File { number: 9, .. }]), "{effects:?}");
+    assert!(matches!(&effects[..], [AppEffect::File { number: 9, .. }]), "{effects:?}");
     press(&mut app, "\x1b");
     assert!(app.inspector.file.is_none() && app.view == View::State);
     let effects = press(&mut app, "]");
     assert!(
-        matches!(&effects[..], [Effect::Part { part: Part::Conversation, number: 9, .. }]),
+        matches!(&effects[..], [AppEffect::Part { part: StatePart::Conversation, number: 9, .. }]),
         "{effects:?}"
     );
     press(&mut app, "[");
-    assert_eq!(app.inspector.part, Part::Files);
+    assert_eq!(app.inspector.part, StatePart::Files);
 }
 
 #[test]
 fn without_a_session_nothing_is_done_and_it_is_said() {
     let mut app = App::new((80, 24), Timestamp::from_micros(0));
-    assert_eq!(app.begin(None), [Effect::Sessions, Effect::Stops]);
+    assert_eq!(app.begin(None), [AppEffect::Sessions, AppEffect::Stops]);
     for key in ["w", "b", "c", "r", "g", "p", "h", "l", "e", " ", "u"] {
         assert_eq!(press(&mut app, key), [], "{key}");
         assert!(told(&app).contains("no session is open"), "{key}: {}", told(&app));
@@ -367,15 +371,15 @@ fn without_a_session_nothing_is_done_and_it_is_said() {
 #[test]
 fn the_mouse_selects_opens_and_goes_to_views() {
     let mut app = opened(1..=10, true);
-    app.update(Message::Click(5, 3));
+    app.update(AppMessage::Click(5, 3));
     assert_eq!(at(&app), 2);
-    app.update(Message::Click(5, 3));
+    app.update(AppMessage::Click(5, 3));
     assert_eq!(app.view, View::Step);
-    app.update(Message::Click(2, 0));
+    app.update(AppMessage::Click(2, 0));
     assert_eq!(app.view, View::Sessions);
-    app.update(Message::Click(200, 200));
-    app.update(Message::Resize(1, 1));
-    app.update(Message::Click(0, 0));
+    app.update(AppMessage::Click(200, 200));
+    app.update(AppMessage::Resize(1, 1));
+    app.update(AppMessage::Click(0, 0));
 }
 
 #[test]
@@ -404,7 +408,7 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
         &mut app,
         SourceResponse::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })),
     );
-    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
-    let effects = app.update(Message::News(SourceEvent::Changed));
-    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
+    assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
+    let effects = app.update(AppMessage::News(SourceEvent::Changed));
+    assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
 }

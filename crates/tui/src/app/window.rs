@@ -16,7 +16,7 @@ const MOST: usize = 4000;
 
 /// A side of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
+pub enum WindowSide {
     /// Before its first step.
     Before,
     /// After its last step.
@@ -35,7 +35,7 @@ pub struct Window {
     /// Whether the last step is the last of the session, as far as is known.
     pub ends: bool,
     /// The side that was requested and has not arrived yet.
-    asked: Option<Side>,
+    asked: Option<WindowSide>,
 }
 
 impl Window {
@@ -90,25 +90,25 @@ impl Window {
     }
 
     /// Returns the number of the nearest error on a side, among the loaded steps.
-    pub fn error(&self, side: Side) -> Option<u64> {
+    pub fn error(&self, side: WindowSide) -> Option<u64> {
         match side {
-            Side::After => self.steps.iter().skip(self.at + 1).find(|step| step.is_error()),
-            Side::Before => self.steps.iter().take(self.at).rev().find(|step| step.is_error()),
+            WindowSide::After => self.steps.iter().skip(self.at + 1).find(|step| step.is_error()),
+            WindowSide::Before => self.steps.iter().take(self.at).rev().find(|step| step.is_error()),
         }
         .map(|step| step.number)
     }
 
     /// Returns what to request now: the side, and the number to start from.
-    pub fn wants(&mut self) -> Option<(Side, u64)> {
+    pub fn wants(&mut self) -> Option<(WindowSide, u64)> {
         let (first, last) = self.numbers()?;
         let side = match self.asked {
             Some(_) => return None,
-            None if !self.begins && self.at < NEAR => Side::Before,
-            None if !self.ends && self.at + NEAR >= self.steps.len() => Side::After,
+            None if !self.begins && self.at < NEAR => WindowSide::Before,
+            None if !self.ends && self.at + NEAR >= self.steps.len() => WindowSide::After,
             None => return None,
         };
         self.asked = Some(side);
-        Some((side, if side == Side::Before { first } else { last }))
+        Some((side, if side == WindowSide::Before { first } else { last }))
     }
 
     /// Handles a request that failed.
@@ -181,12 +181,12 @@ mod tests {
         assert_eq!(window.current().map(|step| step.number), Some(1200));
         assert_eq!(window.wants(), None);
         window.go(120);
-        assert_eq!(window.wants(), Some((Side::After, 1400)));
+        assert_eq!(window.wants(), Some((WindowSide::After, 1400)));
         assert_eq!(window.wants(), None, "it was asked for");
         window.append(steps(1401..=1600), true);
         assert_eq!(window.current().map(|step| step.number), Some(1320));
         window.go(-300);
-        assert_eq!(window.wants(), Some((Side::Before, 1001)));
+        assert_eq!(window.wants(), Some((WindowSide::Before, 1001)));
         window.prepend(steps(801..=1000), false);
         assert_eq!(window.current().map(|step| step.number), Some(1020));
         assert_eq!(window.numbers(), Some((801, 1600)));
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn errors_are_found_in_both_directions() {
         let window = Window::new(steps(1..=400), 200, true, true);
-        assert_eq!(window.error(Side::After), Some(300));
-        assert_eq!(window.error(Side::Before), Some(100));
-        assert_eq!(Window::default().error(Side::Before), None);
+        assert_eq!(window.error(WindowSide::After), Some(300));
+        assert_eq!(window.error(WindowSide::Before), Some(100));
+        assert_eq!(Window::default().error(WindowSide::Before), None);
     }
 }

@@ -7,8 +7,8 @@ use stepback_model::escape::safe;
 
 use super::page::{note, pager};
 use super::{fit, put, quiet, styled};
-use crate::app::pager::{Mood, Pager, Rows};
-use crate::app::{App, Board, list_rows};
+use crate::app::pager::{Mood, Pager, RowBuilder};
+use crate::app::{App, BoardView, list_rows};
 use crate::effect::Loaded;
 
 /// Bars for confidence, from low to high.
@@ -28,7 +28,7 @@ pub fn board(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn ready(app: &App, of: &Board, area: Rect, buffer: &mut Buffer) {
+fn ready(app: &App, of: &BoardView, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let rows = list_rows(usize::from(area.height));
     let number = app.current().map_or(0, |step| step.number);
@@ -49,7 +49,7 @@ fn ready(app: &App, of: &Board, area: Rect, buffer: &mut Buffer) {
     let Some(line) = of.selected().filter(|_| below > 0) else { return };
     let y = area.y + rows as u16;
     put(buffer, area.x, y, &"─".repeat(width), width, quiet());
-    let mut about = Rows::default();
+    let mut about = RowBuilder::default();
     about.text("", &line.whole, Mood::Plain);
     if !line.facts.is_empty() {
         about.text("", &line.facts, Mood::Quiet);

@@ -7,7 +7,7 @@ use stepback_model::escape::safe;
 
 use super::page::{loaded, note};
 use super::{bad, fit, put, quiet, strong};
-use crate::app::{App, Chosen, Found, Opened, WIDE};
+use crate::app::{App, Chosen, Opened, SearchHits, WIDE};
 use crate::documents::{Session, Step};
 use crate::write::took;
 
@@ -138,7 +138,7 @@ fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buff
 }
 
 /// Draws the results of a search.
-pub fn found(found: &Found, area: Rect, buffer: &mut Buffer) {
+pub fn found(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
     let (width, rows) = (usize::from(area.width), usize::from(area.height));
     let top = (found.at + 1).saturating_sub(rows);
     let shown = found.hits.items.iter().enumerate().skip(top);
@@ -198,7 +198,7 @@ pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
     if let Some(Chosen::Stop(stop)) = app.live.chosen() {
         lines.push((String::new(), Style::new()));
         lines.push((safe(&format!("{} wants to run {}", stop.agent, stop.tool)), strong()));
-        let mut rows = crate::app::pager::Rows::default();
+        let mut rows = crate::app::pager::RowBuilder::default();
         crate::write::value(&mut rows, "  ", &stop.input, crate::app::pager::Mood::Plain);
         let shown = rows.done().into_iter().take(usize::from(area.height));
         lines.extend(shown.map(|row| (row.text, Style::new())));

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::{bad, fit, fit_at, put, quiet, strong, styled};
 use crate::app::pager::Pager;
-use crate::app::{App, Files, Part};
+use crate::app::{App, FileTree, StatePart};
 use crate::effect::Loaded;
 
 /// Draws text from its scroll position on. Long rows are wrapped.
@@ -71,7 +71,7 @@ pub fn note(text: &str, area: Rect, buffer: &mut Buffer) {
 pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
     let inspector = &app.inspector;
     let mut x = area.x;
-    for part in Part::ALL {
+    for part in StatePart::ALL {
         let (text, style) = match part == inspector.part {
             true => (format!("[{}]", part.name()), strong().add_modifier(Modifier::REVERSED)),
             false => (format!(" {} ", part.name()), quiet()),
@@ -79,7 +79,7 @@ pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
         put(buffer, x, area.y, &text, usize::from((area.x + area.width).saturating_sub(x)), style);
         x += text.len() as u16;
     }
-    let count = inspector.files.ready().map(Files::count).filter(|_| inspector.part == Part::Files);
+    let count = inspector.files.ready().map(FileTree::count).filter(|_| inspector.part == StatePart::Files);
     if let Some((count, more)) = count {
         let text = format!("{count}{} paths", if more { "+" } else { "" });
         let at = (area.x + area.width).saturating_sub(text.len() as u16);
@@ -95,18 +95,18 @@ pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
         return loaded(content, "", below, buffer);
     }
     match inspector.part {
-        Part::Files => match &inspector.files {
+        StatePart::Files => match &inspector.files {
             Loaded::Ready(_, of) => files(of, body, buffer),
             Loaded::Failed(_, why) => note(&format!("! {why}"), body, buffer),
             Loaded::Waiting(_) => note("reading …", body, buffer),
             Loaded::No => note("select a step in the timeline", body, buffer),
         },
-        Part::Git => git(inspector.files.ready(), body, buffer),
+        StatePart::Git => git(inspector.files.ready(), body, buffer),
         _ => loaded(&inspector.text, "select a step in the timeline", body, buffer),
     }
 }
 
-fn files(files: &Files, area: Rect, buffer: &mut Buffer) {
+fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     if files.count().0 == 0 {
         return note("no files: nobody had looked at them by this step", area, buffer);
@@ -140,7 +140,7 @@ fn files(files: &Files, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn git(files: Option<&Files>, area: Rect, buffer: &mut Buffer) {
+fn git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
     let Some(files) = files else { return note("reading …", area, buffer) };
     if files.git.is_empty() {
         return note("no git repository was seen by this step", area, buffer);

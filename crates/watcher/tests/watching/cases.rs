@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use stepback_worktree::scan::hints::{Answer, Changed, Hints, Question, Token};
+use stepback_worktree::scan::hints::{ChangedDir, LogPosition, ScanHints, WatchAnswer, WatchQuestion};
 
 use crate::desk::{Desk, let_times_settle};
 
@@ -268,10 +268,10 @@ fn a_collection_makes_it_look_at_everything() {
 }
 
 /// Answers whatever it is told to.
-struct Liar(Answer);
+struct Liar(WatchAnswer);
 
-impl Hints for Liar {
-    fn changes(&self, _question: &Question<'_>) -> Answer {
+impl ScanHints for Liar {
+    fn changes(&self, _question: &WatchQuestion<'_>) -> WatchAnswer {
         self.0.clone()
     }
 }
@@ -281,13 +281,13 @@ fn a_moment_of_another_watcher_is_not_believed() {
     let desk = settled();
     desk.write("d1/sub/f1", "a change that nobody tells of");
     let cold = desk.scan(None, None);
-    let foreign = Token { instance: [1; 16], position: 7 };
-    let lie = Liar(Answer::Only(foreign, Vec::new()));
+    let foreign = LogPosition { instance: [1; 16], position: 7 };
+    let lie = Liar(WatchAnswer::Only(foreign, Vec::new()));
     let asked = desk.scan(Some(&desk.cache()), Some(&lie));
     assert!(!asked.hinted);
     assert_eq!(asked.files, cold.files);
     // Now the cache stands for that moment. One before it is not of this watcher either.
-    let earlier = Liar(Answer::Only(Token { position: 6, ..foreign }, Vec::new()));
+    let earlier = Liar(WatchAnswer::Only(LogPosition { position: 6, ..foreign }, Vec::new()));
     desk.write("d1/sub/f1", "another");
     assert!(!desk.scan(Some(&desk.cache()), Some(&earlier)).hinted);
 }
@@ -295,13 +295,13 @@ fn a_moment_of_another_watcher_is_not_believed() {
 #[test]
 fn paths_that_are_not_there_do_no_harm() {
     let desk = settled();
-    let token = Token { instance: [1; 16], position: 7 };
-    desk.scan(Some(&desk.cache()), Some(&Liar(Answer::Everything(token))));
-    let named = ["nowhere", "d1/nowhere/deep", "d2/sub/f1", "d2/sub/f1/below"].map(|path| Changed {
+    let token = LogPosition { instance: [1; 16], position: 7 };
+    desk.scan(Some(&desk.cache()), Some(&Liar(WatchAnswer::Everything(token))));
+    let named = ["nowhere", "d1/nowhere/deep", "d2/sub/f1", "d2/sub/f1/below"].map(|path| ChangedDir {
         path: stepback_model::path::RelPath::parse(path).unwrap(),
         whole: path.len() % 2 == 0,
     });
-    let asked = desk.scan(Some(&desk.cache()), Some(&Liar(Answer::Only(token, named.to_vec()))));
+    let asked = desk.scan(Some(&desk.cache()), Some(&Liar(WatchAnswer::Only(token, named.to_vec()))));
     assert!(asked.hinted);
     assert_eq!(asked.files, desk.scan(None, None).files);
 }

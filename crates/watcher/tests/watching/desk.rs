@@ -7,22 +7,22 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use stepback_model::hash::Hash;
-use stepback_model::tree::{Node, Tree};
+use stepback_model::tree::{Tree, TreeNode};
 use stepback_store::Store;
 use stepback_store::memory::MemoryStore;
 use stepback_testkit::tree::{self, Copy, Thing};
 use stepback_watcher::kernel::{Inotify, Kernel};
-use stepback_watcher::watch::{Place, Source, Watch};
+use stepback_watcher::watch::{KernelSource, Watch, WatchTarget};
 use stepback_worktree::restore::read_content;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::{Answer, Hints, Question};
+use stepback_worktree::scan::hints::{ScanHints, WatchAnswer, WatchQuestion};
 use stepback_worktree::scan::{Scan, Snapshot, boot_id};
 
 /// A watcher in this process.
 pub struct Direct(pub Mutex<Option<Watch>>);
 
-impl Hints for Direct {
-    fn changes(&self, question: &Question<'_>) -> Answer {
+impl ScanHints for Direct {
+    fn changes(&self, question: &WatchQuestion<'_>) -> WatchAnswer {
         let mut watch = self.0.lock().unwrap();
         let answer = watch.as_mut().map(|watch| {
             if watch.is_lost() {
@@ -35,9 +35,9 @@ impl Hints for Direct {
             // What cannot be watched any more is not.
             Some(Err(_)) => {
                 *watch = None;
-                Answer::Nothing
+                WatchAnswer::Nothing
             }
-            None => Answer::Nothing,
+            None => WatchAnswer::Nothing,
         }
     }
 }
@@ -49,13 +49,13 @@ pub struct Desk {
     pub store: MemoryStore,
     pub budget: Budget,
     pub watcher: Direct,
-    pub source: fn() -> Source,
+    pub source: fn() -> KernelSource,
     /// How many entries of directories were looked at.
     pub looked: AtomicU64,
 }
 
 /// The real kernel.
-pub fn inotify() -> Source {
+pub fn inotify() -> KernelSource {
     Box::new(|| Ok(Box::new(Inotify::new()?) as Box<dyn Kernel>))
 }
 
@@ -64,7 +64,7 @@ impl Desk {
         Self::over(inotify)
     }
 
-    pub fn over(source: fn() -> Source) -> Self {
+    pub fn over(source: fn() -> KernelSource) -> Self {
         let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
         let root = dir.path().canonicalize().unwrap().join("work");
         fs::create_dir(&root).unwrap();
@@ -85,7 +85,7 @@ impl Desk {
     /// Starts the watcher, or another in its place.
     pub fn watch(&self) -> io::Result<()> {
         let marks = self.dir.path().join("marks");
-        let place = Place { root: &self.root, store_dir: None, marks: &marks, most: 10_000 };
+        let place = WatchTarget { root: &self.root, store_dir: None, marks: &marks, most: 10_000 };
         *self.watcher.0.lock().unwrap() = Some(Watch::begin(&place, (self.source)())?);
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Desk {
         self.dir.path().join("cache")
     }
 
-    pub fn scan(&self, cache: Option<&Path>, hints: Option<&dyn Hints>) -> Snapshot {
+    pub fn scan(&self, cache: Option<&Path>, hints: Option<&dyn ScanHints>) -> Snapshot {
         self.scan_with(cache, hints, false)
     }
 
@@ -103,7 +103,7 @@ impl Desk {
         self.scan_with(Some(&self.cache()), Some(&self.watcher), true)
     }
 
-    fn scan_with(&self, cache: Option<&Path>, hints: Option<&dyn Hints>, everything: bool) -> Snapshot {
+    fn scan_with(&self, cache: Option<&Path>, hints: Option<&dyn ScanHints>, everything: bool) -> Snapshot {
         let batch = self.store.begin().unwrap();
         let scan = Scan {
             root: &self.root,
@@ -155,15 +155,15 @@ impl Desk {
                 false => [path, b"/", entry.name.as_slice()].concat(),
             };
             let thing = match entry.node {
-                Node::Dir { mode, tree } => {
+                TreeNode::Dir { mode, tree } => {
                     self.read_tree(tree, &child, copy);
                     Thing::Dir(mode)
                 }
-                Node::File { mode, content, .. } => {
+                TreeNode::File { mode, content, .. } => {
                     Thing::File(mode, read_content(&content, &self.store).unwrap().into())
                 }
-                Node::Symlink { target } => Thing::Link(target),
-                Node::Skipped { .. } => Thing::Special,
+                TreeNode::Symlink { target } => Thing::Link(target),
+                TreeNode::Skipped { .. } => Thing::Special,
             };
             copy.insert(child, thing);
         }

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use stepback_watcher::client::{Client, SOCKET, WatcherPresence};
-use stepback_watcher::server::{Config, EndReason, Watcher, lock_holder};
-use stepback_worktree::scan::hints::{Answer, Hints};
+use stepback_watcher::client::{SOCKET, WatcherClient, WatcherPresence};
+use stepback_watcher::server::{EndReason, Watcher, WatcherConfig, lock_holder};
+use stepback_worktree::scan::hints::{ScanHints, WatchAnswer};
 
 use crate::desk::{Desk, let_times_settle};
 use crate::socket::{question, scan, store, until};
 
 fn automatic(dir: &Path, root: &Path) -> Watcher {
-    let config = Config { recent: vec![root.to_path_buf()], automatic: true, ..Config::new(dir) };
+    let config =
+        WatcherConfig { recent: vec![root.to_path_buf()], automatic: true, ..WatcherConfig::new(dir) };
     Watcher::start(config).unwrap().unwrap()
 }
 
@@ -23,11 +24,11 @@ fn another_version_gets_no_answer_and_ends_it() {
     let desk = Desk::new();
     let dir = store(&desk);
     let watcher = automatic(&dir, &desk.root);
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
     until("a hint", || scan(&desk, &client).hinted.then_some(()));
     assert_eq!(watcher.wait_for_end(AT_ONCE), None);
-    let other = Client::eager(&dir).with_version("0.0.0-other");
+    let other = WatcherClient::eager(&dir).with_version("0.0.0-other");
     desk.write("f", "changed");
     let found = scan(&desk, &other);
     assert!(!found.hinted, "rules may differ between versions");
@@ -39,8 +40,8 @@ fn another_version_gets_no_answer_and_ends_it() {
 fn a_watcher_of_a_server_does_not_end_for_a_client() {
     let desk = Desk::new();
     let dir = store(&desk);
-    let watcher = Watcher::start(Config::new(&dir)).unwrap().unwrap();
-    let client = Client::eager(&dir);
+    let watcher = Watcher::start(WatcherConfig::new(&dir)).unwrap().unwrap();
+    let client = WatcherClient::eager(&dir);
     assert!(!client.stop().unwrap());
     assert_eq!(watcher.wait_for_end(AT_ONCE), None);
     drop(watcher);
@@ -67,7 +68,7 @@ fn it_ends_with_its_store_and_leaves_the_socket_of_another_alone() {
     assert_eq!(watcher.wait_for_end(AT_ONCE), Some(EndReason::StoreGone));
     drop(watcher);
     assert!(dir.join(SOCKET).exists());
-    assert!(matches!(Client::new(&dir).presence(), WatcherPresence::Running(_)));
+    assert!(matches!(WatcherClient::new(&dir).presence(), WatcherPresence::Running(_)));
     assert_eq!(second.wait_for_end(AT_ONCE), None);
     fs::remove_file(dir.join(SOCKET)).unwrap();
     assert_eq!(second.wait_for_end(AT_ONCE), Some(EndReason::StoreGone), "it cannot be reached any more");
@@ -78,7 +79,7 @@ fn it_ends_when_nothing_is_asked() {
     let desk = Desk::new();
     let dir = store(&desk);
     let idle = Duration::from_millis(300);
-    let config = Config { automatic: true, idle, ..Config::new(&dir) };
+    let config = WatcherConfig { automatic: true, idle, ..WatcherConfig::new(&dir) };
     let watcher = Watcher::start(config).unwrap().unwrap();
     let reason = until("its end", || watcher.wait_for_end(Duration::from_millis(50)));
     assert_eq!(reason, EndReason::Idle);
@@ -91,19 +92,19 @@ fn a_watcher_that_was_silent_is_not_asked_for_a_while() {
     fs::create_dir(dir.join("watch")).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(dir.join(SOCKET)).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let client = Client::new(&dir);
-    assert_eq!(client.changes(&question(&desk.root)), Answer::Nothing);
+    let client = WatcherClient::new(&dir);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
     assert!(listener.accept().is_ok());
     let unanswered = dir.join("watch/unanswered");
     assert_eq!(fs::read(&unanswered).unwrap().len(), 1);
     // As if it had been many.
     fs::write(&unanswered, "........").unwrap();
-    assert_eq!(client.changes(&question(&desk.root)), Answer::Nothing);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
     assert!(listener.accept().is_err(), "the next one does not even try");
     // As if some time had passed.
     let noted = fs::File::options().write(true).open(&unanswered).unwrap();
     noted.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).unwrap();
-    assert_eq!(client.changes(&question(&desk.root)), Answer::Nothing);
+    assert_eq!(client.changes(&question(&desk.root)), WatchAnswer::Nothing);
     assert!(listener.accept().is_ok());
 }
 
@@ -112,7 +113,7 @@ fn a_workspace_that_is_made_again_is_watched_again() {
     let desk = Desk::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     for round in 0..3 {
         for number in 0..10 {
             desk.write(&format!("d{number}/f"), format!("{round} {number}"));
@@ -136,7 +137,7 @@ fn thousands_of_directories_that_come_and_go_are_all_seen() {
     let desk = Desk::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     until("a hint", || scan(&desk, &client).hinted.then_some(()));
     for round in 0..4 {
         std::thread::scope(|scope| {

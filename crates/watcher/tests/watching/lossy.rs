@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::inotify::ReadFlags;
 use stepback_testkit::tree::Draw;
 use stepback_watcher::dirs::Watched;
-use stepback_watcher::kernel::{Event, Inotify, Kernel};
-use stepback_watcher::watch::Source;
-use stepback_worktree::scan::hints::Answer;
+use stepback_watcher::kernel::{Inotify, Kernel, KernelEvent};
+use stepback_watcher::watch::KernelSource;
+use stepback_worktree::scan::hints::WatchAnswer;
 
 use crate::desk::{Desk, let_times_settle};
 use crate::random::work;
@@ -42,7 +42,7 @@ struct Lossy {
 }
 
 impl Lossy {
-    fn source(loss: Loss) -> Source {
+    fn source(loss: Loss) -> KernelSource {
         static SEED: AtomicU64 = AtomicU64::new(1);
         Box::new(move || {
             let draw = Draw::new(SEED.fetch_add(1, Ordering::Relaxed));
@@ -66,11 +66,11 @@ impl Kernel for Lossy {
         self.inner.unwatch(watch);
     }
 
-    fn drain(&mut self) -> io::Result<Vec<Event>> {
+    fn drain(&mut self) -> io::Result<Vec<KernelEvent>> {
         let mut events = self.inner.drain()?;
         if self.loss == Loss::WhenTold {
             if OVERFLOWS.load(Ordering::Relaxed) {
-                events = vec![Event { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None }];
+                events = vec![KernelEvent { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None }];
             }
             return Ok(events);
         }
@@ -81,7 +81,7 @@ impl Kernel for Lossy {
         match self.loss {
             Loss::Overflow => {
                 events.truncate(kept);
-                events.push(Event { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None });
+                events.push(KernelEvent { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None });
             }
             Loss::Silent => events.truncate(kept),
             Loss::Fails => return Err(rustix::io::Errno::IO.into()),
@@ -96,7 +96,7 @@ impl Kernel for Lossy {
 }
 
 /// Random work over a kernel that loses events; a watcher that gives up is replaced now and then.
-fn lose(source: fn() -> Source, seeds: std::ops::Range<u64>) -> usize {
+fn lose(source: fn() -> KernelSource, seeds: std::ops::Range<u64>) -> usize {
     let mut helped = 0;
     for seed in seeds {
         let desk = Desk::over(source);
@@ -171,17 +171,21 @@ fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
     let mut watch = desk.watcher.0.lock().unwrap().take().unwrap();
     let stat = rustix::fs::stat(&desk.root).unwrap();
     let id = (stat.st_dev, stat.st_ino);
-    let Answer::Everything(token) = watch.answer(id, None).unwrap() else { panic!("no moment") };
-    assert!(matches!(watch.answer(id, Some(token)).unwrap(), Answer::Only(..)));
+    let WatchAnswer::Everything(token) = watch.answer(id, None).unwrap() else { panic!("no moment") };
+    assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Only(..)));
     // A rule file: what is visited has to be decided anew.
     desk.write(".stepbackignore", "d1\n");
-    assert_eq!(watch.answer(id, Some(token)).unwrap(), Answer::Nothing, "whoever asks is not kept waiting");
+    assert_eq!(
+        watch.answer(id, Some(token)).unwrap(),
+        WatchAnswer::Nothing,
+        "whoever asks is not kept waiting"
+    );
     assert!(watch.is_lost());
     watch.catch_up().unwrap();
     assert!(watch.is_lost(), "it is not begun anew where others wait");
-    assert_eq!(watch.answer(id, Some(token)).unwrap(), Answer::Nothing);
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing);
     watch.begin_anew().unwrap();
-    assert!(matches!(watch.answer(id, Some(token)).unwrap(), Answer::Everything(_)));
+    assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Everything(_)));
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use stepback_testkit::tree::Draw;
-use stepback_testkit::work::Files;
+use stepback_testkit::work::FileWorker;
 
 use crate::desk::{Desk, let_times_settle};
 
 /// What decides elsewhere: rules, marks of caches, repositories.
-fn decide(files: &mut Files, round: usize) -> Option<String> {
-    let some_dir = |files: &mut Files| -> PathBuf {
+fn decide(files: &mut FileWorker, round: usize) -> Option<String> {
+    let some_dir = |files: &mut FileWorker| -> PathBuf {
         let dirs: Vec<PathBuf> = fs::read_dir(&files.root)
             .unwrap()
             .flatten()
@@ -85,7 +85,7 @@ fn decide(files: &mut Files, round: usize) -> Option<String> {
 
 /// Works and scans; returns how often the watcher could help.
 pub fn work(desk: &Desk, seed: u64, rounds: usize, mut between: impl FnMut(usize, &mut Draw)) -> usize {
-    let mut files = Files { root: desk.root.clone(), draw: Draw::new(seed) };
+    let mut files = FileWorker { root: desk.root.clone(), draw: Draw::new(seed) };
     let mut log = Vec::new();
     let mut helped = 0;
     for round in 0..rounds {

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stepback_watcher::client::{Client, SOCKET};
-use stepback_watcher::server::{Config, Watcher};
-use stepback_worktree::scan::hints::{Answer, Hints, Question};
+use stepback_watcher::client::{SOCKET, WatcherClient};
+use stepback_watcher::server::{Watcher, WatcherConfig};
+use stepback_worktree::scan::hints::{ScanHints, WatchAnswer, WatchQuestion};
 
 use crate::desk::{Desk, let_times_settle};
 
@@ -22,7 +22,7 @@ pub fn store(desk: &Desk) -> PathBuf {
 
 fn start(dir: &Path, recent: &[&Path], most: Option<usize>) -> Option<Watcher> {
     let recent = recent.iter().map(|root| root.to_path_buf()).collect();
-    Watcher::start(Config { recent, most, ..Config::new(dir) }).unwrap()
+    Watcher::start(WatcherConfig { recent, most, ..WatcherConfig::new(dir) }).unwrap()
 }
 
 /// Waits for something that another thread does.
@@ -38,7 +38,7 @@ pub fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub fn scan(desk: &Desk, client: &Client) -> stepback_worktree::scan::Snapshot {
+pub fn scan(desk: &Desk, client: &WatcherClient) -> stepback_worktree::scan::Snapshot {
     desk.scan(Some(&desk.cache()), Some(client))
 }
 
@@ -50,7 +50,7 @@ fn a_workspace_is_watched_when_somebody_asks_about_it() {
     }
     let_times_settle();
     let dir = store(&desk);
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     assert!(client.status(&desk.root).is_none(), "nobody is there");
     assert!(!scan(&desk, &client).hinted);
     let watcher = start(&dir, &[], None).unwrap();
@@ -91,7 +91,7 @@ fn a_workspace_with_too_many_directories_is_not_watched_and_says_so() {
     }
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], Some(10)).unwrap();
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     let why = until("it is refused", || match client.status(&desk.root)? {
         Err(why) if why.contains("more than 10 directories") => Some(why),
         _ => None,
@@ -107,12 +107,12 @@ fn a_store_with_a_long_path_has_a_watcher_too() {
     let dir = desk.dir.path().join("long".repeat(40));
     fs::create_dir(&dir).unwrap();
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
 }
 
-pub fn question(root: &Path) -> Question<'_> {
-    Question { root, root_id: (1, 2), since: None, entries: 100_000 }
+pub fn question(root: &Path) -> WatchQuestion<'_> {
+    WatchQuestion { root, root_id: (1, 2), since: None, entries: 100_000 }
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_watcher_that_is_silent_is_not_waited_for() {
     // The kernel accepts for it; it never reads or answers.
     let _listener = UnixListener::bind(dir.join(SOCKET)).unwrap();
     let begun = Instant::now();
-    assert_eq!(Client::new(&dir).changes(&question(&desk.root)), Answer::Nothing);
+    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Nothing);
     let waited = begun.elapsed();
     assert!(waited < Duration::from_secs(10), "it gives up: {waited:?}");
     // One that does not even accept any more.
@@ -140,7 +140,7 @@ fn a_watcher_that_is_silent_is_not_waited_for() {
     .take(20_000)
     .collect();
     assert!(!busy.is_empty());
-    assert_eq!(Client::new(&dir).changes(&question(&desk.root)), Answer::Nothing);
+    assert_eq!(WatcherClient::new(&dir).changes(&question(&desk.root)), WatchAnswer::Nothing);
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn nonsense_is_no_answer() {
             }
         });
         for answer in answers {
-            let heard = Client::new(&dir).changes(&question(&desk.root));
-            assert_eq!(heard, Answer::Nothing, "{}", answer.escape_ascii());
+            let heard = WatcherClient::new(&dir).changes(&question(&desk.root));
+            assert_eq!(heard, WatchAnswer::Nothing, "{}", answer.escape_ascii());
         }
     });
 }
@@ -178,7 +178,7 @@ fn whoever_asks_nonsense_does_not_keep_others_from_an_answer() {
     let desk = Desk::new();
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
-    let client = Client::eager(&dir);
+    let client = WatcherClient::eager(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
     let connect = || std::os::unix::net::UnixStream::connect(dir.join(SOCKET)).unwrap();
     let silent: Vec<_> = (0..4).map(|_| connect()).collect();

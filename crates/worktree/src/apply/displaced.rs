@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use stepback_faults as faults;
 use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::Node;
+use stepback_model::tree::TreeNode;
 
 use super::{Applier, found, lock, on_threads};
 use crate::anchored_path::Beneath;
@@ -39,10 +39,10 @@ impl Applier<'_> {
         dir: &impl AsFd,
         temporary: &OsStr,
         at: usize,
-        now: Option<&Node>,
+        now: Option<&TreeNode>,
     ) -> io::Result<()> {
         let size = match now {
-            Some(Node::File { size, .. }) => *size,
+            Some(TreeNode::File { size, .. }) => *size,
             _ => 0,
         };
         let mut displaced = lock(&self.displaced);

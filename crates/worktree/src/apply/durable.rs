@@ -9,7 +9,7 @@ use std::io;
 use rustix::fs::{Mode, OFlags};
 use stepback_faults as faults;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::Node;
+use stepback_model::tree::TreeNode;
 
 use crate::anchored_path::{Beneath, open_file};
 
@@ -27,7 +27,7 @@ pub(super) fn make_durable(root: &Beneath, changes: &[PlannedChange]) -> io::Res
 }
 
 fn only_few_files(changes: &[PlannedChange]) -> bool {
-    let is_file = |node: &Option<Node>| matches!(node, None | Some(Node::File { .. }));
+    let is_file = |node: &Option<TreeNode>| matches!(node, None | Some(TreeNode::File { .. }));
     changes.len() <= FEW && changes.iter().all(|change| is_file(&change.now) && is_file(&change.then))
 }
 

@@ -11,9 +11,11 @@ use rustix::io::Errno;
 use stepback_faults as faults;
 use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::{Content, MODE_MASK, Node};
+use stepback_model::tree::{Content, MODE_MASK, TreeNode};
 
-use super::{Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode};
+use super::{
+    Applier, ChangeOutcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode,
+};
 use crate::anchored_path::{Beneath, Identity, Present, same_content};
 use crate::error::WorktreeError;
 use crate::git;
@@ -31,9 +33,9 @@ impl Applier<'_> {
         beneath: &mut Beneath,
         change: &PlannedChange,
         at: usize,
-    ) -> Result<Outcome, WorktreeError> {
+    ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
-        let Some(then) = &change.then else { return Ok(Outcome::Done) };
+        let Some(then) = &change.then else { return Ok(ChangeOutcome::Done) };
         let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(missing_parent()) };
         // What is there now? Normally what the plan saved; after a crash perhaps already what it wants.
         let replaced = match &change.now {
@@ -43,24 +45,24 @@ impl Applier<'_> {
                     return self.settle(&dir, name, then, path, changed_meanwhile());
                 }
                 Present::Nothing => {
-                    return Ok(Outcome::LeftAlone("another process deleted it meanwhile".into()));
+                    return Ok(ChangeOutcome::LeftAlone("another process deleted it meanwhile".into()));
                 }
             },
             _ => None,
         };
         if replaced.is_some()
-            && let (Some(Node::File { content: old, .. }), Node::File { content: new, mode, .. }) =
+            && let (Some(TreeNode::File { content: old, .. }), TreeNode::File { content: new, mode, .. }) =
                 (&change.now, then)
             && old == new
             && change.now != change.then
             && has_one_name(&dir, name)
         {
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
-            return Ok(Outcome::Done);
+            return Ok(ChangeOutcome::Done);
         }
         if !self.durable
             && replaced.is_some()
-            && let (Some(Node::File { .. }), Node::File { mode, content, .. }) = (&change.now, then)
+            && let (Some(TreeNode::File { .. }), TreeNode::File { mode, content, .. }) = (&change.now, then)
             && *content != Content::Vaulted
             && has_one_name(&dir, name)
         {
@@ -83,7 +85,7 @@ impl Applier<'_> {
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                     if error.kind() == io::ErrorKind::AlreadyExists {
-                        let outcome = Outcome::LeftAlone("another process created it meanwhile".into());
+                        let outcome = ChangeOutcome::LeftAlone("another process created it meanwhile".into());
                         return self.settle(&dir, name, then, path, outcome);
                     }
                     Err(WorktreeError::io("write", path)(error))
@@ -110,7 +112,7 @@ impl Applier<'_> {
             Err(error) => {
                 let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                 if error.kind() == io::ErrorKind::NotFound {
-                    return Ok(Outcome::LeftAlone("another process deleted it meanwhile".into()));
+                    return Ok(ChangeOutcome::LeftAlone("another process deleted it meanwhile".into()));
                 }
                 return Err(WorktreeError::io("replace", path)(error));
             }
@@ -144,15 +146,15 @@ impl Applier<'_> {
         &self,
         dir: &impl AsFd,
         name: &OsStr,
-        then: &Node,
+        then: &TreeNode,
         path: &RelPath,
-        otherwise: Outcome,
-    ) -> Result<Outcome, WorktreeError> {
+        otherwise: ChangeOutcome,
+    ) -> Result<ChangeOutcome, WorktreeError> {
         match (self.look(dir, name, then, path)?, then) {
-            (Present::Matches(_), _) => Ok(Outcome::Done),
-            (Present::OtherMode(_), Node::File { mode, .. }) => {
+            (Present::Matches(_), _) => Ok(ChangeOutcome::Done),
+            (Present::OtherMode(_), TreeNode::File { mode, .. }) => {
                 set_mode(dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
-                Ok(Outcome::Done)
+                Ok(ChangeOutcome::Done)
             }
             _ => Ok(otherwise),
         }
@@ -163,11 +165,11 @@ impl Applier<'_> {
         &self,
         dir: &impl AsFd,
         name: &OsStr,
-        then: &Node,
+        then: &TreeNode,
         path: &RelPath,
-    ) -> Result<Outcome, WorktreeError> {
+    ) -> Result<ChangeOutcome, WorktreeError> {
         match self.look(dir, name, then, path)? {
-            Present::Matches(_) => Ok(Outcome::Done),
+            Present::Matches(_) => Ok(ChangeOutcome::Done),
             _ => {
                 let error = io::Error::other("what was read back is not what was written");
                 Err(WorktreeError::io("verify", path)(error))
@@ -180,18 +182,18 @@ impl Applier<'_> {
         &self,
         dir: &impl AsFd,
         name: &OsStr,
-        then: &Node,
+        then: &TreeNode,
         path: &RelPath,
         made: Option<File>,
-    ) -> Result<Outcome, WorktreeError> {
-        if let (Some(file), Node::File { mode, size, content }) = (made, then)
+    ) -> Result<ChangeOutcome, WorktreeError> {
+        if let (Some(file), TreeNode::File { mode, size, content }) = (made, then)
             && let (Ok(named), Ok(opened)) =
                 (rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), rustix::fs::fstat(&file))
             && Identity::of(&named) == Identity::of(&opened)
             && (named.st_mode & MODE_MASK, named.st_size as u64) == (*mode, *size)
             && same_content(&file, *size, content, self.source).is_ok_and(|same| same)
         {
-            return Ok(Outcome::Done);
+            return Ok(ChangeOutcome::Done);
         }
         self.verify(dir, name, then, path)
     }
@@ -202,17 +204,17 @@ impl Applier<'_> {
         dir: &impl AsFd,
         temporary: &OsStr,
         name: &OsStr,
-        then: &Node,
+        then: &TreeNode,
         path: &RelPath,
     ) -> io::Result<Option<File>> {
         faults::point()?;
         match then {
-            Node::Symlink { target } => {
+            TreeNode::Symlink { target } => {
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
                 rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?;
                 Ok(None)
             }
-            Node::File { content: Content::Vaulted, size, .. } => {
+            TreeNode::File { content: Content::Vaulted, size, .. } => {
                 let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
                 let parent_name = parent.components().next_back().unwrap_or_default();
                 let key = git::vault_name(parent_name, name.as_bytes());
@@ -232,7 +234,7 @@ impl Applier<'_> {
                 }
                 Ok(None)
             }
-            Node::File { mode, content, .. } => {
+            TreeNode::File { mode, content, .. } => {
                 let flags =
                     OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(0o600))?;
@@ -241,7 +243,7 @@ impl Applier<'_> {
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
                 Ok(Some(file))
             }
-            Node::Dir { .. } | Node::Skipped { .. } => Ok(None),
+            TreeNode::Dir { .. } | TreeNode::Skipped { .. } => Ok(None),
         }
     }
 }

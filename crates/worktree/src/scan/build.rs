@@ -5,18 +5,18 @@ use std::os::fd::AsFd;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
-use stepback_model::state::{GitState, Repository};
-use stepback_model::tree::{Content, Entry as TreeEntry, MODE_MASK, Node, SkipReason, Tree};
+use stepback_model::state::{GitState, GitSummary};
+use stepback_model::tree::{Content, MODE_MASK, SkipReason, Tree, TreeEntry, TreeNode};
 use stepback_store::ObjectBatch;
 
 use super::entry::reason_from;
-use super::hints::Token;
+use super::hints::LogPosition;
 use super::walk::{DirOut, Listing, OutEntry, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan, Snapshot};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::rules::Budget;
-use crate::statcache::{self, Builder, Entry, Kind, NONE, RACY, Stat, StatCache};
+use crate::statcache::{self, Builder, CachedEntry, CachedKind, NONE, RACY, Stat, StatCache};
 
 /// The result for one directory.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) struct Assembly<'a> {
 pub(super) struct Out<'a> {
     pub source: &'a (dyn ObjectSource + Sync),
     pub batch: &'a dyn ObjectBatch,
-    pub token: Option<Token>,
+    pub token: Option<LogPosition>,
 }
 
 pub(super) fn build(
@@ -139,13 +139,13 @@ impl Assembly<'_> {
         let dir = &self.dirs[id as usize];
         match &dir.listing {
             Listing::New(entries) => {
-                let dirs = entries.iter().filter(|entry| entry.kind == Kind::Dir);
+                let dirs = entries.iter().filter(|entry| entry.kind == CachedKind::Dir);
                 dirs.map(|entry| (entry.name.clone(), entry.aux)).collect()
             }
             Listing::Same => {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return Vec::new() };
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
-                let dirs = entries.filter(|entry| entry.kind == Kind::Dir);
+                let dirs = entries.filter(|entry| entry.kind == CachedKind::Dir);
                 dirs.map(|entry| (entry.name.to_vec(), self.walked(entry.aux))).collect()
             }
             Listing::Kept | Listing::Gone | Listing::Skipped(_) => Vec::new(),
@@ -164,14 +164,15 @@ impl Assembly<'_> {
                     return Ok(Built::Gone);
                 };
                 let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
-                    entry.kind != Kind::Dir || self.child_unchanged(self.walked(entry.aux), &entry)
+                    entry.kind != CachedKind::Dir || self.child_unchanged(self.walked(entry.aux), &entry)
                 });
                 if children_same && !self.rewrite_all {
                     return Ok(Built::Tree(cached.tree));
                 }
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
-                    let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
+                    let child =
+                        if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
                     self.tree_entry(
                         entry.name,
                         entry.kind,
@@ -198,7 +199,7 @@ impl Assembly<'_> {
     }
 
     /// Whether a walked child is what its parent's cached listing says.
-    fn child_unchanged(&self, child: u32, entry: &Entry<'_>) -> bool {
+    fn child_unchanged(&self, child: u32, entry: &CachedEntry<'_>) -> bool {
         let (Some(dir), Some(old)) = (self.dirs.get(child as usize), self.old) else { return false };
         let mode_same = dir.stat.mode == entry.stat.mode;
         let cached = old.tree(entry.aux);
@@ -212,7 +213,7 @@ impl Assembly<'_> {
     fn tree_entry(
         &self,
         name: &[u8],
-        kind: Kind,
+        kind: CachedKind,
         stat: &Stat,
         hash: Hash,
         aux: u32,
@@ -220,20 +221,22 @@ impl Assembly<'_> {
         in_git: bool,
     ) -> Option<TreeEntry> {
         let mode = stat.mode & MODE_MASK;
-        let file = |content| Node::File { mode, size: stat.size, content };
+        let file = |content| TreeNode::File { mode, size: stat.size, content };
         let node = match kind {
-            Kind::Whole => file(Content::Whole(hash)),
-            Kind::Chunked => file(Content::Chunked(hash)),
-            Kind::Vaulted => file(Content::Vaulted),
-            Kind::Symlink => Node::Symlink { target: target.to_vec() },
-            Kind::Skipped => Node::Skipped { reason: reason_from(aux)? },
-            Kind::Dir if !in_git && name == b".git" => match self.built_at(aux)? {
+            CachedKind::Whole => file(Content::Whole(hash)),
+            CachedKind::Chunked => file(Content::Chunked(hash)),
+            CachedKind::Vaulted => file(Content::Vaulted),
+            CachedKind::Symlink => TreeNode::Symlink { target: target.to_vec() },
+            CachedKind::Skipped => TreeNode::Skipped { reason: reason_from(aux)? },
+            CachedKind::Dir if !in_git && name == b".git" => match self.built_at(aux)? {
                 Built::Gone => return None,
-                _ => Node::Skipped { reason: SkipReason::GitDir },
+                _ => TreeNode::Skipped { reason: SkipReason::GitDir },
             },
-            Kind::Dir => match self.built_at(aux)? {
-                Built::Tree(tree) => Node::Dir { mode: self.dirs[aux as usize].stat.mode & MODE_MASK, tree },
-                Built::Skipped(reason) => Node::Skipped { reason },
+            CachedKind::Dir => match self.built_at(aux)? {
+                Built::Tree(tree) => {
+                    TreeNode::Dir { mode: self.dirs[aux as usize].stat.mode & MODE_MASK, tree }
+                }
+                Built::Skipped(reason) => TreeNode::Skipped { reason },
                 Built::Gone => return None,
             },
         };
@@ -255,10 +258,10 @@ impl Assembly<'_> {
         };
         let (looked_at, untouched): (Vec<_>, Vec<_>) = (found.into_iter())
             .partition(|(_, id, _)| !matches!(self.dirs[*id as usize].listing, Listing::Kept));
-        let mut repositories: Vec<Repository> = (looked_at.into_iter())
+        let mut repositories: Vec<GitSummary> = (looked_at.into_iter())
             .map(|(path, id, tree)| {
                 let summary = self.dirs[id as usize].git.as_ref().map(|node| git::summarize(node.fd.as_fd()));
-                Repository { path: path.as_bytes().to_vec(), tree, summary: summary.unwrap_or_default() }
+                GitSummary { path: path.as_bytes().to_vec(), tree, summary: summary.unwrap_or_default() }
             })
             .collect();
         // Repositories that were not scanned are unchanged.
@@ -304,7 +307,8 @@ impl Assembly<'_> {
                 }
                 (Listing::Same, Some(cached)) => {
                     for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
-                        let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
+                        let child =
+                            if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
                         builder_entry(&mut builder, self.cache_entry(&entry, child, &number));
                     }
                 }
@@ -329,7 +333,7 @@ impl Assembly<'_> {
     /// cached entries can be copied as they are.
     pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
-            entry.kind != Kind::Dir || {
+            entry.kind != CachedKind::Dir || {
                 let child = self.walked(entry.aux);
                 let walked = self.dirs.get(child as usize);
                 walked.is_some_and(|dir| dir.stat == entry.stat && dir.racy == (entry.flags & RACY != 0))
@@ -339,20 +343,25 @@ impl Assembly<'_> {
     }
 
     /// An entry for the next cache; `None` if it does not exist any more.
-    pub(super) fn cache_entry<'e>(&self, entry: &Entry<'e>, child: u32, number: &[u32]) -> Option<Entry<'e>> {
-        if entry.kind != Kind::Dir {
+    pub(super) fn cache_entry<'e>(
+        &self,
+        entry: &CachedEntry<'e>,
+        child: u32,
+        number: &[u32],
+    ) -> Option<CachedEntry<'e>> {
+        if entry.kind != CachedKind::Dir {
             return Some(*entry);
         }
         let dir = self.dirs.get(child as usize)?;
         match self.built_at(child)? {
-            Built::Tree(_) => Some(Entry {
+            Built::Tree(_) => Some(CachedEntry {
                 aux: number[child as usize],
                 stat: dir.stat,
                 flags: if dir.racy { RACY } else { 0 },
                 ..*entry
             }),
-            Built::Skipped(reason) => Some(Entry {
-                kind: Kind::Skipped,
+            Built::Skipped(reason) => Some(CachedEntry {
+                kind: CachedKind::Skipped,
                 aux: super::entry::reason_number(reason),
                 stat: Stat::default(),
                 flags: 0,
@@ -363,15 +372,15 @@ impl Assembly<'_> {
     }
 }
 
-fn builder_entry(builder: &mut Builder, entry: Option<Entry<'_>>) {
+fn builder_entry(builder: &mut Builder, entry: Option<CachedEntry<'_>>) {
     if let Some(entry) = entry {
         builder.entry(&entry);
     }
 }
 
 impl OutEntry {
-    pub(super) fn record(&self) -> Entry<'_> {
+    pub(super) fn record(&self) -> CachedEntry<'_> {
         let Self { name, kind, flags, stat, hash, aux, target } = self;
-        Entry { name, kind: *kind, flags: *flags, stat: *stat, hash: *hash, aux: *aux, target }
+        CachedEntry { name, kind: *kind, flags: *flags, stat: *stat, hash: *hash, aux: *aux, target }
     }
 }

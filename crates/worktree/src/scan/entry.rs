@@ -19,8 +19,8 @@ use super::walk::{OutEntry, Shared, Trust};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::git;
-use crate::rules::{self, Verdict};
-use crate::statcache::{Dir, Entry, IGNORED, Kind, LINKED, NONE, RACY, Stat};
+use crate::rules::{self, RuleVerdict};
+use crate::statcache::{CachedEntry, CachedKind, Dir, IGNORED, LINKED, NONE, RACY, Stat};
 use crate::vault::Kept;
 
 /// Files above this size wait until the walk is over, so that all threads can share the work.
@@ -134,7 +134,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         dir: &Arc<DirNode>,
         name: &[u8],
         kind: FileType,
-        cached: Option<(usize, Entry<'_>)>,
+        cached: Option<(usize, CachedEntry<'_>)>,
     ) -> Result<Examined, WorktreeError> {
         if dir.area != DirKind::Work && git::is_transient(name) {
             return Ok(Examined::Gone);
@@ -142,8 +142,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let (at, known) = cached.unzip();
         let same = || Ok(Examined::Same(at.unwrap_or(0) as u32));
         if let Some(reason) = special(kind) {
-            let unchanged =
-                known.is_some_and(|known| known.kind == Kind::Skipped && known.aux == reason_number(reason));
+            let unchanged = known
+                .is_some_and(|known| known.kind == CachedKind::Skipped && known.aux == reason_number(reason));
             return if unchanged {
                 same()
             } else {
@@ -170,7 +170,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if let Some(known) = &known
             && known.stat == found
             && known.flags & RACY == 0
-            && known.kind != Kind::Dir
+            && known.kind != CachedKind::Dir
             && known.aux != reason_number(SkipReason::Unstable)
             && !self.fits_again(known)
             && self.still_believed(dir, known)?
@@ -195,15 +195,16 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a cached entry whose `stat` is unchanged may be used as it is.
-    fn still_believed(&self, dir: &Arc<DirNode>, known: &Entry<'_>) -> Result<bool, WorktreeError> {
+    fn still_believed(&self, dir: &Arc<DirNode>, known: &CachedEntry<'_>) -> Result<bool, WorktreeError> {
         if self.shared.trust == Trust::HashesOnly && dir.area == DirKind::Work {
             let verdict = dir.own_verdict(known.name, false);
-            let over_budget = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Budget);
-            if verdict == Verdict::In && over_budget {
+            let over_budget =
+                known.kind == CachedKind::Skipped && known.aux == reason_number(SkipReason::Budget);
+            if verdict == RuleVerdict::In && over_budget {
                 return Ok(false);
             }
-            let out = verdict == Verdict::Out;
-            let is_out = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Rule);
+            let out = verdict == RuleVerdict::Out;
+            let is_out = known.kind == CachedKind::Skipped && known.aux == reason_number(SkipReason::Rule);
             let ignored = dir.is_ignored(known.name, false);
             if out != is_out || ignored != (known.flags & IGNORED != 0) {
                 return Ok(false);
@@ -211,11 +212,11 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         if self.shared.confirm {
             let object = match known.kind {
-                Kind::Whole => ObjectKind::Blob,
-                Kind::Chunked => ObjectKind::List,
+                CachedKind::Whole => ObjectKind::Blob,
+                CachedKind::Chunked => ObjectKind::List,
                 // The vault is swept together with the objects; keep the file in it again.
-                Kind::Vaulted => return Ok(false),
-                Kind::Dir | Kind::Symlink | Kind::Skipped => return Ok(true),
+                CachedKind::Vaulted => return Ok(false),
+                CachedKind::Dir | CachedKind::Symlink | CachedKind::Skipped => return Ok(true),
             };
             return Ok(self.shared.batch.contains(object, known.hash)?);
         }
@@ -227,22 +228,23 @@ impl<'s, 'a> Examiner<'s, 'a> {
         dir: &Arc<DirNode>,
         name: &[u8],
         found: Stat,
-        known: Option<&Entry<'_>>,
+        known: Option<&CachedEntry<'_>>,
     ) -> Result<Examined, WorktreeError> {
         let mut flags = 0;
         match dir.area {
             DirKind::Work => {
                 let verdict = dir.own_verdict(name, false);
-                if verdict == Verdict::Out {
+                if verdict == RuleVerdict::Out {
                     return Ok(Examined::New(skipped(name, found, SkipReason::Rule)));
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
-                    let counted = |known: &&Entry<'_>| {
-                        known.flags & IGNORED != 0 && matches!(known.kind, Kind::Whole | Kind::Chunked)
+                    let counted = |known: &&CachedEntry<'_>| {
+                        known.flags & IGNORED != 0
+                            && matches!(known.kind, CachedKind::Whole | CachedKind::Chunked)
                     };
                     let before = known.filter(counted).map_or(0, |known| known.stat.size);
-                    if verdict != Verdict::In && !self.within_budget(found.size, before) {
+                    if verdict != RuleVerdict::In && !self.within_budget(found.size, before) {
                         let mut entry = skipped(name, found, SkipReason::Budget);
                         entry.flags |= IGNORED;
                         return Ok(Examined::New(entry));
@@ -261,7 +263,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
                                 AtFlags::SYMLINK_NOFOLLOW,
                             )
                             .map_or(found, |stat| to_stat(&stat));
-                            Ok(Examined::New(self.entry(name, Kind::Vaulted, stat, NO_HASH, 0)))
+                            Ok(Examined::New(self.entry(name, CachedKind::Vaulted, stat, NO_HASH, 0)))
                         }
                         Ok(Kept::OverBudget) => Ok(Examined::New(skipped(name, found, SkipReason::Budget))),
                         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Examined::Gone),
@@ -271,10 +273,10 @@ impl<'s, 'a> Examiner<'s, 'a> {
             }
             DirKind::Git => {}
         }
-        let previous = known.filter(|known| matches!(known.kind, Kind::Whole | Kind::Chunked));
+        let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
         if found.size > DEFER {
-            let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
-            return Ok(Examined::Large(self.entry(name, Kind::Chunked, found, NO_HASH, flags), old));
+            let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
+            return Ok(Examined::Large(self.entry(name, CachedKind::Chunked, found, NO_HASH, flags), old));
         }
         self.store(dir, name, previous, flags)
     }
@@ -296,12 +298,12 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Whether a file that was over the budget would fit now, because others were removed.
-    fn fits_again(&self, known: &Entry<'_>) -> bool {
+    fn fits_again(&self, known: &CachedEntry<'_>) -> bool {
         let budget = &self.shared.scan.budget;
         let size = known.stat.size;
         let (class, total) =
             if size <= rules::SMALL { (0, budget.small_total) } else { (1, budget.large_total) };
-        known.kind == Kind::Skipped
+        known.kind == CachedKind::Skipped
             && known.aux == reason_number(SkipReason::Budget)
             && known.flags & IGNORED != 0
             && size <= budget.file
@@ -313,7 +315,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
-        previous: Option<&Entry<'_>>,
+        previous: Option<&CachedEntry<'_>>,
         flags: u8,
     ) -> Result<Examined, WorktreeError> {
         let fail = |error: io::Error| WorktreeError::io("read", &dir.path().join(name))(error);
@@ -356,32 +358,32 @@ impl<'s, 'a> Examiner<'s, 'a> {
         &mut self,
         file: &File,
         size: u64,
-        previous: Option<&Entry<'_>>,
-    ) -> Result<(Kind, Hash), ChunkError> {
+        previous: Option<&CachedEntry<'_>>,
+    ) -> Result<(CachedKind, Hash), ChunkError> {
         if size <= WHOLE_LIMIT {
-            return self.store_whole(file, size, previous).map(|hash| (Kind::Whole, hash));
+            return self.store_whole(file, size, previous).map(|hash| (CachedKind::Whole, hash));
         }
-        let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
+        let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
         content::store_chunked(file, size, old, self.shared.source, self.shared.batch, 1)
-            .map(|hash| (Kind::Chunked, hash))
+            .map(|hash| (CachedKind::Chunked, hash))
     }
 
     fn store_whole(
         &mut self,
         file: &File,
         size: u64,
-        previous: Option<&Entry<'_>>,
+        previous: Option<&CachedEntry<'_>>,
     ) -> Result<Hash, ChunkError> {
         if self.buffer.len() < size as usize {
             self.buffer.resize(size as usize, 0);
         }
         let bytes = &mut self.buffer[..size as usize];
         file.read_exact_at(bytes, 0)?;
-        let similar = previous.filter(|known| known.kind == Kind::Whole).map(|known| known.hash);
+        let similar = previous.filter(|known| known.kind == CachedKind::Whole).map(|known| known.hash);
         Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
     }
 
-    fn entry(&self, name: &[u8], kind: Kind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
+    fn entry(&self, name: &[u8], kind: CachedKind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
         let racy = if is_racy(&stat, self.shared.started) { RACY } else { 0 };
         OutEntry { name: name.to_vec(), kind, flags: flags | racy, stat, hash, aux: 0, target: Vec::new() }
     }
@@ -393,7 +395,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             Ok(target) => {
                 let target = target.into_bytes();
                 let stat = Stat { size: target.len() as u64, ..stat };
-                Examined::New(OutEntry { target, ..self.entry(name, Kind::Symlink, stat, NO_HASH, 0) })
+                Examined::New(OutEntry { target, ..self.entry(name, CachedKind::Symlink, stat, NO_HASH, 0) })
             }
             Err(Errno::NOENT) => Examined::Gone,
             Err(_) => Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)),
@@ -416,9 +418,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
         if area == DirKind::Work {
             let known_out = known
                 .as_ref()
-                .filter(|known| known.kind == Kind::Skipped)
+                .filter(|known| known.kind == CachedKind::Skipped)
                 .and_then(|known| reason_from(known.aux));
-            let known_in = known.as_ref().is_some_and(|known| known.kind == Kind::Dir);
+            let known_in = known.as_ref().is_some_and(|known| known.kind == CachedKind::Dir);
             let reason = if trusted && known_out == Some(SkipReason::Rule) {
                 known_out
             } else if trusted && known_in && !rules::is_heavy(dir.fd.as_fd(), name) {
@@ -431,7 +433,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 return ExaminedDir::Skipped { same_at, entry: skipped(name, Stat::default(), reason) };
             }
         }
-        let old = known.as_ref().filter(|known| known.kind == Kind::Dir).map_or(NONE, |known| known.aux);
+        let old =
+            known.as_ref().filter(|known| known.kind == CachedKind::Dir).map_or(NONE, |known| known.aux);
         if area == DirKind::Objects
             && !self.shared.confirm
             && old != NONE
@@ -442,7 +445,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             return ExaminedDir::Untouched { at, id, old, stat };
         }
         let id = next_id.fetch_add(1, Ordering::Relaxed);
-        let mut entry = self.entry(name, Kind::Dir, Stat::default(), NO_HASH, 0);
+        let mut entry = self.entry(name, CachedKind::Dir, Stat::default(), NO_HASH, 0);
         entry.aux = id;
         let old_stat = known.filter(|known| old != NONE && known.flags & RACY == 0).map(|known| known.stat);
         ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old, old_stat }
@@ -450,11 +453,11 @@ impl<'s, 'a> Examiner<'s, 'a> {
 
     /// The directory's `stat` if it is unchanged. Objects are only ever added or removed, which changes their directory's
     /// times.
-    fn untouched(&self, dir: &Arc<DirNode>, name: &[u8], known: &Entry<'_>) -> Option<Stat> {
+    fn untouched(&self, dir: &Arc<DirNode>, name: &[u8], known: &CachedEntry<'_>) -> Option<Stat> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let found = to_stat(&stat);
         let flat = self.shared.old?.dir(known.aux).is_some_and(|cached| {
-            (0..cached.len()).all(|at| cached.entry(at).is_some_and(|entry| entry.kind != Kind::Dir))
+            (0..cached.len()).all(|at| cached.entry(at).is_some_and(|entry| entry.kind != CachedKind::Dir))
         });
         (flat && known.flags & RACY == 0 && found == known.stat).then_some(found)
     }
@@ -481,7 +484,7 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
         match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {
             Ok(hash) if unchanged(&file, &before) => {
                 let examiner = Examiner::new(shared);
-                return Ok(Some(examiner.entry(&large.name, Kind::Chunked, before, hash, large.flags)));
+                return Ok(Some(examiner.entry(&large.name, CachedKind::Chunked, before, hash, large.flags)));
             }
             Ok(_) => {}
             Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -537,8 +540,8 @@ pub(super) fn special(kind: FileType) -> Option<SkipReason> {
 }
 
 /// The type of a cached entry that was skipped for its type.
-pub(super) fn special_type(known: &Entry<'_>) -> Option<FileType> {
-    if known.kind != Kind::Skipped {
+pub(super) fn special_type(known: &CachedEntry<'_>) -> Option<FileType> {
+    if known.kind != CachedKind::Skipped {
         return None;
     }
     match reason_from(known.aux)? {
@@ -551,7 +554,7 @@ pub(super) fn special_type(known: &Entry<'_>) -> Option<FileType> {
 fn skipped(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
     OutEntry {
         name: name.to_vec(),
-        kind: Kind::Skipped,
+        kind: CachedKind::Skipped,
         flags: 0,
         stat,
         hash: NO_HASH,

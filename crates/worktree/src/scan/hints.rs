@@ -15,7 +15,7 @@ use crate::statcache::StatCache;
 
 /// A position in the change log of one watcher. Only that watcher can compare two of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Token {
+pub struct LogPosition {
     /// The id of the watcher for one workspace; it is new whenever the watcher starts or loses track.
     pub instance: [u8; 16],
     /// The position in the watcher's sequence of changes.
@@ -24,20 +24,20 @@ pub struct Token {
 
 /// A question to a watcher.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct WatchQuestion<'a> {
     /// The root of the workspace.
     pub root: &'a Path,
     /// Device and inode of the root, so that both sides mean the same directory.
     pub root_id: (u64, u64),
     /// The token that the stat cache corresponds to, if it has one.
-    pub since: Option<Token>,
+    pub since: Option<LogPosition>,
     /// About how many files and directories there are: the cost of a full scan.
     pub entries: usize,
 }
 
 /// A directory in which something may have happened.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Changed {
+pub struct ChangedDir {
     /// The path of the directory, relative to the root.
     pub path: RelPath,
     /// Whether something may have happened anywhere below it, too.
@@ -46,19 +46,19 @@ pub struct Changed {
 
 /// A watcher's answer. It covers everything that happened before the question was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum WatchAnswer {
     /// There is no watcher, or it did not answer in time.
     Nothing,
     /// Scan everything; the token is that of the answer.
-    Everything(Token),
+    Everything(LogPosition),
     /// Only these directories can differ from their state at the token of the question. The token is that of the answer.
-    Only(Token, Vec<Changed>),
+    Only(LogPosition, Vec<ChangedDir>),
 }
 
 /// A source of hints: a watcher, or a client of one.
-pub trait Hints: Sync {
+pub trait ScanHints: Sync {
     /// Returns what may have changed. Must return soon; a scan waits for it.
-    fn changes(&self, question: &Question<'_>) -> Answer;
+    fn changes(&self, question: &WatchQuestion<'_>) -> WatchAnswer;
 
     /// Called when a scan without an answer has visited every directory. An implementation that can start a watcher decides
     /// by this whether that is worth it; must return at once.
@@ -119,10 +119,10 @@ impl Visit {
 impl Scan<'_> {
     /// Asks the watcher, if there is one. This comes before anything is read: what changes later is after the answer's
     /// token, and will be named next time.
-    pub(super) fn ask(&self, cache: Option<&StatCache>) -> Answer {
-        let (Some(hints), Some(cache)) = (self.hints, cache) else { return Answer::Nothing };
-        let Ok(stat) = rustix::fs::stat(self.root) else { return Answer::Nothing };
-        hints.changes(&Question {
+    pub(super) fn ask(&self, cache: Option<&StatCache>) -> WatchAnswer {
+        let (Some(hints), Some(cache)) = (self.hints, cache) else { return WatchAnswer::Nothing };
+        let Ok(stat) = rustix::fs::stat(self.root) else { return WatchAnswer::Nothing };
+        hints.changes(&WatchQuestion {
             root: self.root,
             root_id: (stat.st_dev, stat.st_ino),
             since: cache.meta().token,
@@ -131,8 +131,8 @@ impl Scan<'_> {
     }
 
     /// The directories to visit, if visiting some is enough.
-    pub(super) fn visits(&self, cache: &StatCache, answer: &Answer) -> Option<Visit> {
-        let Answer::Only(token, changed) = answer else { return None };
+    pub(super) fn visits(&self, cache: &StatCache, answer: &WatchAnswer) -> Option<Visit> {
+        let WatchAnswer::Only(token, changed) = answer else { return None };
         if self.everything {
             return None;
         }

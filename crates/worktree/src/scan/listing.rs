@@ -15,8 +15,8 @@ use super::hints::Visit;
 use super::node::{DirKind, DirNode};
 use super::walk::{Listing, OutEntry, Shared, ThreadResult};
 use crate::error::WorktreeError;
-use crate::rules::{self, Verdict};
-use crate::statcache::{Dir, IGNORED, Kind, LINKED, RACY};
+use crate::rules::{self, RuleVerdict};
+use crate::statcache::{CachedKind, Dir, IGNORED, LINKED, RACY};
 
 /// The entries of a directory while they are collected.
 #[derive(Default)]
@@ -44,14 +44,14 @@ impl Collected {
     pub fn pass(&mut self, cached: &Dir<'_>, visit: &Visit) -> bool {
         let is_dir = |name: &[u8]| {
             let known = cached.find(name).and_then(|at| cached.entry(at));
-            known.is_some_and(|known| known.kind == Kind::Dir)
+            known.is_some_and(|known| known.kind == CachedKind::Dir)
         };
         if !visit.names().all(is_dir) {
             return false;
         }
         for at in 0..cached.len() {
             match cached.entry(at) {
-                Some(known) if known.kind == Kind::Dir => self.subdirs.push(known.name.to_vec()),
+                Some(known) if known.kind == CachedKind::Dir => self.subdirs.push(known.name.to_vec()),
                 _ => self.same.push(at as u32),
             }
         }
@@ -62,7 +62,7 @@ impl Collected {
     pub fn is_unsettled(&self) -> bool {
         self.news.iter().any(|entry| {
             entry.flags & RACY != 0
-                || (entry.kind == Kind::Skipped
+                || (entry.kind == CachedKind::Skipped
                     && super::entry::reason_from(entry.aux) == Some(SkipReason::Unstable))
         })
     }
@@ -78,7 +78,7 @@ impl Collected {
     ) -> Result<(), WorktreeError> {
         for at in 0..cached.len() {
             let Some(known) = cached.entry(at) else { continue };
-            if known.kind == Kind::Dir {
+            if known.kind == CachedKind::Dir {
                 self.subdirs.push(known.name.to_vec());
                 continue;
             }
@@ -86,7 +86,7 @@ impl Collected {
                 && node.parent.is_some()
                 && rules::marks_cache(node.fd.as_fd(), known.name)
             {
-                self.is_cache = node.own_verdict_of_self() != Verdict::In;
+                self.is_cache = node.own_verdict_of_self() != RuleVerdict::In;
             }
             // An entry that was skipped before its type was known gets examined.
             let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
@@ -126,7 +126,7 @@ impl Collected {
                 && node.parent.is_some()
                 && rules::marks_cache(node.fd.as_fd(), name)
             {
-                self.is_cache = node.own_verdict_of_self() != Verdict::In;
+                self.is_cache = node.own_verdict_of_self() != RuleVerdict::In;
             }
             let known = cached.and_then(|cached| {
                 let at = cached.find(name)?;
@@ -151,7 +151,7 @@ impl Collected {
             Examined::Gone => {}
             Examined::IsDir => self.subdirs.push(name.to_vec()),
             Examined::New(entry) => {
-                if entry.kind == Kind::Skipped
+                if entry.kind == CachedKind::Skipped
                     && let Some(reason) = super::entry::reason_from(entry.aux)
                     && matches!(reason, SkipReason::Unreadable | SkipReason::Unstable)
                 {

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use stepback_model::path::RelPath;
 use stepback_model::tree::SkipReason;
 
-use crate::rules::{self, DirRules, Verdict};
+use crate::rules::{self, DirRules, RuleVerdict};
 
 pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -67,12 +67,12 @@ impl DirNode {
     }
 
     /// Applies the rules from here up to the root; the nearest one that mentions the path wins.
-    fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> Verdict) -> Verdict {
+    fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> RuleVerdict) -> RuleVerdict {
         let mut path = name.to_vec();
         let mut node = self;
         loop {
             match (ask(node.rules(), &path), &node.parent) {
-                (Verdict::Silent, Some(parent)) => {
+                (RuleVerdict::Silent, Some(parent)) => {
                     path = [node.name.as_slice(), b"/", &path].concat();
                     node = parent;
                 }
@@ -81,14 +81,14 @@ impl DirNode {
         }
     }
 
-    pub fn own_verdict(&self, name: &[u8], is_dir: bool) -> Verdict {
+    pub fn own_verdict(&self, name: &[u8], is_dir: bool) -> RuleVerdict {
         self.ask(name, |rules, path| rules.own_verdict(path, is_dir))
     }
 
     /// Whether git ignores the entry `name` of this directory.
     pub fn is_ignored(&self, name: &[u8], is_dir: bool) -> bool {
         self.is_ignored_itself()
-            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == Verdict::Out
+            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == RuleVerdict::Out
     }
 
     fn is_ignored_itself(&self) -> bool {
@@ -99,9 +99,9 @@ impl DirNode {
     }
 
     /// What `.stepbackignore` files above say about this directory itself.
-    pub fn own_verdict_of_self(&self) -> Verdict {
+    pub fn own_verdict_of_self(&self) -> RuleVerdict {
         match &self.parent {
-            None => Verdict::In,
+            None => RuleVerdict::In,
             Some(parent) => parent.own_verdict(&self.name, true),
         }
     }
@@ -109,9 +109,9 @@ impl DirNode {
     /// Why a directory is not stored; `None` if it is.
     pub fn leave_out(&self, name: &[u8]) -> Option<SkipReason> {
         match self.own_verdict(name, true) {
-            Verdict::Out => return Some(SkipReason::Rule),
-            Verdict::In => return None,
-            Verdict::Silent => {}
+            RuleVerdict::Out => return Some(SkipReason::Rule),
+            RuleVerdict::In => return None,
+            RuleVerdict::Silent => {}
         }
         let heavy = rules::is_heavy(self.fd.as_fd(), name)
             || (name == b"target" && self.is_ignored(name, true))

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
-use stepback_model::tree::{Content, MODE_MASK, Node, SkipReason};
+use stepback_model::tree::{Content, MODE_MASK, SkipReason, TreeNode};
 use stepback_store::ObjectBatch;
 
 use crate::anchored_path::{Beneath, Identity, open_file};
@@ -21,7 +21,7 @@ pub enum Single {
     /// The path does not exist.
     Nothing,
     /// A file or link (stored now), or something that is only noted.
-    Node(Node),
+    Node(TreeNode),
     /// A directory with these permission bits; its entries were not read.
     Dir(u32),
 }
@@ -70,18 +70,18 @@ impl<'a> Looker<'a> {
                 FileType::Directory => return Ok(Single::Dir(mode)),
                 FileType::Symlink => {
                     let target = rustix::fs::readlinkat(&dir, name, Vec::new()).map_err(fail)?.into_bytes();
-                    return Ok(Single::Node(Node::Symlink { target }));
+                    return Ok(Single::Node(TreeNode::Symlink { target }));
                 }
                 FileType::RegularFile => {}
                 other => {
                     let reason = special(other).unwrap_or(SkipReason::Device);
-                    return Ok(Single::Node(Node::Skipped { reason }));
+                    return Ok(Single::Node(TreeNode::Skipped { reason }));
                 }
             }
             let (file, before) = match open_file(&dir, name) {
                 Ok(opened) => opened,
                 Err(Errno::ACCESS) => {
-                    return Ok(Single::Node(Node::Skipped { reason: SkipReason::Unreadable }));
+                    return Ok(Single::Node(TreeNode::Skipped { reason: SkipReason::Unreadable }));
                 }
                 Err(Errno::NOENT | Errno::INVAL | Errno::LOOP) => continue,
                 Err(errno) => return Err(fail(errno)),
@@ -99,7 +99,7 @@ impl<'a> Looker<'a> {
                 Ok(content) => {
                     let after = rustix::fs::fstat(&file).map_err(fail)?;
                     if Identity::of(&after) == Identity::of(&before) {
-                        return Ok(Single::Node(Node::File { mode, size, content }));
+                        return Ok(Single::Node(TreeNode::File { mode, size, content }));
                     }
                 }
                 Err(ChunkError::Read(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
@@ -107,6 +107,6 @@ impl<'a> Looker<'a> {
                 Err(ChunkError::Store(error)) => return Err(error.into()),
             }
         }
-        Ok(Single::Node(Node::Skipped { reason: SkipReason::Unstable }))
+        Ok(Single::Node(TreeNode::Skipped { reason: SkipReason::Unstable }))
     }
 }

@@ -7,7 +7,7 @@ use stepback_model::hash::Hash;
 use super::build::{Assembly, Built};
 use super::walk::{DirOut, Listing, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan};
-use crate::statcache::{Kind, Meta, NONE, Overlay, StatCache, Tally};
+use crate::statcache::{CacheOverlay, CachedKind, IgnoredTotals, Meta, NONE, StatCache};
 
 /// The most directories that are remembered as unsettled; with more, the next scan is a full one.
 const MOST_UNSETTLED: usize = 512;
@@ -67,7 +67,7 @@ impl Assembly<'_> {
 
     /// The directories that differ from the cache file, including those of the overlay before, and the total that git
     /// ignores.
-    fn overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (Overlay, Tally) {
+    fn overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (CacheOverlay, IgnoredTotals) {
         let mut overlay = old.overlay().clone();
         let mut ignored = old.meta().ignored;
         // Directories keep their numbers; new ones get the next.
@@ -91,7 +91,8 @@ impl Assembly<'_> {
                     let Some(cached) = cached else {
                         self.set(&mut overlay, dir, number[dir.id as usize], tree, &number);
                         let set = overlay.get(number[dir.id as usize]);
-                        ignored = ignored.plus(set.map_or(Tally::default(), |set| set.tally(&scan.budget)));
+                        ignored =
+                            ignored.plus(set.map_or(IgnoredTotals::default(), |set| set.tally(&scan.budget)));
                         continue;
                     };
                     if matches!(dir.listing, Listing::Same)
@@ -102,7 +103,7 @@ impl Assembly<'_> {
                     }
                     // Subdirectories that were not even walked are gone.
                     let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
-                    for entry in entries.filter(|entry| entry.kind == Kind::Dir) {
+                    for entry in entries.filter(|entry| entry.kind == CachedKind::Dir) {
                         if self.walked(entry.aux) == NONE {
                             ignored = ignored.minus(old.tally_below(entry.aux, &scan.budget));
                         }
@@ -110,7 +111,8 @@ impl Assembly<'_> {
                     ignored = ignored.minus(cached.tally(&scan.budget));
                     self.set(&mut overlay, dir, dir.old, tree, &number);
                     let set = overlay.get(dir.old);
-                    ignored = ignored.plus(set.map_or(Tally::default(), |set| set.tally(&scan.budget)));
+                    ignored =
+                        ignored.plus(set.map_or(IgnoredTotals::default(), |set| set.tally(&scan.budget)));
                 }
                 _ if dir.old != NONE => ignored = ignored.minus(old.tally_below(dir.old, &scan.budget)),
                 _ => {}
@@ -119,7 +121,7 @@ impl Assembly<'_> {
         (overlay, ignored)
     }
 
-    fn set(&self, overlay: &mut Overlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
+    fn set(&self, overlay: &mut CacheOverlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
         match &dir.listing {
             Listing::New(entries) => overlay.set(
                 at,
@@ -130,7 +132,8 @@ impl Assembly<'_> {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return };
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
-                    let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
+                    let child =
+                        if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
                     self.cache_entry(&entry, child, number)
                 });
                 overlay.set(at, tree, entries);

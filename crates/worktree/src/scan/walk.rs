@@ -21,7 +21,7 @@ use super::hints::{self, Visit};
 use super::listing::Collected;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
-use crate::statcache::{Kind, NONE, Stat, StatCache};
+use crate::statcache::{CachedKind, NONE, Stat, StatCache};
 
 /// How much of the cache is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ pub(super) enum Trust {
 #[derive(Clone, Debug)]
 pub(super) struct OutEntry {
     pub name: Vec<u8>,
-    pub kind: Kind,
+    pub kind: CachedKind,
     pub flags: u8,
     pub stat: Stat,
     pub hash: Hash,
@@ -83,7 +83,7 @@ pub(super) struct WalkResult {
     pub hashed: u64,
     pub rules_changed: bool,
     pub newly_linked: bool,
-    pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    pub troubles: Vec<stepback_model::plan::SkippedPath>,
     /// Directories in which something can change without a watcher noticing, or may still be changing.
     pub unsettled: Vec<RelPath>,
     /// Whether only some directories were scanned.
@@ -150,7 +150,7 @@ pub(super) struct Shared<'a> {
 pub(super) struct ThreadResult {
     pub dirs: Vec<DirOut>,
     pub large: Vec<Large>,
-    pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    pub troubles: Vec<stepback_model::plan::SkippedPath>,
     pub unsettled: Vec<RelPath>,
 }
 
@@ -433,8 +433,8 @@ impl DirOut {
     }
 }
 
-pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::LeftAlone {
-    stepback_model::plan::LeftAlone::uncovered(path, reason.describe())
+pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::SkippedPath {
+    stepback_model::plan::SkippedPath::uncovered(path, reason.describe())
 }
 
 /// Stores the large files, one after the other, each with all threads.
@@ -442,7 +442,7 @@ fn store_large(
     shared: &Shared<'_>,
     large: Vec<Large>,
     dirs: &mut [DirOut],
-    troubles: &mut Vec<stepback_model::plan::LeftAlone>,
+    troubles: &mut Vec<stepback_model::plan::SkippedPath>,
 ) -> Result<(), WorktreeError> {
     for file in large {
         let stored = super::entry::store_large(shared, &file)?;
@@ -451,7 +451,9 @@ fn store_large(
         let Ok(entry) = entries.binary_search_by(|entry| entry.name.cmp(&file.name)) else { continue };
         match stored {
             Some(stored) => {
-                if let (Kind::Skipped, Some(reason)) = (stored.kind, super::entry::reason_from(stored.aux)) {
+                if let (CachedKind::Skipped, Some(reason)) =
+                    (stored.kind, super::entry::reason_from(stored.aux))
+                {
                     troubles.push(trouble(file.node.path().join(&file.name), reason));
                 }
                 entries[entry] = stored;

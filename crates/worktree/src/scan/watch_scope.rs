@@ -25,7 +25,7 @@ pub struct Territory {
 
 /// How a scan treats a directory.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum DirTreatment<'a> {
     /// It is walked.
     Walked(BorrowedFd<'a>),
     /// It is skipped because of a file in it; once that file is removed, it is walked.
@@ -64,7 +64,7 @@ impl Territory {
     pub fn visit(
         &self,
         path: &RelPath,
-        found: &mut dyn FnMut(&RelPath, Found<'_>) -> io::Result<()>,
+        found: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         // Not kept open: the file system could not be unmounted, and the rules may have changed.
         let fd = open(&self.root)?;
@@ -84,7 +84,7 @@ impl Territory {
         let mut buffer = vec![std::mem::MaybeUninit::uninit(); 32 << 10];
         while let Some(node) = rest.pop() {
             let here = node.path();
-            found(&here, Found::Walked(node.fd.as_fd()))?;
+            found(&here, DirTreatment::Walked(node.fd.as_fd()))?;
             for name in subdirectories(&node, &mut buffer)? {
                 rest.extend(self.enter(&node, &name, &here.join(&name), found)?);
             }
@@ -98,7 +98,7 @@ impl Territory {
         parent: &Arc<DirNode>,
         name: &[u8],
         path: &RelPath,
-        found: &mut dyn FnMut(&RelPath, Found<'_>) -> io::Result<()>,
+        found: &mut dyn FnMut(&RelPath, DirTreatment<'_>) -> io::Result<()>,
     ) -> io::Result<Option<Arc<DirNode>>> {
         let area = parent.child_area(name, parent.has_head());
         let left_out = if area == DirKind::Work { parent.leave_out(name) } else { None };
@@ -110,7 +110,7 @@ impl Territory {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(Errno::ACCESS | Errno::PERM) => {
-                found(path, Found::Closed)?;
+                found(path, DirTreatment::Closed)?;
                 return Ok(None);
             }
             Err(errno) => return Err(errno.into()),
@@ -120,7 +120,7 @@ impl Territory {
             return Ok(None);
         }
         if marked {
-            found(path, Found::Marked(fd.as_fd()))?;
+            found(path, DirTreatment::Marked(fd.as_fd()))?;
             return Ok(None);
         }
         Ok(Some(Arc::new(DirNode::new(Some(parent.clone()), name.to_vec(), fd, area))))

@@ -7,8 +7,8 @@ use stepback_model::path::RelPath;
 
 use super::meta::encode_paths;
 use super::{
-    DIR_RECORD, Dir, ENTRY_RECORD, Entry, HEADER, Kind, MAGIC, Meta, Overlay, StatCache, Tally, append_entry,
-    sum, tally_of, u32_at, write_beside,
+    CacheOverlay, CachedEntry, CachedKind, DIR_RECORD, Dir, ENTRY_RECORD, HEADER, IgnoredTotals, MAGIC, Meta,
+    StatCache, append_entry, sum, tally_of, u32_at, write_beside,
 };
 use crate::rules::Budget;
 
@@ -21,7 +21,7 @@ pub struct Builder {
     heap: Vec<u8>,
     entry_count: usize,
     heap_start: usize,
-    tally: Tally,
+    tally: IgnoredTotals,
 }
 
 impl Builder {
@@ -35,17 +35,17 @@ impl Builder {
             heap: Vec::with_capacity(entries * 16),
             entry_count: 0,
             heap_start: 0,
-            tally: Tally::default(),
+            tally: IgnoredTotals::default(),
         }
     }
 
     /// The total that git ignores in the directories so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> IgnoredTotals {
         self.tally
     }
 
     /// Adds an entry to the directory being assembled; entries come in order of names.
-    pub fn entry(&mut self, entry: &Entry<'_>) {
+    pub fn entry(&mut self, entry: &CachedEntry<'_>) {
         append_entry(&mut self.entries, &mut self.heap, self.heap_start, entry);
         let record = &self.entries[self.entries.len() - ENTRY_RECORD..];
         self.tally = self.tally.plus(tally_of(record, &self.budget));
@@ -57,7 +57,7 @@ impl Builder {
         self.entries.extend_from_slice(old.records);
         self.heap.extend_from_slice(old.names);
         for record in self.entries[start..].chunks_exact_mut(ENTRY_RECORD) {
-            if record[6] == Kind::Dir as u8 {
+            if record[6] == CachedKind::Dir as u8 {
                 let new = renumber(u32_at(record, 12));
                 record[12..16].copy_from_slice(&new.to_le_bytes());
             }
@@ -96,7 +96,7 @@ impl Builder {
         let sum = sum(&bytes[..HEADER], &bytes[HEADER..]);
         bytes[40..72].copy_from_slice(&sum);
         write_beside(path, &bytes)?;
-        Overlay::forget(path);
+        CacheOverlay::forget(path);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
 
 use super::{Stat, u64_at};
-use crate::scan::hints::Token;
+use crate::scan::hints::LogPosition;
 
 /// Facts about the scan that wrote the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,25 +20,25 @@ pub struct Meta {
     /// The boot of the system in which it was written; within one boot the page cache cannot be torn.
     pub boot: [u8; 16],
     /// Totals of what git ignores.
-    pub ignored: Tally,
+    pub ignored: IgnoredTotals,
     /// The git slot of the state that was scanned, if there were git directories.
     pub git: Option<Hash>,
     /// The watcher's token that the cache corresponds to: since then only directories that the watcher named were scanned.
-    pub token: Option<Token>,
+    pub token: Option<LogPosition>,
     /// When the last full scan happened, in nanoseconds.
     pub full_at: i64,
 }
 
 /// Totals of ignored files: what is stored nevertheless, and what does not fit into the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct IgnoredTotals {
     /// Bytes of ignored files stored: small ones, large ones.
     pub bytes: [u64; 2],
     /// The number of ignored files that are skipped because the budget is used up.
     pub waiting: u64,
 }
 
-impl Tally {
+impl IgnoredTotals {
     /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         let sum = |at: usize| self.bytes[at].saturating_add(other.bytes[at]);
@@ -104,10 +104,10 @@ impl Meta {
             root: (word(0), word(1)),
             root_stat,
             epoch: word(7),
-            ignored: Tally { bytes: [word(8), word(9)], waiting: word(10) },
+            ignored: IgnoredTotals { bytes: [word(8), word(9)], waiting: word(10) },
             full_at: word(11) as i64,
             git: (word(12) == 1).then(|| Hash::from_bytes(part(168))),
-            token: (word(13) == 1).then(|| Token { position: word(14), instance: short(200) }),
+            token: (word(13) == 1).then(|| LogPosition { position: word(14), instance: short(200) }),
             rules: part(120),
             boot: short(152),
         }

@@ -17,7 +17,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
 
 use super::meta::{Meta, decode_paths, encode_paths};
-use super::{Dir, ENTRY_RECORD, Entry, append_entry, u32_at, u64_at, write_beside};
+use super::{CachedEntry, Dir, ENTRY_RECORD, append_entry, u32_at, u64_at, write_beside};
 
 const MAGIC: [u8; 8] = *b"SBSTATO\x02";
 /// Magic, checksum of the base, meta, length of the list of paths, length of the directories.
@@ -30,7 +30,7 @@ const SPARE: usize = 64 << 10;
 
 /// Directories that differ from the cache below.
 #[derive(Clone, Debug, Default)]
-pub struct Overlay {
+pub struct CacheOverlay {
     dirs: BTreeMap<u32, Replaced>,
     file: Option<Row>,
 }
@@ -79,7 +79,7 @@ impl Replaced {
     }
 }
 
-impl Overlay {
+impl CacheOverlay {
     /// The number of directories it replaces or adds.
     pub fn len(&self) -> usize {
         self.dirs.len()
@@ -101,7 +101,7 @@ impl Overlay {
     }
 
     /// Sets the entries of a directory, which come in order of names.
-    pub fn set<'e>(&mut self, number: u32, tree: Hash, entries: impl Iterator<Item = Entry<'e>>) {
+    pub fn set<'e>(&mut self, number: u32, tree: Hash, entries: impl Iterator<Item = CachedEntry<'e>>) {
         let (mut bytes, mut names) = (Vec::new(), Vec::new());
         for entry in entries {
             append_entry(&mut bytes, &mut names, 0, &entry);

@@ -1,12 +1,12 @@
 //! What is written can be read again; torn files and files of other caches are rejected.
 
 use super::*;
-use crate::scan::hints::Token;
+use crate::scan::hints::LogPosition;
 use stepback_model::ObjectKind;
 
-fn entry<'a>(name: &'a [u8], kind: Kind, aux: u32, target: &'a [u8]) -> Entry<'a> {
+fn entry<'a>(name: &'a [u8], kind: CachedKind, aux: u32, target: &'a [u8]) -> CachedEntry<'a> {
     let stat = Stat { size: target.len() as u64, mtime: -5, ctime: 7, ino: 9, mode: 0o100644 };
-    Entry { name, kind, flags: RACY, stat, hash: Hash::of(ObjectKind::Blob, name), aux, target }
+    CachedEntry { name, kind, flags: RACY, stat, hash: Hash::of(ObjectKind::Blob, name), aux, target }
 }
 
 fn meta() -> Meta {
@@ -16,20 +16,20 @@ fn meta() -> Meta {
         epoch: 3,
         rules: [4; 32],
         boot: [5; 16],
-        ignored: Tally { bytes: [6, 7], waiting: 1 },
+        ignored: IgnoredTotals { bytes: [6, 7], waiting: 1 },
         git: Some(Hash::of(ObjectKind::Git, b"git")),
-        token: Some(Token { instance: [9; 16], position: 10 }),
+        token: Some(LogPosition { instance: [9; 16], position: 10 }),
         full_at: -11,
     }
 }
 
 fn sample(path: &Path) {
     let mut builder = Builder::like(None, Budget::default());
-    builder.entry(&entry(b"a", Kind::Whole, 0, b""));
-    builder.entry(&entry(b"link", Kind::Symlink, 0, b"target"));
-    builder.entry(&entry(b"sub", Kind::Dir, 1, b""));
+    builder.entry(&entry(b"a", CachedKind::Whole, 0, b""));
+    builder.entry(&entry(b"link", CachedKind::Symlink, 0, b"target"));
+    builder.entry(&entry(b"sub", CachedKind::Dir, 1, b""));
     builder.finish_dir(Hash::of(ObjectKind::Tree, b"root"));
-    builder.entry(&entry(b"x\xff", Kind::Chunked, 0, b""));
+    builder.entry(&entry(b"x\xff", CachedKind::Chunked, 0, b""));
     builder.finish_dir(Hash::of(ObjectKind::Tree, b"sub"));
     builder.write(path, &meta(), &[RelPath::root(), RelPath::parse("sub").unwrap()]).unwrap();
 }
@@ -44,7 +44,7 @@ fn what_is_written_is_found_again() {
     let root = cache.dir(0).unwrap();
     assert_eq!((root.len(), root.tree), (3, Hash::of(ObjectKind::Tree, b"root")));
     let link = root.entry(root.find(b"link").unwrap()).unwrap();
-    assert_eq!((link.kind, link.target, link.stat.mtime), (Kind::Symlink, &b"target"[..], -5));
+    assert_eq!((link.kind, link.target, link.stat.mtime), (CachedKind::Symlink, &b"target"[..], -5));
     assert_eq!(root.find(b"nope"), None);
     let sub = cache.dir(root.entry(2).unwrap().aux).unwrap();
     assert_eq!(sub.entry(0).unwrap().name, b"x\xff");
@@ -70,15 +70,15 @@ fn a_torn_cache_is_no_cache() {
 }
 
 /// Loads an overlay as the next process would.
-fn load(path: &Path) -> (Overlay, u64) {
+fn load(path: &Path) -> (CacheOverlay, u64) {
     let cache = StatCache::open(path, [5; 16]).unwrap();
     (cache.overlay().clone(), cache.meta().epoch)
 }
 
 /// Sets directory `number` to one file, and writes it as the scan of epoch `epoch`.
-fn change(path: &Path, overlay: &Overlay, number: u32, name: &[u8], epoch: u64) {
+fn change(path: &Path, overlay: &CacheOverlay, number: u32, name: &[u8], epoch: u64) {
     let mut overlay = overlay.clone();
-    let file = entry(name, Kind::Whole, 0, b"");
+    let file = entry(name, CachedKind::Whole, 0, b"");
     overlay.set(number, Hash::of(ObjectKind::Tree, name), std::iter::once(file));
     let below = *StatCache::open(path, [5; 16]).unwrap().checksum();
     overlay.write(path, &below, &Meta { epoch, ..meta() }, &[]).unwrap();
@@ -89,11 +89,11 @@ fn what_changed_is_added_and_the_last_change_holds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     sample(&path);
-    change(&path, &Overlay::default(), 0, b"first", 10);
-    let first = fs::read(Overlay::path(&path)).unwrap();
+    change(&path, &CacheOverlay::default(), 0, b"first", 10);
+    let first = fs::read(CacheOverlay::path(&path)).unwrap();
     change(&path, &load(&path).0, 1, b"second", 11);
     change(&path, &load(&path).0, 0, b"third", 12);
-    let all = fs::read(Overlay::path(&path)).unwrap();
+    let all = fs::read(CacheOverlay::path(&path)).unwrap();
     assert!(all.starts_with(&first), "nothing that was written is written again");
     let cache = StatCache::open(&path, [5; 16]).unwrap();
     assert_eq!(cache.meta().epoch, 12);
@@ -107,19 +107,19 @@ fn a_torn_change_leaves_those_before_and_the_next_writes_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     sample(&path);
-    change(&path, &Overlay::default(), 0, b"first", 10);
-    let whole = fs::read(Overlay::path(&path)).unwrap().len();
+    change(&path, &CacheOverlay::default(), 0, b"first", 10);
+    let whole = fs::read(CacheOverlay::path(&path)).unwrap().len();
     change(&path, &load(&path).0, 1, b"second", 11);
-    let both = fs::read(Overlay::path(&path)).unwrap();
+    let both = fs::read(CacheOverlay::path(&path)).unwrap();
     for cut in whole..both.len() {
-        fs::write(Overlay::path(&path), &both[..cut]).unwrap();
+        fs::write(CacheOverlay::path(&path), &both[..cut]).unwrap();
         let (overlay, epoch) = load(&path);
         assert_eq!((overlay.len(), epoch), (1, 10), "cut at {cut}");
     }
     // A changed byte counts as torn, too.
     let mut damaged = both.clone();
     damaged[whole + 300] ^= 1;
-    fs::write(Overlay::path(&path), &damaged).unwrap();
+    fs::write(CacheOverlay::path(&path), &damaged).unwrap();
     let (overlay, epoch) = load(&path);
     assert_eq!((overlay.len(), epoch), (1, 10));
     change(&path, &overlay, 1, b"again", 12);
@@ -133,7 +133,7 @@ fn of_two_that_looked_at_once_the_last_holds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cache");
     sample(&path);
-    change(&path, &Overlay::default(), 0, b"before", 10);
+    change(&path, &CacheOverlay::default(), 0, b"before", 10);
     let (one, other) = (load(&path).0, load(&path).0);
     // Both give the number 2 to a directory that is new to them.
     change(&path, &one, 2, b"one", 11);
@@ -142,8 +142,8 @@ fn of_two_that_looked_at_once_the_last_holds() {
     assert_eq!(cache.meta().epoch, 12);
     assert_eq!(cache.dir(2).unwrap().entry(0).unwrap().name, b"other");
     // Even if both find the file as they read it: a section with another base is not read.
-    let sound = fs::read(Overlay::path(&path)).unwrap();
-    fs::write(Overlay::path(&path), [&sound[..], &sound[..]].concat()).unwrap();
+    let sound = fs::read(CacheOverlay::path(&path)).unwrap();
+    fs::write(CacheOverlay::path(&path), [&sound[..], &sound[..]].concat()).unwrap();
     assert_eq!(load(&path).1, 12);
 }
 
@@ -155,7 +155,7 @@ fn changes_that_are_out_of_date_do_not_pile_up() {
     for epoch in 0..1000 {
         change(&path, &load(&path).0, 0, b"again and again", epoch);
     }
-    let size = fs::metadata(Overlay::path(&path)).unwrap().len();
+    let size = fs::metadata(CacheOverlay::path(&path)).unwrap().len();
     assert!(size < 100 << 10, "{size} bytes for one small directory");
     assert_eq!(load(&path).1, 999);
 }
@@ -167,7 +167,7 @@ fn a_large_cache_is_read_in_parts_and_says_the_same() {
     let names: Vec<String> = (0..3000).map(|number| format!("file {number}")).collect();
     let mut builder = Builder::like(None, Budget::default());
     for name in &names {
-        builder.entry(&entry(name.as_bytes(), Kind::Whole, 0, b""));
+        builder.entry(&entry(name.as_bytes(), CachedKind::Whole, 0, b""));
         builder.finish_dir(Hash::of(ObjectKind::Tree, name.as_bytes()));
     }
     builder.write(&path, &meta(), &[]).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stepback_model::hash::Hash;
-use stepback_model::tree::{Node, SkipReason, Tree};
+use stepback_model::tree::{SkipReason, Tree, TreeNode};
 use stepback_store::Store;
 use stepback_store::memory::MemoryStore;
 use stepback_testkit::tree::{self, Copy, Thing};
@@ -98,24 +98,24 @@ impl Desk {
                 [path, b"/", entry.name.as_slice()].concat()
             };
             let thing = match entry.node {
-                Node::Dir { mode, tree } => {
+                TreeNode::Dir { mode, tree } => {
                     self.read_tree(tree, &child, copy);
                     Thing::Dir(mode)
                 }
-                Node::File { mode, content, .. } => {
+                TreeNode::File { mode, content, .. } => {
                     Thing::File(mode, read_content(&content, &self.store).unwrap().into())
                 }
-                Node::Symlink { target } => Thing::Link(target),
-                Node::Skipped { .. } => Thing::Special,
+                TreeNode::Symlink { target } => Thing::Link(target),
+                TreeNode::Skipped { .. } => Thing::Special,
             };
             copy.insert(child, thing);
         }
     }
 
-    pub fn node(&self, snapshot: &Snapshot, path: &str) -> Option<Node> {
-        let mut node = Node::Dir { mode: 0o755, tree: snapshot.files };
+    pub fn node(&self, snapshot: &Snapshot, path: &str) -> Option<TreeNode> {
+        let mut node = TreeNode::Dir { mode: 0o755, tree: snapshot.files };
         for name in path.split('/') {
-            let Node::Dir { tree, .. } = node else { return None };
+            let TreeNode::Dir { tree, .. } = node else { return None };
             node = Tree::load(&self.store, tree).unwrap().get(name.as_bytes())?.clone();
         }
         Some(node)
@@ -123,14 +123,14 @@ impl Desk {
 
     pub fn skipped(&self, snapshot: &Snapshot, path: &str) -> Option<SkipReason> {
         match self.node(snapshot, path) {
-            Some(Node::Skipped { reason }) => Some(reason),
+            Some(TreeNode::Skipped { reason }) => Some(reason),
             _ => None,
         }
     }
 
     pub fn content(&self, snapshot: &Snapshot, path: &str) -> Vec<u8> {
         match self.node(snapshot, path) {
-            Some(Node::File { content, .. }) => read_content(&content, &self.store).unwrap(),
+            Some(TreeNode::File { content, .. }) => read_content(&content, &self.store).unwrap(),
             other => panic!("{path} is {other:?}"),
         }
     }

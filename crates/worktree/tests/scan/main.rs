@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use stepback_model::ObjectKind;
 use stepback_model::object::ObjectSource;
-use stepback_model::tree::{Node, SkipReason};
+use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_store::Store;
 use stepback_testkit::tree::{self, Draw, Thing};
-use stepback_testkit::work::Files;
+use stepback_testkit::work::FileWorker;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::{Scan, Snapshot};
 
@@ -29,7 +29,7 @@ fn let_times_settle() {
 fn a_scan_stores_exactly_what_is_there() {
     for seed in 0..5 {
         let desk = Desk::new();
-        let mut files = Files { root: desk.root.clone(), draw: Draw::new(1000 + seed) };
+        let mut files = FileWorker { root: desk.root.clone(), draw: Draw::new(1000 + seed) };
         for _ in 0..150 {
             files.change();
         }
@@ -47,7 +47,7 @@ fn a_scan_stores_exactly_what_is_there() {
 fn a_warm_scan_finds_what_a_cold_one_finds_after_any_edits() {
     for seed in 0..12 {
         let desk = Desk::new();
-        let mut files = Files { root: desk.root.clone(), draw: Draw::new(seed) };
+        let mut files = FileWorker { root: desk.root.clone(), draw: Draw::new(seed) };
         let mut log = Vec::new();
         for round in 0..60 {
             for _ in 0..files.draw.below(4) {
@@ -80,7 +80,7 @@ fn links_replaced_by_links_of_the_same_length_are_seen() {
         let target = format!("{round:08}");
         let _ = fs::remove_file(&link);
         symlink(&target, &link).unwrap();
-        let expected = Node::Symlink { target: target.clone().into_bytes() };
+        let expected = TreeNode::Symlink { target: target.clone().into_bytes() };
         assert_eq!(desk.node(&desk.warm(), "link"), Some(expected), "round {round}");
     }
 }
@@ -131,7 +131,7 @@ fn modes_of_files_and_directories_are_seen_when_nothing_else_changes() {
     for (path, mode) in [("dir/f", 0o600), ("dir", 0o700)] {
         fs::set_permissions(desk.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
         let found = match desk.node(&desk.warm(), path) {
-            Some(Node::File { mode, .. } | Node::Dir { mode, .. }) => mode,
+            Some(TreeNode::File { mode, .. } | TreeNode::Dir { mode, .. }) => mode,
             other => panic!("{path} is {other:?}"),
         };
         assert_eq!(found, mode, "{path}");
@@ -223,8 +223,11 @@ fn pipes_sockets_and_links_to_nowhere_do_not_hang_a_scan() {
     for snapshot in [desk.warm(), desk.warm()] {
         assert_eq!(desk.skipped(&snapshot, "pipe"), Some(SkipReason::Fifo));
         assert_eq!(desk.skipped(&snapshot, "socket"), Some(SkipReason::Socket));
-        assert_eq!(desk.node(&snapshot, "endless"), Some(Node::Symlink { target: b"/dev/zero".to_vec() }));
-        assert_eq!(desk.node(&snapshot, "up"), Some(Node::Symlink { target: b"..".to_vec() }));
+        assert_eq!(
+            desk.node(&snapshot, "endless"),
+            Some(TreeNode::Symlink { target: b"/dev/zero".to_vec() })
+        );
+        assert_eq!(desk.node(&snapshot, "up"), Some(TreeNode::Symlink { target: b"..".to_vec() }));
     }
     // A pipe in a file's place and back.
     fs::remove_file(desk.root.join("pipe")).unwrap();

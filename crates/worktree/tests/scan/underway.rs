@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stepback_model::tree::{Node, SkipReason};
+use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_testkit::tree::{self, Draw};
 use stepback_worktree::restore::read_content;
 
@@ -64,12 +64,12 @@ fn scanned_at(place: &Path, size: usize, is_whole: fn(&[u8]) -> bool, write: imp
         for _ in 0..40 {
             let snapshot = desk.warm();
             match desk.node(&snapshot, "f") {
-                Some(Node::File { content, size: noted, .. }) => {
+                Some(TreeNode::File { content, size: noted, .. }) => {
                     let bytes = read_content(&content, &desk.store).unwrap();
                     stable += 1;
                     torn += usize::from(!is_whole(&bytes) || bytes.len() as u64 != noted);
                 }
-                Some(Node::Skipped { reason: SkipReason::Unstable }) => {
+                Some(TreeNode::Skipped { reason: SkipReason::Unstable }) => {
                     let told = snapshot.troubles.iter().any(|trouble| trouble.path.as_bytes() == b"f");
                     assert!(told, "an unstable file is a trouble to tell");
                 }

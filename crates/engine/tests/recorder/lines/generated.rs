@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use stepback_engine::rewind::RewindReport;
 use stepback_engine::undo::Reversal;
 use stepback_model::ids::{OpId, SessionId};
-use stepback_model::record::{Action, StepKind};
+use stepback_model::record::{OperationAction, StepKind};
 use stepback_testkit::line_model::{LineEffect, LineModel};
 
 use super::{Scene, scene};
@@ -80,7 +80,7 @@ fn history(seed: u64, actions: usize) {
             }
             8 | 9 => {
                 let steps = scene.steps();
-                let agents = steps.iter().filter(|stored| stored.step.facts.call.is_some());
+                let agents = steps.iter().filter(|stored| stored.step.meta.call.is_some());
                 let Some(target) = agents.clone().nth(dice.below(agents.count().max(1))) else { continue };
                 let number = target.step.number;
                 let everything = dice.below(3) == 0;
@@ -88,7 +88,7 @@ fn history(seed: u64, actions: usize) {
                 let stays = scene.workspace.head_id().unwrap() == Some(target.step.id);
                 let tip = reference.tip(&branch).unwrap();
                 let report = scene.rewind(number, everything);
-                let Action::Rewind { moved } = &report.operation.action else { panic!("no rewind") };
+                let OperationAction::Rewind { moved } = &report.operation.action else { panic!("no rewind") };
                 let did = match recorded_scope(&scene, &report) {
                     _ if report.outcomes.is_empty() => LineEffect::Append,
                     // To where the workspace stands: only what was not recorded yet goes.
@@ -111,7 +111,7 @@ fn history(seed: u64, actions: usize) {
                 let rewinds = operations.iter().filter(|op| {
                     let moved = op.action.moved();
                     !op.undone
-                        && matches!(op.action, Action::Rewind { .. })
+                        && matches!(op.action, OperationAction::Rewind { .. })
                         && moved.is_some_and(|moved| moved.branches.is_none())
                 });
                 let Some(op) = rewinds.clone().next().map(|op| op.id) else { continue };

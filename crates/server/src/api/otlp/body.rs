@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 
-use super::room::Held;
+use super::room::ReservedMemory;
 use crate::problem::Problem;
 
 /// Bytes decompressed at a time.
@@ -36,7 +36,7 @@ pub fn packing(encoding: Option<&HeaderValue>) -> Result<Option<Packed>, Problem
 }
 
 /// Reads a whole body. Fails if it has more bytes than `most`.
-pub async fn whole(mut body: Body, most: usize, room: &mut Held) -> Result<Bytes, Problem> {
+pub async fn whole(mut body: Body, most: usize, room: &mut ReservedMemory) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::usage("the body ended before it was complete"))?;
@@ -51,7 +51,12 @@ pub async fn whole(mut body: Body, most: usize, room: &mut Held) -> Result<Bytes
 }
 
 /// Decompresses a body. Fails if the result has more bytes than `most`.
-pub fn unpacked(bytes: &[u8], packed: Packed, most: usize, room: &mut Held) -> Result<Vec<u8>, Problem> {
+pub fn unpacked(
+    bytes: &[u8],
+    packed: Packed,
+    most: usize,
+    room: &mut ReservedMemory,
+) -> Result<Vec<u8>, Problem> {
     let Packed::Gzip = packed;
     let mut decoder = MultiGzDecoder::new(bytes);
     let (mut whole, mut piece) = (Vec::new(), vec![0; PIECE]);

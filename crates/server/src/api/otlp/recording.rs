@@ -5,9 +5,9 @@ use serde_json::Value;
 use stepback_agents::record::redact_event;
 use stepback_engine::recorder::{RecordLock, ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{Engine, EngineError, Workspace};
-use stepback_model::event::Event;
+use stepback_model::event::AgentEvent;
 use stepback_model::record::{self, StepKind};
-use stepback_otlp::Service;
+use stepback_otlp::TelemetrySource;
 use stepback_otlp::telemetry::Rejected;
 
 use crate::problem::Problem;
@@ -16,7 +16,7 @@ use crate::problem::Problem;
 const AT_ONCE: usize = 512;
 
 /// Returns the name of the workspace of a service. The mapping is one to one.
-pub fn name(service: &Service) -> String {
+pub fn name(service: &TelemetrySource) -> String {
     // Slashes in a name are escaped, so that the separator is unambiguous.
     let written = |name: &str| name.replace('%', "%25").replace('/', "%2F");
     match &service.namespace {
@@ -26,12 +26,15 @@ pub fn name(service: &Service) -> String {
 }
 
 /// Returns the root of the workspace of a service.
-pub fn root(service: &Service) -> Vec<u8> {
-    [record::Workspace::REMOTE, name(service).as_bytes()].concat()
+pub fn root(service: &TelemetrySource) -> Vec<u8> {
+    [record::WorkspaceRecord::REMOTE, name(service).as_bytes()].concat()
 }
 
 /// Opens the workspace of a service; creates it if it is new.
-pub fn workspace<'e>(engine: &'e Engine<'_>, service: &Service) -> Result<Workspace<'e>, EngineError> {
+pub fn workspace<'e>(
+    engine: &'e Engine<'_>,
+    service: &TelemetrySource,
+) -> Result<Workspace<'e>, EngineError> {
     engine.remote_workspace(&name(service))
 }
 
@@ -39,7 +42,7 @@ pub fn workspace<'e>(engine: &'e Engine<'_>, service: &Service) -> Result<Worksp
 /// others.
 pub fn record(
     workspace: &Workspace<'_>,
-    events: Vec<Event>,
+    events: Vec<AgentEvent>,
     rejected: &mut Rejected,
 ) -> Result<(), EngineError> {
     let lock = workspace.lock_recording()?;
@@ -71,7 +74,7 @@ fn one_by_one(
     Ok(())
 }
 
-fn report<'a>(workspace: &Workspace<'_>, mut event: Event) -> ReportedEvent<'a> {
+fn report<'a>(workspace: &Workspace<'_>, mut event: AgentEvent) -> ReportedEvent<'a> {
     redact_event(&mut event);
     let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
     let learned = learned(&event);
@@ -79,7 +82,7 @@ fn report<'a>(workspace: &Workspace<'_>, mut event: Event) -> ReportedEvent<'a> 
 }
 
 /// What an event says about its session.
-fn learned(event: &Event) -> SessionUpdate {
+fn learned(event: &AgentEvent) -> SessionUpdate {
     let cost = event.metadata.as_ref().and_then(|metadata| metadata.get("cost_usd")?.as_f64());
     let is_answer = event.kind == StepKind::ModelEnd && event.error.is_none();
     SessionUpdate {

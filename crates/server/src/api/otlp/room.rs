@@ -30,22 +30,22 @@ impl Default for Room {
 
 /// The memory that a request has reserved; released when dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct ReservedMemory {
     room: Room,
     permit: OwnedSemaphorePermit,
 }
 
 impl Room {
     /// Waits until there is room for one more request. Fails if that times out.
-    pub async fn turn(&self) -> Result<Held, Problem> {
+    pub async fn turn(&self) -> Result<ReservedMemory, Problem> {
         match tokio::time::timeout(PATIENCE, self.mebibytes.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Held { room: self.clone(), permit }),
+            Ok(Ok(permit)) => Ok(ReservedMemory { room: self.clone(), permit }),
             _ => Err(busy()),
         }
     }
 }
 
-impl Held {
+impl ReservedMemory {
     /// Grows the reservation to so many bytes in total.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let wanted = (bytes >> 20) + 1;

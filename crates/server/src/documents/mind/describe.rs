@@ -6,8 +6,8 @@ use stepback_engine::Workspace;
 use stepback_model::ids::StepId;
 use stepback_reasoning::contradiction::said;
 use stepback_reasoning::ids::VerificationId;
-use stepback_reasoning::item::{Origin, Source};
-use stepback_reasoning::{Item, Kind, Mind};
+use stepback_reasoning::item::{EvidenceOrigin, ItemOrigin};
+use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
 
 use super::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
 use crate::problem::Problem;
@@ -15,16 +15,20 @@ use crate::problem::Problem;
 /// Turns the items of a mind into documents.
 pub struct Describer<'m> {
     workspace: &'m Workspace<'m>,
-    mind: &'m Mind,
+    mind: &'m ReasoningBoard,
     confidences: BTreeMap<u32, f64>,
     effective: BTreeMap<u32, f64>,
-    changes: HashMap<Item, &'static str>,
+    changes: HashMap<ItemId, &'static str>,
     numbers: HashMap<StepId, Option<u64>>,
 }
 
 impl<'m> Describer<'m> {
     /// Describes the mind of a session in this workspace. `changes` says what happened to items since another moment.
-    pub fn new(workspace: &'m Workspace<'m>, mind: &'m Mind, changes: HashMap<Item, &'static str>) -> Self {
+    pub fn new(
+        workspace: &'m Workspace<'m>,
+        mind: &'m ReasoningBoard,
+        changes: HashMap<ItemId, &'static str>,
+    ) -> Self {
         Self {
             workspace,
             mind,
@@ -45,7 +49,7 @@ impl<'m> Describer<'m> {
         Ok(number)
     }
 
-    fn origin(&mut self, origin: &Origin) -> Result<OriginDocument, Problem> {
+    fn origin(&mut self, origin: &ItemOrigin) -> Result<OriginDocument, Problem> {
         let during = match origin.during {
             Some(step) => self.number(step)?,
             None => None,
@@ -53,14 +57,14 @@ impl<'m> Describer<'m> {
         Ok(OriginDocument { at: origin.at, step: self.number(origin.step)?, during })
     }
 
-    fn source(&mut self, source: &Source) -> Result<SourceDocument, Problem> {
+    fn source(&mut self, source: &EvidenceOrigin) -> Result<SourceDocument, Problem> {
         let (kind, text, step) = match source {
-            Source::Tool { step, tool } => ("tool", tool.clone().unwrap_or_default(), *step),
-            Source::Code { file, line: Some(line) } => ("code", format!("{file}:{line}"), None),
-            Source::Code { file, line: None } => ("code", file.clone(), None),
-            Source::Documentation(place) => ("documentation", place.clone(), None),
-            Source::Reasoning => ("reasoning", String::new(), None),
-            Source::Verification(id) => ("verification", id.to_string(), None),
+            EvidenceOrigin::Tool { step, tool } => ("tool", tool.clone().unwrap_or_default(), *step),
+            EvidenceOrigin::Code { file, line: Some(line) } => ("code", format!("{file}:{line}"), None),
+            EvidenceOrigin::Code { file, line: None } => ("code", file.clone(), None),
+            EvidenceOrigin::Documentation(place) => ("documentation", place.clone(), None),
+            EvidenceOrigin::Reasoning => ("reasoning", String::new(), None),
+            EvidenceOrigin::Verification(id) => ("verification", id.to_string(), None),
         };
         let step = match step {
             Some(step) => self.number(step)?,
@@ -70,7 +74,7 @@ impl<'m> Describer<'m> {
     }
 
     /// Returns the document of an item; `None` if it does not exist.
-    pub fn item(&mut self, item: Item) -> Result<Option<MindItemDocument>, Problem> {
+    pub fn item(&mut self, item: ItemId) -> Result<Option<MindItemDocument>, Problem> {
         let mind = self.mind;
         let Some((origin, whole)) = mind.origin_of(item).zip(mind.document_of(item)) else {
             return Ok(None);
@@ -101,11 +105,11 @@ impl<'m> Describer<'m> {
     }
 
     /// Fills in the fields of its kind. Returns the origin of its last change.
-    fn fill(&mut self, item: Item, into: &mut MindItemDocument) -> Result<Option<&'m Origin>, Problem> {
+    fn fill(&mut self, item: ItemId, into: &mut MindItemDocument) -> Result<Option<&'m ItemOrigin>, Problem> {
         let (mind, number) = (self.mind, item.number);
         let mut changed = None;
         match item.kind {
-            Kind::Hypothesis => {
+            ItemKind::Hypothesis => {
                 let Some(known) = mind.hypotheses.get(number) else { return Ok(None) };
                 into.status = known.status.as_str().to_owned();
                 into.confidence = self.confidences.get(&number).copied();
@@ -119,7 +123,7 @@ impl<'m> Describer<'m> {
                 into.tags.clone_from(&known.tags);
                 changed = known.changed.as_ref();
             }
-            Kind::Evidence => {
+            ItemKind::Evidence => {
                 let Some(known) = mind.evidence.get(number) else { return Ok(None) };
                 into.status = if known.withdrawn.is_some() { "withdrawn" } else { "in-force" }.to_owned();
                 into.sort = Some(known.kind.as_str().to_owned());
@@ -128,7 +132,7 @@ impl<'m> Describer<'m> {
                 into.links.push(link(known.hypothesis, "for"));
                 into.source = Some(self.source(&known.source)?);
             }
-            Kind::Belief => {
+            ItemKind::Belief => {
                 let Some(known) = mind.beliefs.get(number) else { return Ok(None) };
                 into.status = known.status.as_str().to_owned();
                 into.sort = Some(known.kind.as_str().to_owned());
@@ -146,7 +150,7 @@ impl<'m> Describer<'m> {
                 into.tags.clone_from(&known.tags);
                 changed = known.changed.as_ref();
             }
-            Kind::Contradiction => {
+            ItemKind::Contradiction => {
                 let Some(known) = mind.contradictions.get(number) else { return Ok(None) };
                 into.status = known.status.as_str().to_owned();
                 into.sort = Some(if known.detected { "detected" } else { "declared" }.to_owned());
@@ -154,7 +158,7 @@ impl<'m> Describer<'m> {
                 into.more = Some(known.resolution.clone().unwrap_or_else(|| known.suggestion.clone()));
                 into.links.extend([known.left, known.right].map(|side| link(side, "contradicts")));
             }
-            Kind::Gap => {
+            ItemKind::Gap => {
                 let Some(known) = mind.gaps.get(number) else { return Ok(None) };
                 into.status = known.status.as_str().to_owned();
                 into.sort = Some(known.kind.as_str().to_owned());
@@ -164,25 +168,25 @@ impl<'m> Describer<'m> {
                 into.links.extend(known.after.iter().map(|other| link(*other, "after")));
                 changed = known.changed.as_ref();
             }
-            Kind::Verification => {
+            ItemKind::Verification => {
                 let of = VerificationId(number);
                 let last = mind.runs.iter().rev().find(|(_, run)| run.verification == of);
                 into.status = last.map_or("planned", |(_, run)| run.outcome.as_str()).to_owned();
                 into.more = last.map(|(_, run)| run.reason.clone());
             }
-            Kind::Run => {
+            ItemKind::Run => {
                 let Some(known) = mind.runs.get(number) else { return Ok(None) };
                 into.status = known.outcome.as_str().to_owned();
                 into.more = Some(known.output.clone()).filter(|output| !output.is_empty());
                 into.links.push(link(known.verification, "of"));
             }
-            Kind::Note => {
+            ItemKind::Note => {
                 let Some(known) = mind.notes.get(number) else { return Ok(None) };
                 into.status = "noted".to_owned();
                 into.links.extend(known.about.iter().map(|other| link(*other, "about")));
                 into.tags.clone_from(&known.tags);
             }
-            Kind::Experiment => {
+            ItemKind::Experiment => {
                 let Some(known) = mind.experiments.get(number) else { return Ok(None) };
                 into.status = known.status.as_str().to_owned();
                 into.more.clone_from(&known.result);
@@ -195,6 +199,6 @@ impl<'m> Describer<'m> {
 }
 
 /// A link to another item.
-pub(crate) fn link(to: impl Into<Item>, how: &str) -> MindLinkDocument {
+pub(crate) fn link(to: impl Into<ItemId>, how: &str) -> MindLinkDocument {
     MindLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
 }

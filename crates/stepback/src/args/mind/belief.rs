@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 
-use super::Board;
+use super::BoardArgs;
 
 /// Beliefs.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Belief {
+pub enum BeliefCommand {
     /// Say what is held to be true
     #[command(
         after_help = "With a subject and a value, observations and expectations are compared, and contradictions found.\n\nExamples:\n  stepback belief add \"requests are retried\" --kind assumption --confidence 0.7\n  stepback belief add \"a query takes 5 to 20 ms\" --kind expectation --subject query-ms --range 5..20\n  stepback belief add \"it took 120 ms\" --kind observation --subject query-ms --value 120"
@@ -43,7 +43,7 @@ pub enum Belief {
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that one belief rests on another
     #[command(
@@ -64,7 +64,7 @@ pub enum Belief {
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that one belief no longer rests on another
     #[command(after_help = "Examples:\n  stepback belief undepend B3 B1")]
@@ -74,7 +74,7 @@ pub enum Belief {
         /// The other
         on: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say how sure a belief is now
     #[command(after_help = "Examples:\n  stepback belief revise B1 0.4 --because \"seen to fail once\"")]
@@ -88,7 +88,7 @@ pub enum Belief {
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that a belief is no longer held
     #[command(
@@ -101,7 +101,7 @@ pub enum Belief {
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Show what falls if a belief is wrong
     #[command(after_help = "Examples:\n  stepback belief impact B1")]
@@ -109,7 +109,7 @@ pub enum Belief {
         /// Which
         belief: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Show what a belief rests on in the end, the shakiest first
     #[command(after_help = "Examples:\n  stepback belief roots B3")]
@@ -117,7 +117,7 @@ pub enum Belief {
         /// Which
         belief: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List beliefs
     #[command(after_help = "Examples:\n  stepback belief list --at '#40'")]
@@ -126,14 +126,14 @@ pub enum Belief {
         #[arg(long, value_name = "POINT")]
         at: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
 /// Contradictions.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Contradiction {
+pub enum ContradictionCommand {
     /// Say that two things cannot both be true
     #[command(
         after_help = "Examples:\n  stepback contradiction add B1 B4 \"it cannot be retried and fail at once\" --severity high"
@@ -149,7 +149,7 @@ pub enum Contradiction {
         #[arg(long, value_name = "S", default_value = "medium")]
         severity: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say how a contradiction was resolved
     #[command(after_help = "Examples:\n  stepback contradiction resolve C1 \"B1 was about the old client\"")]
@@ -159,7 +159,7 @@ pub enum Contradiction {
         /// How
         how: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that a contradiction is none
     #[command(
@@ -171,12 +171,12 @@ pub enum Contradiction {
         /// Why
         why: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List contradictions
     #[command(after_help = "Examples:\n  stepback contradiction list")]
     List {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }

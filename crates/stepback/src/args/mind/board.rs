@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 
-use super::Board;
+use super::BoardArgs;
 
 /// Experiments.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Experiment {
+pub enum ExperimentCommand {
     /// Begin to try something out on a branch of its own
     #[command(
         after_help = "The branch is made at the last checkpoint and becomes the present one: files and board are its own until you leave it.\n\nExamples:\n  stepback experiment start no-cache --hypothesis H1 --success \"the test passes ten times\""
@@ -22,7 +22,7 @@ pub enum Experiment {
         #[arg(long, value_name = "TEXT")]
         success: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say what came of an experiment
     #[command(
@@ -37,27 +37,27 @@ pub enum Experiment {
         /// What came of it
         result: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List experiments
     #[command(after_help = "Examples:\n  stepback experiment list")]
     List {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
 // The whole board.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Mind {
+pub struct MindArgs {
     /// As it was at this point [default: now]
     pub point: Option<String>,
     /// Also what is over: archived, retracted, resolved, filled
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
-    pub board: Board,
+    pub board: BoardArgs,
     /// What to do with it
     #[command(subcommand)]
     pub command: Option<MindCommand>,
@@ -77,7 +77,7 @@ pub enum MindCommand {
         /// To this one [default: now]
         to: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Make the board what it was at a point; files stay as they are
     #[command(
@@ -90,7 +90,7 @@ pub enum MindCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Take back what one step changed; what came later stays
     #[command(after_help = "Examples:\n  stepback mind undo        the last change\n  stepback mind undo 42")]
@@ -101,7 +101,7 @@ pub enum MindCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Take over what was found out on a branch, with conflicts shown
     #[command(
@@ -120,7 +120,7 @@ pub enum MindCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List commands that the session ran, newest first
     #[command(after_help = "Examples:\n  stepback mind commands --limit 5")]
@@ -129,13 +129,13 @@ pub enum MindCommand {
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Show numbers about the board
     #[command(after_help = "Examples:\n  stepback mind metrics --json")]
     Metrics {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
@@ -149,7 +149,7 @@ pub struct Recover {
     #[arg(long, value_name = "POINT")]
     pub at: Option<String>,
     #[command(flatten)]
-    pub board: Board,
+    pub board: BoardArgs,
 }
 
 /// Examples of `mind`.

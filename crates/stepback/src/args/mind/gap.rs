@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 
-use super::Board;
+use super::BoardArgs;
 
 /// Gaps.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Gap {
+pub enum GapCommand {
     /// Say what is not known
     #[command(
         after_help = "Examples:\n  stepback gap add \"which version does production run?\" --kind environment --criticality high --blocks H1\n  stepback gap add \"why is the key empty?\" --after G1 --strategy \"print it\" --minutes 5"
@@ -34,7 +34,7 @@ pub enum Gap {
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         minutes: Option<f64>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say what was found out
     #[command(after_help = "Examples:\n  stepback gap fill G1 \"2.4.1, since Monday\"")]
@@ -44,7 +44,7 @@ pub enum Gap {
         /// What was found out
         answer: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that nobody needs to know any more
     #[command(after_help = "Examples:\n  stepback gap drop G2 \"the code is gone\"")]
@@ -54,7 +54,7 @@ pub enum Gap {
         /// Why
         reason: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Open a gap again
     #[command(after_help = "Examples:\n  stepback gap reopen G1")]
@@ -62,7 +62,7 @@ pub enum Gap {
         /// Which
         gap: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that a gap waits for another one
     #[command(after_help = "Examples:\n  stepback gap after G2 G1")]
@@ -72,26 +72,26 @@ pub enum Gap {
         /// The one to be filled first
         first: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say what to do next: gaps to fill, hypotheses to test, contradictions to settle
     #[command(after_help = "Examples:\n  stepback gap next\n  stepback gap next --json")]
     Next {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List gaps, the next to fill first
     #[command(after_help = "Examples:\n  stepback gap list")]
     List {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
 /// Notes.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Note {
+pub enum NoteCommand {
     /// Write something down
     #[command(
         after_help = "Examples:\n  stepback note add \"the staging database is a copy of Monday\" --about H1 --tag setup"
@@ -106,12 +106,12 @@ pub enum Note {
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List notes, newest first
     #[command(after_help = "Examples:\n  stepback note list")]
     List {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }

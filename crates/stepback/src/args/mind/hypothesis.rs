@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 
-use super::Board;
+use super::BoardArgs;
 
 /// Hypotheses.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Hypothesis {
+pub enum HypothesisCommand {
     /// Say what may be true
     #[command(
         after_help = "Examples:\n  stepback hypothesis propose \"the cache is stale after a deploy\"\n  stepback hypothesis propose \"the clock jumps\" --prior 0.2 --tag time\n  stepback hypothesis propose \"only on arm\" --parent H1 --excludes H2"
@@ -28,7 +28,7 @@ pub enum Hypothesis {
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List hypotheses, the likeliest open one first
     #[command(
@@ -42,7 +42,7 @@ pub enum Hypothesis {
         #[arg(long, value_name = "TAG")]
         tag: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that a hypothesis is being tested
     #[command(after_help = "Examples:\n  stepback hypothesis test H1")]
@@ -50,7 +50,7 @@ pub enum Hypothesis {
         /// Which
         hypothesis: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Confirm or reject a hypothesis; special cases of a rejected one fall with it
     #[command(
@@ -66,7 +66,7 @@ pub enum Hypothesis {
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Open a hypothesis again; what fell with it comes back
     #[command(after_help = "Examples:\n  stepback hypothesis reopen H2")]
@@ -74,7 +74,7 @@ pub enum Hypothesis {
         /// Which
         hypothesis: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Put a hypothesis aside
     #[command(after_help = "Examples:\n  stepback hypothesis archive H2")]
@@ -82,20 +82,20 @@ pub enum Hypothesis {
         /// Which
         hypothesis: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Rank what to test next
     #[command(after_help = "Examples:\n  stepback hypothesis next")]
     Next {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
 /// Evidence.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Evidence {
+pub enum EvidenceCommand {
     /// Add evidence for or against a hypothesis
     #[command(
         after_help = "A strength of 1 makes it twenty times as likely against its opposite, -1 takes that back; what one source says counts once.\n\nExamples:\n  stepback evidence add H1 \"the log shows a hit after the deploy\" --strength 0.6 --step tool:bash:last\n  stepback evidence add H1 \"the key has no version\" --strength 0.8 --code src/cache.rs:42\n  stepback evidence add H2 \"the manual says it is monotonic\" --strength -0.9 --doc \"clock_gettime(2)\""
@@ -124,7 +124,7 @@ pub enum Evidence {
         #[arg(long, value_name = "NAME", group = "source")]
         doc: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// Say that evidence no longer counts
     #[command(after_help = "Examples:\n  stepback evidence withdraw E3 \"that log was of another run\"")]
@@ -134,7 +134,7 @@ pub enum Evidence {
         /// Why
         reason: String,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List evidence
     #[command(after_help = "Examples:\n  stepback evidence list\n  stepback evidence list H1 --json")]
@@ -142,6 +142,6 @@ pub enum Evidence {
         /// Only of this hypothesis
         hypothesis: Option<String>,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }

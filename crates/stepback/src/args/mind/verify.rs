@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::Board;
+use super::BoardArgs;
 
 /// Checks.
 #[derive(Debug, Subcommand)]
@@ -22,13 +22,13 @@ pub enum Verify {
         #[arg(long)]
         fresh: bool,
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
     /// List checks and how they ended
     #[command(after_help = "Examples:\n  stepback verify list")]
     List {
         #[command(flatten)]
-        board: Board,
+        board: BoardArgs,
     },
 }
 
@@ -126,5 +126,5 @@ pub struct Add {
     #[arg(long)]
     pub halt_on_fail: bool,
     #[command(flatten)]
-    pub board: Board,
+    pub board: BoardArgs,
 }

@@ -1,6 +1,6 @@
 //! The steps of both sides in two columns, with long runs of equal steps folded.
 
-use stepback_engine::compare::{Entry, Part, Row};
+use stepback_engine::compare::{ComparedStep, ComparisonRow, StepDifference};
 use stepback_model::record::StepKind;
 use unicode_width::UnicodeWidthStr;
 
@@ -15,7 +15,7 @@ const GAP: &str = " │ ";
 const NARROWEST: usize = 24;
 
 /// Returns the table, fitted to `width` columns. Equal steps far from any difference are included only with `all`.
-pub fn lines(rows: &[Row], all: bool, paint: Paint, width: usize) -> Vec<String> {
+pub fn lines(rows: &[ComparisonRow], all: bool, paint: Paint, width: usize) -> Vec<String> {
     // A mark, a space, two columns.
     let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(NARROWEST);
     let near = near_differences(rows);
@@ -41,7 +41,7 @@ fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
 }
 
 /// Returns which rows differ or are close to one that does.
-fn near_differences(rows: &[Row]) -> Vec<bool> {
+fn near_differences(rows: &[ComparisonRow]) -> Vec<bool> {
     let mut near = vec![false; rows.len()];
     for at in (0..rows.len()).filter(|at| !rows[*at].is_same()) {
         let end = (at + AROUND + 1).min(rows.len());
@@ -50,13 +50,14 @@ fn near_differences(rows: &[Row]) -> Vec<bool> {
     near
 }
 
-fn line(row: &Row, column: usize, paint: Paint) -> String {
-    let cell = |entry: &Option<Entry>| entry.as_ref().map_or_else(String::new, |entry| text(entry, column));
+fn line(row: &ComparisonRow, column: usize, paint: Paint) -> String {
+    let cell =
+        |entry: &Option<ComparedStep>| entry.as_ref().map_or_else(String::new, |entry| text(entry, column));
     let (left, right) = (pad(&cell(&row.a), column), cell(&row.b));
     let (mark, left, right) = match row.differs.first() {
         None => (" ".to_string(), paint.dim(left), paint.dim(right)),
-        Some(Part::OnlyA) => (paint.bad("-"), paint.bad(left), right),
-        Some(Part::OnlyB) => (paint.good("+"), left, paint.good(right)),
+        Some(StepDifference::OnlyA) => (paint.bad("-"), paint.bad(left), right),
+        Some(StepDifference::OnlyB) => (paint.good("+"), left, paint.good(right)),
         Some(_) => (paint.note("≠"), paint.note(left), paint.note(right)),
     };
     let line = format!("{mark} {left}{}{right}", paint.dim(GAP));
@@ -64,7 +65,7 @@ fn line(row: &Row, column: usize, paint: Paint) -> String {
 }
 
 /// Returns a step as the text of one cell.
-fn text(entry: &Entry, column: usize) -> String {
+fn text(entry: &ComparedStep, column: usize) -> String {
     let side = match entry.kind {
         StepKind::ToolStart | StepKind::ModelStart => "▸ ",
         StepKind::ToolEnd | StepKind::ModelEnd => "◂ ",
@@ -86,8 +87,8 @@ mod tests {
 
     use super::*;
 
-    fn row(number: u64, differs: Vec<Part>) -> Row {
-        let entry = Entry {
+    fn row(number: u64, differs: Vec<StepDifference>) -> ComparisonRow {
+        let entry = ComparedStep {
             id: StepId::from_bytes([0; 16]),
             number,
             kind: StepKind::ToolStart,
@@ -95,15 +96,15 @@ mod tests {
             summary: format!("a rather long description of step {number} 漢字"),
             failed: false,
         };
-        let a = (differs != [Part::OnlyB]).then(|| entry.clone());
-        let b = (differs != [Part::OnlyA]).then_some(entry);
-        Row { a, b, differs }
+        let a = (differs != [StepDifference::OnlyB]).then(|| entry.clone());
+        let b = (differs != [StepDifference::OnlyA]).then_some(entry);
+        ComparisonRow { a, b, differs }
     }
 
     #[test]
     fn what_is_the_same_is_folded_and_nothing_is_too_wide() {
-        let mut rows: Vec<Row> = (1..=20).map(|number| row(number, Vec::new())).collect();
-        rows.insert(10, row(99, vec![Part::OnlyB]));
+        let mut rows: Vec<ComparisonRow> = (1..=20).map(|number| row(number, Vec::new())).collect();
+        rows.insert(10, row(99, vec![StepDifference::OnlyB]));
         let shown = lines(&rows, false, Paint::stderr(), 80);
         assert_eq!(shown.iter().filter(|line| line.contains("8 equal steps")).count(), 2, "{shown:#?}");
         assert_eq!(shown.len(), 1 + 2 + 5);

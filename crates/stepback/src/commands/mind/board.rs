@@ -2,18 +2,18 @@
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Joined, Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Joined, Thinker};
 use stepback_model::record::Session;
 
 use super::{moment, with_board};
-use crate::args::mind::{Mind, MindCommand, Recover};
+use crate::args::mind::{MindArgs, MindCommand, Recover};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback mind`.
-pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
+pub fn mind(context: &Context, arguments: &MindArgs) -> CommandResult {
     match &arguments.command {
         None => with_board(context, &arguments.board, |workspace, session| {
             show(context, workspace, session, arguments)
@@ -24,7 +24,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
             let (before, after) = (workspace.mind_at(session, &from)?, workspace.mind_at(session, &to)?);
             let diff = before.mind.diff(&after.mind);
             if context.json {
-                let step = |seen: &stepback_engine::reason::Seen| {
+                let step = |seen: &stepback_engine::reason::BoardAtPoint| {
                     seen.step.as_ref().map(|stored| stored.step.number)
                 };
                 let mut document = json!(diff);
@@ -48,7 +48,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
             with_board(context, board, |workspace, session| {
                 let number = step.as_ref().map(|text| {
                     text.trim_start_matches('#').parse::<u64>().map_err(|_| {
-                        Failure::new(Kind::Usage, format!("\"{text}\" is no number of a step"))
+                        CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is no number of a step"))
                             .hint("\"stepback log --kind reasoning\" lists what was thought, with numbers")
                     })
                 });
@@ -60,8 +60,8 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
             with_board(context, board, |workspace, session| {
                 let base = base.as_deref().map(|base| moment(context, workspace, Some(base))).transpose()?;
                 let from = moment(context, workspace, Some(from))?;
-                if from == Moment::Now {
-                    return Err(Failure::new(Kind::Usage, "that is the present board itself").hint(
+                if from == BoardMoment::Now {
+                    return Err(CommandFailure::new(FailureKind::Usage, "that is the present board itself").hint(
                         "switch to the branch you go on with first: stepback branch switch main --reasoning",
                     ));
                 }
@@ -89,7 +89,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
             DONE
         }),
         Some(MindCommand::Metrics { board }) => with_board(context, board, |workspace, session| {
-            let metrics = workspace.mind_at(session, &Moment::Now)?.mind.metrics();
+            let metrics = workspace.mind_at(session, &BoardMoment::Now)?.mind.metrics();
             if context.json {
                 output::document(&json!(metrics));
                 return DONE;
@@ -106,7 +106,12 @@ pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
     }
 }
 
-fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, arguments: &Mind) -> CommandResult {
+fn show(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    arguments: &MindArgs,
+) -> CommandResult {
     let moment = moment(context, workspace, arguments.point.as_deref())?;
     let seen = workspace.mind_at(session, &moment)?;
     let step = seen.step.as_ref().map(|stored| &stored.step);

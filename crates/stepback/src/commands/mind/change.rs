@@ -3,32 +3,35 @@
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_reasoning::Mutation;
-use stepback_reasoning::graph::{Impact, Root};
+use stepback_reasoning::BoardMutation;
+use stepback_reasoning::graph::{Impact, RootBelief};
 use stepback_reasoning::item::{
-    BeliefKind, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus,
-    Measure, Severity, Source,
+    BeliefKind, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, EvidenceOrigin, GapKind,
+    HypothesisStatus, Measure, Severity,
 };
-use stepback_reasoning::suggestions::Action;
+use stepback_reasoning::suggestions::SuggestedAction;
 
 use super::{list, look, name, names, think, word};
-use crate::args::mind::{Belief, Board, Contradiction, Evidence, Gap, Hypothesis, Note};
+use crate::args::mind::{
+    BeliefCommand, BoardArgs, ContradictionCommand, EvidenceCommand, GapCommand, HypothesisCommand,
+    NoteCommand,
+};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback hypothesis …`.
-pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
-    let set = |board: &Board, which: &str, status: HypothesisStatus, reason: Option<&String>| {
+pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResult {
+    let set = |board: &BoardArgs, which: &str, status: HypothesisStatus, reason: Option<&String>| {
         think(context, board, |_| {
-            Ok(Mutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
+            Ok(BoardMutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
         })
     };
     match command {
-        Hypothesis::Propose { statement, prior, parent, excludes, tags, board } => {
+        HypothesisCommand::Propose { statement, prior, parent, excludes, tags, board } => {
             think(context, board, |_| {
-                Ok(Mutation::ProposeHypothesis {
+                Ok(BoardMutation::ProposeHypothesis {
                     statement: statement.clone(),
                     prior: *prior,
                     parent: parent.as_deref().map(name).transpose()?,
@@ -37,7 +40,7 @@ pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
                 })
             })
         }
-        Hypothesis::List { at, tag, board } => look(context, board, at.as_deref(), |mind| {
+        HypothesisCommand::List { at, tag, board } => look(context, board, at.as_deref(), |mind| {
             let Some(tag) = tag else { return list(context, mind, "hypotheses", "Hypotheses", |_| true) };
             let tagged = |item: &serde_json::Value| {
                 item["tags"].as_array().is_some_and(|tags| tags.iter().any(|known| known == tag))
@@ -60,32 +63,38 @@ pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
             }
             DONE
         }),
-        Hypothesis::Test { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Testing, None),
-        Hypothesis::Conclude { hypothesis, how, because, board } => {
+        HypothesisCommand::Test { hypothesis, board } => {
+            set(board, hypothesis, HypothesisStatus::Testing, None)
+        }
+        HypothesisCommand::Conclude { hypothesis, how, because, board } => {
             let status = match how.as_str() {
                 "confirmed" => HypothesisStatus::Confirmed,
                 _ => HypothesisStatus::Rejected,
             };
             set(board, hypothesis, status, because.as_ref())
         }
-        Hypothesis::Reopen { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Active, None),
-        Hypothesis::Archive { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Archived, None),
-        Hypothesis::Next { board } => look(context, board, None, |mind| {
+        HypothesisCommand::Reopen { hypothesis, board } => {
+            set(board, hypothesis, HypothesisStatus::Active, None)
+        }
+        HypothesisCommand::Archive { hypothesis, board } => {
+            set(board, hypothesis, HypothesisStatus::Archived, None)
+        }
+        HypothesisCommand::Next { board } => look(context, board, None, |mind| {
             actions(context, &mind.hypothesis_actions(), "No hypothesis is open.")
         }),
     }
 }
 
 /// Runs `stepback evidence …`.
-pub fn evidence(context: &Context, command: &Evidence) -> CommandResult {
+pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
     match command {
-        Evidence::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
+        EvidenceCommand::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
             think(context, board, |workspace| {
                 let source = source(context, workspace, step, tool, code, doc)?;
                 let kind = kind
                     .as_deref()
                     .map(|kind| word("kind of evidence", kind, EvidenceKind::ALL, EvidenceKind::as_str));
-                Ok(Mutation::AddEvidence {
+                Ok(BoardMutation::AddEvidence {
                     hypothesis: name(hypothesis)?,
                     strength: *strength,
                     text: text.clone(),
@@ -94,10 +103,10 @@ pub fn evidence(context: &Context, command: &Evidence) -> CommandResult {
                 })
             })
         }
-        Evidence::Withdraw { evidence, reason, board } => think(context, board, |_| {
-            Ok(Mutation::WithdrawEvidence { evidence: name(evidence)?, reason: reason.clone() })
+        EvidenceCommand::Withdraw { evidence, reason, board } => think(context, board, |_| {
+            Ok(BoardMutation::WithdrawEvidence { evidence: name(evidence)?, reason: reason.clone() })
         }),
-        Evidence::List { hypothesis, board } => look(context, board, None, |mind| {
+        EvidenceCommand::List { hypothesis, board } => look(context, board, None, |mind| {
             let wanted =
                 hypothesis.as_deref().map(name::<stepback_reasoning::ids::HypothesisId>).transpose()?;
             if let Some(id) = wanted {
@@ -132,43 +141,51 @@ fn source(
     tool: &Option<String>,
     code: &Option<String>,
     doc: &Option<String>,
-) -> Result<Source, Failure> {
+) -> Result<EvidenceOrigin, CommandFailure> {
     if let Some(point) = step {
         let step = context.resolve(workspace, point)?.step;
-        return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
+        return Ok(EvidenceOrigin::Tool { step: Some(step.id), tool: step.meta.tool });
     }
     if let Some(place) = code {
         let (file, line) = match place.rsplit_once(':') {
             Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().ok()),
             _ => (place.as_str(), None),
         };
-        return Ok(Source::Code { file: context.relative(workspace, file), line });
+        return Ok(EvidenceOrigin::Code { file: context.relative(workspace, file), line });
     }
     Ok(match (tool, doc) {
-        (Some(tool), _) => Source::Tool { step: None, tool: Some(tool.clone()) },
-        (None, Some(doc)) => Source::Documentation(doc.clone()),
-        (None, None) => Source::Reasoning,
+        (Some(tool), _) => EvidenceOrigin::Tool { step: None, tool: Some(tool.clone()) },
+        (None, Some(doc)) => EvidenceOrigin::Documentation(doc.clone()),
+        (None, None) => EvidenceOrigin::Reasoning,
     })
 }
 
 /// Runs `stepback belief …`.
-pub fn belief(context: &Context, command: &Belief) -> CommandResult {
+pub fn belief(context: &Context, command: &BeliefCommand) -> CommandResult {
     match command {
-        Belief::Add { statement, kind, confidence, subject, value, range, hypothesis, tags, board } => {
-            think(context, board, |_| {
-                Ok(Mutation::AddBelief {
-                    statement: statement.clone(),
-                    kind: word("kind of belief", kind, BeliefKind::ALL, BeliefKind::as_str)?,
-                    confidence: *confidence,
-                    subject: subject.clone(),
-                    value: measure(value.as_deref(), range.as_deref())?,
-                    hypothesis: hypothesis.as_deref().map(name).transpose()?,
-                    tags: tags.clone(),
-                })
+        BeliefCommand::Add {
+            statement,
+            kind,
+            confidence,
+            subject,
+            value,
+            range,
+            hypothesis,
+            tags,
+            board,
+        } => think(context, board, |_| {
+            Ok(BoardMutation::AddBelief {
+                statement: statement.clone(),
+                kind: word("kind of belief", kind, BeliefKind::ALL, BeliefKind::as_str)?,
+                confidence: *confidence,
+                subject: subject.clone(),
+                value: measure(value.as_deref(), range.as_deref())?,
+                hypothesis: hypothesis.as_deref().map(name).transpose()?,
+                tags: tags.clone(),
             })
-        }
-        Belief::Depend { belief, on, kind, strength, because, board } => think(context, board, |_| {
-            Ok(Mutation::Depend {
+        }),
+        BeliefCommand::Depend { belief, on, kind, strength, because, board } => think(context, board, |_| {
+            Ok(BoardMutation::Depend {
                 belief: name(belief)?,
                 on: name(on)?,
                 kind: word("kind of dependency", kind, DependencyKind::ALL, DependencyKind::as_str)?,
@@ -176,35 +193,35 @@ pub fn belief(context: &Context, command: &Belief) -> CommandResult {
                 reason: because.clone(),
             })
         }),
-        Belief::Undepend { belief, on, board } => {
-            think(context, board, |_| Ok(Mutation::Undepend { belief: name(belief)?, on: name(on)? }))
+        BeliefCommand::Undepend { belief, on, board } => {
+            think(context, board, |_| Ok(BoardMutation::Undepend { belief: name(belief)?, on: name(on)? }))
         }
-        Belief::Revise { belief, confidence, because, board } => think(context, board, |_| {
-            Ok(Mutation::ReviseBelief {
+        BeliefCommand::Revise { belief, confidence, because, board } => think(context, board, |_| {
+            Ok(BoardMutation::ReviseBelief {
                 belief: name(belief)?,
                 confidence: *confidence,
                 reason: because.clone(),
             })
         }),
-        Belief::Retract { belief, because, board } => think(context, board, |_| {
-            Ok(Mutation::RetractBelief { belief: name(belief)?, reason: because.clone() })
+        BeliefCommand::Retract { belief, because, board } => think(context, board, |_| {
+            Ok(BoardMutation::RetractBelief { belief: name(belief)?, reason: because.clone() })
         }),
-        Belief::Impact { belief, board } => look(context, board, None, |mind| {
+        BeliefCommand::Impact { belief, board } => look(context, board, None, |mind| {
             impact(context, &mind.impact(name(belief)?).map_err(stepback_engine::EngineError::from)?)
         }),
-        Belief::Roots { belief, board } => look(context, board, None, |mind| {
+        BeliefCommand::Roots { belief, board } => look(context, board, None, |mind| {
             roots(context, &mind.roots(name(belief)?).map_err(stepback_engine::EngineError::from)?, belief)
         }),
-        Belief::List { at, board } => {
+        BeliefCommand::List { at, board } => {
             look(context, board, at.as_deref(), |mind| list(context, mind, "beliefs", "Beliefs", |_| true))
         }
     }
 }
 
-fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, Failure> {
+fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, CommandFailure> {
     if let Some(range) = range {
         let wrong = || {
-            Failure::new(Kind::Usage, format!("\"{range}\" is no range"))
+            CommandFailure::new(FailureKind::Usage, format!("\"{range}\" is no range"))
                 .hint("write two numbers with two dots between them, such as 5..20")
         };
         let (from, to) = range.split_once("..").ok_or_else(wrong)?;
@@ -253,7 +270,7 @@ fn impact(context: &Context, impact: &Impact) -> CommandResult {
     DONE
 }
 
-fn roots(context: &Context, roots: &[Root], belief: &str) -> CommandResult {
+fn roots(context: &Context, roots: &[RootBelief], belief: &str) -> CommandResult {
     if context.json {
         output::document(&json!({ "items": roots }));
         return DONE;
@@ -275,40 +292,40 @@ fn roots(context: &Context, roots: &[Root], belief: &str) -> CommandResult {
 }
 
 /// Runs `stepback contradiction …`.
-pub fn contradiction(context: &Context, command: &Contradiction) -> CommandResult {
-    let settle = |board: &Board, which: &str, status: ContradictionStatus, how: &str| {
+pub fn contradiction(context: &Context, command: &ContradictionCommand) -> CommandResult {
+    let settle = |board: &BoardArgs, which: &str, status: ContradictionStatus, how: &str| {
         think(context, board, |_| {
             let (contradiction, resolution) = (name(which)?, how.to_owned());
-            Ok(Mutation::SettleContradiction { contradiction, status, resolution })
+            Ok(BoardMutation::SettleContradiction { contradiction, status, resolution })
         })
     };
     match command {
-        Contradiction::Add { left, right, reason, severity, board } => think(context, board, |_| {
-            Ok(Mutation::Contradict {
+        ContradictionCommand::Add { left, right, reason, severity, board } => think(context, board, |_| {
+            Ok(BoardMutation::Contradict {
                 left: name(left)?,
                 right: name(right)?,
                 reason: reason.clone(),
                 severity: word("severity", severity, Severity::ALL, Severity::as_str)?,
             })
         }),
-        Contradiction::Resolve { contradiction, how, board } => {
+        ContradictionCommand::Resolve { contradiction, how, board } => {
             settle(board, contradiction, ContradictionStatus::Resolved, how)
         }
-        Contradiction::Dismiss { contradiction, why, board } => {
+        ContradictionCommand::Dismiss { contradiction, why, board } => {
             settle(board, contradiction, ContradictionStatus::Dismissed, why)
         }
-        Contradiction::List { board } => look(context, board, None, |mind| {
+        ContradictionCommand::List { board } => look(context, board, None, |mind| {
             list(context, mind, "contradictions", "Contradictions", |_| true)
         }),
     }
 }
 
 /// Runs `stepback gap …`.
-pub fn gap(context: &Context, command: &Gap) -> CommandResult {
+pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
     match command {
-        Gap::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
+        GapCommand::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
             think(context, board, |_| {
-                Ok(Mutation::AddGap {
+                Ok(BoardMutation::AddGap {
                     question: question.clone(),
                     kind: word("kind of gap", kind, GapKind::ALL, GapKind::as_str)?,
                     criticality: word("criticality", criticality, Criticality::ALL, Criticality::as_str)?,
@@ -319,39 +336,41 @@ pub fn gap(context: &Context, command: &Gap) -> CommandResult {
                 })
             })
         }
-        Gap::Fill { gap, answer, board } => {
-            think(context, board, |_| Ok(Mutation::FillGap { gap: name(gap)?, answer: answer.clone() }))
+        GapCommand::Fill { gap, answer, board } => {
+            think(context, board, |_| Ok(BoardMutation::FillGap { gap: name(gap)?, answer: answer.clone() }))
         }
-        Gap::Drop { gap, reason, board } => {
-            think(context, board, |_| Ok(Mutation::DropGap { gap: name(gap)?, reason: reason.clone() }))
+        GapCommand::Drop { gap, reason, board } => {
+            think(context, board, |_| Ok(BoardMutation::DropGap { gap: name(gap)?, reason: reason.clone() }))
         }
-        Gap::Reopen { gap, board } => think(context, board, |_| Ok(Mutation::ReopenGap { gap: name(gap)? })),
-        Gap::After { gap, first, board } => {
-            think(context, board, |_| Ok(Mutation::GapAfter { gap: name(gap)?, after: name(first)? }))
+        GapCommand::Reopen { gap, board } => {
+            think(context, board, |_| Ok(BoardMutation::ReopenGap { gap: name(gap)? }))
         }
-        Gap::Next { board } => {
+        GapCommand::After { gap, first, board } => {
+            think(context, board, |_| Ok(BoardMutation::GapAfter { gap: name(gap)?, after: name(first)? }))
+        }
+        GapCommand::Next { board } => {
             look(context, board, None, |mind| actions(context, &mind.next_actions(), "Nothing is open."))
         }
-        Gap::List { board } => {
+        GapCommand::List { board } => {
             look(context, board, None, |mind| list(context, mind, "gaps", "Gaps", |_| true))
         }
     }
 }
 
 /// Runs `stepback note …`.
-pub fn note(context: &Context, command: &Note) -> CommandResult {
+pub fn note(context: &Context, command: &NoteCommand) -> CommandResult {
     match command {
-        Note::Add { text, about, tags, board } => think(context, board, |_| {
-            Ok(Mutation::AddNote { text: text.clone(), about: names(about)?, tags: tags.clone() })
+        NoteCommand::Add { text, about, tags, board } => think(context, board, |_| {
+            Ok(BoardMutation::AddNote { text: text.clone(), about: names(about)?, tags: tags.clone() })
         }),
-        Note::List { board } => {
+        NoteCommand::List { board } => {
             look(context, board, None, |mind| list(context, mind, "notes", "Notes", |_| true))
         }
     }
 }
 
 /// Prints recommended actions, best first.
-fn actions(context: &Context, actions: &[Action], nothing: &str) -> CommandResult {
+fn actions(context: &Context, actions: &[SuggestedAction], nothing: &str) -> CommandResult {
     if context.json {
         output::document(&json!({ "items": actions }));
         return DONE;

@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
-use stepback_reasoning::item::{Check, Measured, OnOutcome, Outcome};
+use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
 use super::{list, look, name, names, think, with_board};
 use crate::args::mind::verify::{Add, Verify};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
+use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
 /// Runs `stepback verify …`.
@@ -20,7 +20,7 @@ pub fn verify(context: &Context, command: &Verify) -> CommandResult {
     match command {
         Verify::Add(plan) => think(context, &plan.board, |workspace| {
             let inside = |path: &String| context.relative(workspace, path);
-            Ok(Mutation::AddVerification {
+            Ok(BoardMutation::AddVerification {
                 title: plan.title.clone(),
                 check: check(plan, inside)?,
                 timeout_ms: milliseconds(plan.timeout)?,
@@ -38,7 +38,7 @@ pub fn verify(context: &Context, command: &Verify) -> CommandResult {
     }
 }
 
-fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Failure> {
+fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, CommandFailure> {
     if let Some(run) = &plan.run {
         let (contains, lacks) = (plan.contains.clone(), plan.lacks.clone());
         return Ok(Check::Command { run: run.clone(), exit: plan.exit, contains, lacks });
@@ -57,7 +57,7 @@ fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Failur
         (from(&plan.json_file, &plan.json_run), &plan.pointer, &plan.equals)
     {
         let equals = serde_json::from_str(equals).map_err(|error| {
-            Failure::new(Kind::Usage, format!("\"{equals}\" is no JSON: {error}"))
+            CommandFailure::new(FailureKind::Usage, format!("\"{equals}\" is no JSON: {error}"))
                 .hint("write a text in quotes of its own: --equals '\"text\"'")
         })?;
         return Ok(Check::Json { from, pointer: pointer.clone(), equals });
@@ -66,26 +66,29 @@ fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Failur
         let (absolute, relative) = (plan.absolute, plan.relative);
         return Ok(Check::Reference { from, reference: inside(reference), absolute, relative });
     }
-    Err(Failure::new(Kind::Usage, "it does not say what to check")
+    Err(CommandFailure::new(FailureKind::Usage, "it does not say what to check")
         .hint("use --run, --same, --file, --json-file, --json-run, --numbers-file or --numbers-run"))
 }
 
-fn milliseconds(seconds: f64) -> Result<u64, Failure> {
+fn milliseconds(seconds: f64) -> Result<u64, CommandFailure> {
     match seconds.is_finite() && seconds > 0.0 && seconds <= 86_400.0 {
         true => Ok(((seconds * 1000.0) as u64).max(1)),
-        false => Err(Failure::new(
-            Kind::Usage,
+        false => Err(CommandFailure::new(
+            FailureKind::Usage,
             format!("the timeout must be between 0 and 86400 s, not {seconds}"),
         )),
     }
 }
 
-fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutcome>, Failure> {
+fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutcome>, CommandFailure> {
     let mut acts = Vec::new();
     for text in evidence {
         let wrong = || {
-            Failure::new(Kind::Usage, format!("\"{text}\" does not name a hypothesis and a strength"))
-                .hint("write them with an equals sign, such as H1=0.8")
+            CommandFailure::new(
+                FailureKind::Usage,
+                format!("\"{text}\" does not name a hypothesis and a strength"),
+            )
+            .hint("write them with an equals sign, such as H1=0.8")
         };
         let (hypothesis, strength) = text.split_once('=').ok_or_else(wrong)?;
         let strength = strength.trim().parse().map_err(|_| wrong())?;
@@ -117,13 +120,15 @@ fn run(
     };
     if wanted.is_empty() {
         let hint = "plan one with \"stepback verify add\", or name one to run it again";
-        return Err(Failure::new(Kind::Nothing, "there is no check that was not run yet").hint(hint));
+        return Err(
+            CommandFailure::new(FailureKind::Nothing, "there is no check that was not run yet").hint(hint)
+        );
     }
     let mut items: Vec<Value> = Vec::new();
     let mut passed = true;
     for id in wanted {
         let verified = thinker.verify(id, fresh)?;
-        passed &= verified.outcome == Outcome::Passed;
+        passed &= verified.outcome == CheckOutcome::Passed;
         let halt = verified.thought.as_ref().is_some_and(|thought| thought.effect.halt);
         if context.json {
             items.push(json!(verified));

@@ -1,24 +1,24 @@
 //! Commands that combine boards and branches: experiments, switching with the board, rewinding with it.
 
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_engine::rewind::RewindReport;
 use stepback_model::record::StepRow;
-use stepback_reasoning::Mutation;
+use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
 use super::{board, list, look, name, tell, think, with_board, word};
 use crate::args::ConfirmArgs;
-use crate::args::mind::Experiment;
+use crate::args::mind::ExperimentCommand;
 use crate::commands::{CommandResult, DONE, rewind};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// Runs `stepback experiment …`.
-pub fn experiment(context: &Context, command: &Experiment) -> CommandResult {
+pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResult {
     match command {
-        Experiment::Start { branch, hypothesis, success, board } => {
+        ExperimentCommand::Start { branch, hypothesis, success, board } => {
             let hypothesis = hypothesis.as_deref().map(name).transpose()?;
             with_board(context, board, |workspace, session| {
                 let begun =
@@ -34,14 +34,14 @@ pub fn experiment(context: &Context, command: &Experiment) -> CommandResult {
                 DONE
             })
         }
-        Experiment::End { experiment, how, result, board } => think(context, board, |_| {
-            Ok(Mutation::EndExperiment {
+        ExperimentCommand::End { experiment, how, result, board } => think(context, board, |_| {
+            Ok(BoardMutation::EndExperiment {
                 experiment: name(experiment)?,
                 status: word("outcome", how, ExperimentStatus::ALL, ExperimentStatus::as_str)?,
                 result: result.clone(),
             })
         }),
-        Experiment::List { board } => {
+        ExperimentCommand::List { board } => {
             look(context, board, None, |mind| list(context, mind, "experiments", "Experiments", |_| true))
         }
     }
@@ -74,12 +74,12 @@ pub fn go_back(
     target: &StepRow,
     with: Option<&RewindReport>,
     dry_run: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let session = match workspace.store().session(target.step.session)? {
         Some(session) if session.info.slots.reasoning.is_some() => session,
         _ => workspace.thinking_session(None, context.now())?,
     };
-    let moment = Moment::Step(target.step.number);
+    let moment = BoardMoment::Step(target.step.number);
     let mut thinker = Thinker::new(workspace, &session);
     let joined = match with {
         Some(report) => thinker.restore_with(&moment, report.operation.id)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use stepback_engine::timeline::{self, Spent};
 use stepback_llm_wire::semantics::ContentPart;
-use stepback_model::change::Change;
+use stepback_model::change::PathChange;
 use stepback_model::record::StepKind;
 use stepback_model::record::StepRow;
 
@@ -23,26 +23,26 @@ const PATHS: usize = 12;
 const INDENT: &str = "                  ";
 
 /// A step with everything that is shown of it.
-pub struct Shown<'s> {
+pub struct StepBlock<'s> {
     /// The step itself.
     pub stored: &'s StepRow,
     /// The input, output and other recorded details of the step.
     pub detail: Option<Value>,
     /// The file changes that came with the step.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
     /// The time between the session's first step and this one.
     pub after: Duration,
 }
 
 /// Returns the lines, each at most `width` columns wide.
-pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
+pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
     let step = &shown.stored.step;
     let room = width.saturating_sub(INDENT.len()).max(10);
     let (clock, number) = (clock(shown.after), format!("#{}", step.number));
     let kind = format!("{:<12}", step.kind.as_str());
     let kind = if timeline::is_error(step) { paint.bad(kind) } else { colored(step.kind, kind, paint) };
-    let failed = if step.facts.failed { "  failed" } else { "" };
-    let took = match (step.kind, step.facts.duration) {
+    let failed = if step.meta.failed { "  failed" } else { "" };
+    let took = match (step.kind, step.meta.duration) {
         (StepKind::ToolEnd | StepKind::ModelEnd, Some(micros)) => {
             format!("  {}", output::took(Duration::from_micros(micros)))
         }
@@ -99,7 +99,7 @@ fn colored(kind: StepKind, text: String, paint: Paint) -> String {
 }
 
 /// Returns the lines below the line that names the step.
-fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
+fn body(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
     let Some(detail) = &shown.detail else { return Vec::new() };
     let step = &shown.stored.step;
     let get = |name: &str| detail.get(name).filter(|value| !value.is_null());

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use stepback_engine::timeline::Cursor;
+use stepback_engine::timeline::TimelineCursor;
 
 /// The speeds that + and - go through.
 const SPEEDS: [f64; 8] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
 /// A key that has a meaning here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Key {
+pub enum PlayerKey {
     /// A printable character.
     Char(char),
     /// The left arrow.
@@ -32,7 +32,7 @@ pub enum Key {
 
 /// What happens after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum PlayerStep {
     /// Playing continues.
     Stay,
     /// The player ends.
@@ -42,7 +42,7 @@ pub enum Next {
 /// A session that is being played.
 pub struct Player {
     /// The current position.
-    pub cursor: Cursor,
+    pub cursor: TimelineCursor,
     /// Whether it advances by itself.
     pub playing: bool,
     /// The speed, as a multiple of the original one.
@@ -71,26 +71,26 @@ pub const HELP: [(&str, &str); 10] = [
 
 impl Player {
     /// Creates a player at the first step.
-    pub fn new(cursor: Cursor, playing: bool, speed: f64) -> Self {
+    pub fn new(cursor: TimelineCursor, playing: bool, speed: f64) -> Self {
         Self { cursor, playing, speed, help: false, typed: None, note: None }
     }
 
     /// Handles a key.
-    pub fn press(&mut self, key: Key) -> Next {
-        if key == Key::Interrupt {
-            return Next::Quit;
+    pub fn press(&mut self, key: PlayerKey) -> PlayerStep {
+        if key == PlayerKey::Interrupt {
+            return PlayerStep::Quit;
         }
         self.note = None;
         if self.typed.is_some() {
             self.type_number(key);
-            return Next::Stay;
+            return PlayerStep::Stay;
         }
         if std::mem::take(&mut self.help) {
-            return Next::Stay;
+            return PlayerStep::Stay;
         }
         let nowhere = match key {
-            Key::Char('q') | Key::Escape => return Next::Quit,
-            Key::Char(' ') => {
+            PlayerKey::Char('q') | PlayerKey::Escape => return PlayerStep::Quit,
+            PlayerKey::Char(' ') => {
                 self.playing = !self.playing;
                 // After the end, playing starts over.
                 if self.playing && self.cursor.is_at_end() {
@@ -98,55 +98,57 @@ impl Player {
                 }
                 None
             }
-            Key::Char('n') | Key::Right => self.by_hand(|cursor| cursor.forward().is_some(), "the last step"),
-            Key::Char('p') | Key::Left => {
+            PlayerKey::Char('n') | PlayerKey::Right => {
+                self.by_hand(|cursor| cursor.forward().is_some(), "the last step")
+            }
+            PlayerKey::Char('p') | PlayerKey::Left => {
                 self.by_hand(|cursor| cursor.backward().is_some(), "the first step")
             }
-            Key::Char('e') => {
+            PlayerKey::Char('e') => {
                 self.by_hand(|cursor| cursor.next_error().is_some(), "no error after this step")
             }
-            Key::Char('E') => {
+            PlayerKey::Char('E') => {
                 self.by_hand(|cursor| cursor.previous_error().is_some(), "no error before this step")
             }
-            Key::Home => self.by_hand(|cursor| cursor.first().is_some(), ""),
-            Key::End => self.by_hand(|cursor| cursor.last().is_some(), ""),
-            Key::Char('g') => {
+            PlayerKey::Home => self.by_hand(|cursor| cursor.first().is_some(), ""),
+            PlayerKey::End => self.by_hand(|cursor| cursor.last().is_some(), ""),
+            PlayerKey::Char('g') => {
                 self.playing = false;
                 self.typed = Some(String::new());
                 None
             }
-            Key::Char('+' | '=') => {
+            PlayerKey::Char('+' | '=') => {
                 self.speed = SPEEDS.into_iter().find(|speed| *speed > self.speed).unwrap_or(self.speed);
                 None
             }
-            Key::Char('-') => {
+            PlayerKey::Char('-') => {
                 self.speed = SPEEDS.into_iter().rfind(|speed| *speed < self.speed).unwrap_or(self.speed);
                 None
             }
-            Key::Char('?') => {
+            PlayerKey::Char('?') => {
                 self.help = true;
                 None
             }
             _ => None,
         };
         self.note = nowhere;
-        Next::Stay
+        PlayerStep::Stay
     }
 
     /// Moves because the user pressed a key, and stops playing. Returns `otherwise` if the move is not possible.
-    fn by_hand(&mut self, go: impl FnOnce(&mut Cursor) -> bool, otherwise: &str) -> Option<String> {
+    fn by_hand(&mut self, go: impl FnOnce(&mut TimelineCursor) -> bool, otherwise: &str) -> Option<String> {
         self.playing = false;
         (!go(&mut self.cursor)).then(|| otherwise.to_string())
     }
 
-    fn type_number(&mut self, key: Key) {
+    fn type_number(&mut self, key: PlayerKey) {
         let Some(typed) = &mut self.typed else { return };
         match key {
-            Key::Char(digit) if digit.is_ascii_digit() && typed.len() < 12 => typed.push(digit),
-            Key::Backspace => {
+            PlayerKey::Char(digit) if digit.is_ascii_digit() && typed.len() < 12 => typed.push(digit),
+            PlayerKey::Backspace => {
                 typed.pop();
             }
-            Key::Enter => {
+            PlayerKey::Enter => {
                 let wanted = typed.parse::<u64>();
                 self.typed = None;
                 if let Ok(number) = wanted
@@ -155,7 +157,7 @@ impl Player {
                     self.note = Some(format!("no step #{number} or later"));
                 }
             }
-            Key::Escape | Key::Char('q') => self.typed = None,
+            PlayerKey::Escape | PlayerKey::Char('q') => self.typed = None,
             _ => {}
         }
     }
@@ -212,11 +214,11 @@ mod tests {
                 at: Timestamp::from_micros(number as i64 * 10_000_000),
                 state: Hash::of(ObjectKind::State, b""),
                 summary: String::new(),
-                facts: StepMeta { failed: number == 4, ..StepMeta::default() },
+                meta: StepMeta { failed: number == 4, ..StepMeta::default() },
             };
             StepRow { step, annotation: Annotation::default(), trigger: None, hidden_by: None, purged: false }
         });
-        Player::new(Cursor::new(steps.collect()), false, 1.0)
+        Player::new(TimelineCursor::new(steps.collect()), false, 1.0)
     }
 
     fn at(player: &Player) -> u64 {
@@ -225,8 +227,8 @@ mod tests {
 
     fn press(player: &mut Player, keys: &str) {
         for key in keys.chars() {
-            let key = if key == '\n' { Key::Enter } else { Key::Char(key) };
-            assert_eq!(player.press(key), Next::Stay);
+            let key = if key == '\n' { PlayerKey::Enter } else { PlayerKey::Char(key) };
+            assert_eq!(player.press(key), PlayerStep::Stay);
         }
     }
 
@@ -235,10 +237,10 @@ mod tests {
         let mut player = player();
         press(&mut player, "n");
         assert_eq!(at(&player), 20);
-        player.press(Key::Right);
+        player.press(PlayerKey::Right);
         assert_eq!(at(&player), 30);
         press(&mut player, "p");
-        player.press(Key::Left);
+        player.press(PlayerKey::Left);
         assert_eq!(at(&player), 10);
         press(&mut player, "p");
         assert!(player.status().contains("the first step"), "{}", player.status());
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(at(&player), 40);
         press(&mut player, "e");
         assert!(player.status().contains("no error after"), "{}", player.status());
-        player.press(Key::End);
+        player.press(PlayerKey::End);
         press(&mut player, "E");
         assert_eq!(at(&player), 40);
         press(&mut player, "g21\n");
@@ -254,7 +256,7 @@ mod tests {
         press(&mut player, "g99\n");
         assert!(player.status().contains("no step #99"), "{}", player.status());
         press(&mut player, "g1");
-        player.press(Key::Backspace);
+        player.press(PlayerKey::Backspace);
         press(&mut player, "20\n");
         assert_eq!(at(&player), 20);
         press(&mut player, "++-");
@@ -263,8 +265,8 @@ mod tests {
         assert!(player.help);
         press(&mut player, "n");
         assert!(!player.help && at(&player) == 20, "any key goes back to the steps");
-        assert_eq!(player.press(Key::Char('q')), Next::Quit);
-        assert_eq!(player.press(Key::Interrupt), Next::Quit);
+        assert_eq!(player.press(PlayerKey::Char('q')), PlayerStep::Quit);
+        assert_eq!(player.press(PlayerKey::Interrupt), PlayerStep::Quit);
     }
 
     #[test]
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!((at(&player), player.playing), (10, true));
         press(&mut player, "n");
         assert!(!player.playing, "whoever goes by hand looks around");
-        assert_eq!(player.press(Key::Interrupt), Next::Quit, "while typing too");
+        assert_eq!(player.press(PlayerKey::Interrupt), PlayerStep::Quit, "while typing too");
     }
 
     #[test]

@@ -10,13 +10,13 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 use crossterm::queue;
 use crossterm::terminal::{self, Clear, ClearType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use stepback_tui::terminal::Held;
+use stepback_tui::terminal::TerminalGuard;
 
 use super::Tape;
 use super::block;
-use super::player::{HELP, Key, Next, Player};
+use super::player::{HELP, Player, PlayerKey, PlayerStep};
 use crate::commands::{CommandResult, DONE};
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
 /// How long to wait for a key before checking for signals.
@@ -29,7 +29,7 @@ pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     {
-        let _held = Held::take()?;
+        let _held = TerminalGuard::take()?;
         watch(tape, &mut player, &ended)?;
     }
     if let Some(stored) = player.cursor.current() {
@@ -41,7 +41,7 @@ pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
     DONE
 }
 
-fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(), Failure> {
+fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(), CommandFailure> {
     let mut shown_since = Instant::now();
     draw(tape, player)?;
     while !ended.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(),
             Event::Key(pressed) => {
                 let Some(key) = meaning(pressed) else { continue };
                 let before = (player.cursor.position(), player.playing);
-                if player.press(key) == Next::Quit {
+                if player.press(key) == PlayerStep::Quit {
                     return Ok(());
                 }
                 if before != (player.cursor.position(), player.playing) {
@@ -77,28 +77,28 @@ fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(),
     Ok(())
 }
 
-fn meaning(pressed: KeyEvent) -> Option<Key> {
+fn meaning(pressed: KeyEvent) -> Option<PlayerKey> {
     if pressed.kind == KeyEventKind::Release {
         return None;
     }
     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
     Some(match pressed.code {
-        KeyCode::Char('c' | 'd') if control => Key::Interrupt,
+        KeyCode::Char('c' | 'd') if control => PlayerKey::Interrupt,
         KeyCode::Char(_) if control => return None,
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Left | KeyCode::Up => Key::Left,
-        KeyCode::Right | KeyCode::Down => Key::Right,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Char(c) => PlayerKey::Char(c),
+        KeyCode::Left | KeyCode::Up => PlayerKey::Left,
+        KeyCode::Right | KeyCode::Down => PlayerKey::Right,
+        KeyCode::Home => PlayerKey::Home,
+        KeyCode::End => PlayerKey::End,
+        KeyCode::Enter => PlayerKey::Enter,
+        KeyCode::Esc => PlayerKey::Escape,
+        KeyCode::Backspace => PlayerKey::Backspace,
         _ => return None,
     })
 }
 
 /// Draws the current step at the bottom, with as many of the steps before it as fit.
-fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), Failure> {
+fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), CommandFailure> {
     let (columns, rows) = terminal::size().unwrap_or((80, 24));
     let (columns, rows) = (usize::from(columns.max(20)), usize::from(rows.max(3)));
     let room = rows - 1;
@@ -125,7 +125,12 @@ fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), Failure> {
     Ok(())
 }
 
-fn page(tape: &Tape<'_>, player: &Player, columns: usize, room: usize) -> Result<Vec<String>, Failure> {
+fn page(
+    tape: &Tape<'_>,
+    player: &Player,
+    columns: usize,
+    room: usize,
+) -> Result<Vec<String>, CommandFailure> {
     let mut blocks: Vec<Vec<String>> = Vec::new();
     let mut used = 0;
     let steps = player.cursor.steps();

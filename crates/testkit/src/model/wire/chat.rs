@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Item, Role, text_of};
-use crate::model::http::Reply;
+use super::{ConversationItem, ItemRole, ScriptedAnswer, text_of};
+use crate::model::http::HttpReply;
 
 /// Takes a request apart.
-pub fn read(body: &Value) -> Vec<Item> {
+pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items = Vec::new();
     for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
         let text = text_of(&message["content"]);
@@ -14,13 +14,17 @@ pub fn read(body: &Value) -> Vec<Item> {
             Some("user") => {
                 // opencode puts a prompt of several words into quotation marks.
                 let unquoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-                items.push(Item::new(Role::User, unquoted.unwrap_or(&text), at));
+                items.push(ConversationItem::new(ItemRole::User, unquoted.unwrap_or(&text), at));
             }
-            Some("tool") => items.push(Item::new(Role::Result, text, at)),
+            Some("tool") => items.push(ConversationItem::new(ItemRole::Result, text, at)),
             Some("assistant") => {
-                items.push(Item::new(Role::Model, text, at));
+                items.push(ConversationItem::new(ItemRole::Model, text, at));
                 for call in message["tool_calls"].as_array().into_iter().flatten() {
-                    items.push(Item::call(&call["function"]["name"], &call["function"]["arguments"], at));
+                    items.push(ConversationItem::call(
+                        &call["function"]["name"],
+                        &call["function"]["arguments"],
+                        at,
+                    ));
                 }
             }
             _ => {}
@@ -30,7 +34,7 @@ pub fn read(body: &Value) -> Vec<Item> {
 }
 
 /// Writes an answer.
-pub fn write(answer: &Answer, stream: bool) -> Reply {
+pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     let calls: Vec<Value> = answer
         .calls
         .iter()
@@ -58,7 +62,7 @@ pub fn write(answer: &Answer, stream: bool) -> Reply {
         let choices = json!([{ "index": 0, "message": message, "finish_reason": reason }]);
         let mut whole = document("chat.completion", choices);
         whole["usage"] = usage;
-        return Reply::Json(200, whole);
+        return HttpReply::Json(200, whole);
     }
     let chunk = |delta: Value, reason: Value| {
         document("chat.completion.chunk", json!([{ "index": 0, "delta": delta, "finish_reason": reason }]))
@@ -75,5 +79,5 @@ pub fn write(answer: &Answer, stream: bool) -> Reply {
     last["usage"] = usage;
     events.push(last);
     let data = events.into_iter().map(|event| event.to_string()).chain(["[DONE]".to_owned()]);
-    Reply::Events(data.map(|data| (None, data)).collect())
+    HttpReply::Events(data.map(|data| (None, data)).collect())
 }

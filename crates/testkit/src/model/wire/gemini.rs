@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Item, Role};
-use crate::model::http::Reply;
+use super::{ConversationItem, ItemRole, ScriptedAnswer};
+use crate::model::http::HttpReply;
 
 /// Takes a request apart.
-pub fn read(body: &Value) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+pub fn read(body: &Value) -> Vec<ConversationItem> {
+    let mut items: Vec<ConversationItem> = Vec::new();
     let (mut turn, mut model_before) = (0, false);
     // A resumed session carries every result twice: with its call, and as the message it once was.
     let mut results: Vec<&str> = Vec::new();
@@ -20,7 +20,7 @@ pub fn read(body: &Value) -> Vec<Item> {
         for part in content["parts"].as_array().into_iter().flatten() {
             let (call, response) = (&part["functionCall"], &part["functionResponse"]);
             if !call.is_null() {
-                items.push(Item::call(&call["name"], &call["args"], turn));
+                items.push(ConversationItem::call(&call["name"], &call["args"], turn));
             } else if !response.is_null() {
                 match response["id"].as_str() {
                     Some(id) if results.contains(&id) => continue,
@@ -28,11 +28,15 @@ pub fn read(body: &Value) -> Vec<Item> {
                 }
                 let output = ["output", "error"].iter().find_map(|key| response["response"][key].as_str());
                 let text = output.map_or_else(|| response["response"].to_string(), str::to_owned);
-                items.push(Item::new(Role::Result, text, turn));
+                items.push(ConversationItem::new(ItemRole::Result, text, turn));
             } else if let Some(text) = part["text"].as_str()
                 && part["thought"] != true
             {
-                items.push(Item::new(if model { Role::Model } else { Role::User }, text, turn));
+                items.push(ConversationItem::new(
+                    if model { ItemRole::Model } else { ItemRole::User },
+                    text,
+                    turn,
+                ));
             }
         }
     }
@@ -40,7 +44,7 @@ pub fn read(body: &Value) -> Vec<Item> {
 }
 
 /// Writes an answer.
-pub fn write(answer: &Answer, stream: bool) -> Reply {
+pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     let mut parts = Vec::new();
     if let Some(text) = &answer.text {
         parts.push(json!({ "text": text }));
@@ -54,5 +58,9 @@ pub fn write(answer: &Answer, stream: bool) -> Reply {
         "usageMetadata": { "promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120 },
         "modelVersion": answer.model, "responseId": format!("resp_{}", answer.key),
     });
-    if stream { Reply::Events(vec![(None, document.to_string())]) } else { Reply::Json(200, document) }
+    if stream {
+        HttpReply::Events(vec![(None, document.to_string())])
+    } else {
+        HttpReply::Json(200, document)
+    }
 }

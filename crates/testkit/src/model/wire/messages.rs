@@ -2,26 +2,28 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Item, Role, text_of};
-use crate::model::http::Reply;
+use super::{ConversationItem, ItemRole, ScriptedAnswer, text_of};
+use crate::model::http::HttpReply;
 
 /// Takes a request apart.
-pub fn read(body: &Value) -> Vec<Item> {
+pub fn read(body: &Value) -> Vec<ConversationItem> {
     let mut items = Vec::new();
     for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
         let mine = match message["role"].as_str() {
-            Some("assistant") => Role::Model,
-            Some("user") => Role::User,
+            Some("assistant") => ItemRole::Model,
+            Some("user") => ItemRole::User,
             _ => continue,
         };
         if let Some(text) = message["content"].as_str() {
-            items.push(Item::new(mine, text, at));
+            items.push(ConversationItem::new(mine, text, at));
         }
         for block in message["content"].as_array().into_iter().flatten() {
             match block["type"].as_str() {
-                Some("text") => items.push(Item::new(mine, text_of(&block["text"]), at)),
-                Some("tool_use") => items.push(Item::call(&block["name"], &block["input"], at)),
-                Some("tool_result") => items.push(Item::new(Role::Result, text_of(&block["content"]), at)),
+                Some("text") => items.push(ConversationItem::new(mine, text_of(&block["text"]), at)),
+                Some("tool_use") => items.push(ConversationItem::call(&block["name"], &block["input"], at)),
+                Some("tool_result") => {
+                    items.push(ConversationItem::new(ItemRole::Result, text_of(&block["content"]), at))
+                }
                 _ => {}
             }
         }
@@ -30,7 +32,7 @@ pub fn read(body: &Value) -> Vec<Item> {
 }
 
 /// Writes an answer.
-pub fn write(answer: &Answer, stream: bool) -> Reply {
+pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     let mut blocks = Vec::new();
     if let Some(text) = &answer.text {
         blocks.push(json!({ "type": "text", "text": text }));
@@ -45,7 +47,7 @@ pub fn write(answer: &Answer, stream: bool) -> Reply {
         "content": blocks, "stop_reason": reason, "stop_sequence": null,
         "usage": { "input_tokens": 100, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 },
     });
-    if stream { Reply::Events(events(message)) } else { Reply::Json(200, message) }
+    if stream { HttpReply::Events(events(message)) } else { HttpReply::Json(200, message) }
 }
 
 fn events(mut message: Value) -> Vec<(Option<String>, String)> {

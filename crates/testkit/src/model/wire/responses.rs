@@ -2,34 +2,36 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Item, Role, text_of};
-use crate::model::http::Reply;
+use super::{ConversationItem, ItemRole, ScriptedAnswer, text_of};
+use crate::model::http::HttpReply;
 
 /// Takes a request apart.
-pub fn read(body: &Value) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+pub fn read(body: &Value) -> Vec<ConversationItem> {
+    let mut items: Vec<ConversationItem> = Vec::new();
     for (at, item) in body["input"].as_array().into_iter().flatten().enumerate() {
         match item["type"].as_str().unwrap_or("message") {
             "message" => match item["role"].as_str() {
-                Some("user") => items.push(Item::new(Role::User, text_of(&item["content"]), at)),
+                Some("user") => {
+                    items.push(ConversationItem::new(ItemRole::User, text_of(&item["content"]), at))
+                }
                 Some("assistant") => {
                     let turn = turn_of(item, &items, at);
-                    items.push(Item::new(Role::Model, text_of(&item["content"]), turn));
+                    items.push(ConversationItem::new(ItemRole::Model, text_of(&item["content"]), turn));
                 }
                 _ => {}
             },
             "function_call" => {
                 let turn = turn_of(item, &items, at);
-                items.push(Item::call(&item["name"], &item["arguments"], turn));
+                items.push(ConversationItem::call(&item["name"], &item["arguments"], turn));
             }
             "custom_tool_call" => {
                 let turn = turn_of(item, &items, at);
-                items.push(Item::call(&item["name"], &item["input"], turn));
+                items.push(ConversationItem::call(&item["name"], &item["input"], turn));
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = &item["output"];
                 let content = if output["content"].is_null() { output } else { &output["content"] };
-                items.push(Item::new(Role::Result, text_of(content), at));
+                items.push(ConversationItem::new(ItemRole::Result, text_of(content), at));
             }
             _ => {}
         }
@@ -38,7 +40,7 @@ pub fn read(body: &Value) -> Vec<Item> {
 }
 
 /// An item belongs to the answer its id was made for; one with a foreign id, to the answer it stands beside.
-fn turn_of(item: &Value, before: &[Item], at: usize) -> String {
+fn turn_of(item: &Value, before: &[ConversationItem], at: usize) -> String {
     let ids = [&item["call_id"], &item["id"]].into_iter().filter_map(Value::as_str);
     for id in ids {
         if let Some((_, key)) = id.split_once("_c")
@@ -48,13 +50,13 @@ fn turn_of(item: &Value, before: &[Item], at: usize) -> String {
         }
     }
     match before.last() {
-        Some(last) if matches!(last.role, Role::Model | Role::Call) => last.turn.clone(),
+        Some(last) if matches!(last.role, ItemRole::Model | ItemRole::Call) => last.turn.clone(),
         _ => format!("at {at}"),
     }
 }
 
 /// Writes an answer.
-pub fn write(answer: &Answer, stream: bool) -> Reply {
+pub fn write(answer: &ScriptedAnswer, stream: bool) -> HttpReply {
     let mut output = Vec::new();
     if let Some(text) = &answer.text {
         output.push(json!({
@@ -102,12 +104,12 @@ pub fn write(answer: &Answer, stream: bool) -> Reply {
         "output_tokens": 20, "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 120,
     });
     if !stream {
-        return Reply::Json(200, response);
+        return HttpReply::Json(200, response);
     }
     events.push(json!({ "type": "response.completed", "response": response }));
     let named = |(number, mut event): (usize, Value)| {
         event["sequence_number"] = json!(number);
         (event["type"].as_str().map(str::to_owned), event.to_string())
     };
-    Reply::Events(events.into_iter().enumerate().map(named).collect())
+    HttpReply::Events(events.into_iter().enumerate().map(named).collect())
 }
