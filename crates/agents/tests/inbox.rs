@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may fail loudly")]
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,57 +11,44 @@ use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_agents::inbox::InboxNote;
 use stepback_agents::record;
-use stepback_engine::{Engine, workspace_index};
+use stepback_engine::workspace_index;
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
-use stepback_store::Store;
-use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{StepQuery, StepRow};
-use stepback_worktree::rules::Budget;
+use stepback_testkit::TestWorkspace;
 
-struct Desk {
-    dir: tempfile::TempDir,
-    store: EmbeddedStore,
-    env: FrozenEnv,
+/// A workspace whose agent reports through hooks.
+struct HookedWorkspace(TestWorkspace);
+
+impl Deref for HookedWorkspace {
+    type Target = TestWorkspace;
+
+    fn deref(&self) -> &TestWorkspace {
+        &self.0
+    }
 }
 
-impl Desk {
+impl HookedWorkspace {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("tree")).unwrap();
-        fs::write(dir.path().join("tree/a"), "a").unwrap();
-        fs::write(dir.path().join("talk.jsonl"), "").unwrap();
-        let store = EmbeddedStore::open(&dir.path().join("store")).unwrap();
-        Self { dir, store, env: FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), 7) }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().canonicalize().unwrap().join(name)
-    }
-
-    fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: &self.store,
-            env: &self.env,
-            budget: Budget::default(),
-            threads: 1,
-            progress: None,
-            watcher: None,
-        }
+        let clock = FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), 7);
+        let test = TestWorkspace::new().with_env(clock);
+        test.write("a", "a");
+        fs::write(test.top().join("talk.jsonl"), "").unwrap();
+        Self(test)
     }
 
     fn hook(&self, session: &str, event: &str, tool: &str, call: &str) {
         let payload = json!({
-            "session_id": session, "transcript_path": self.path("talk.jsonl"), "cwd": self.path("tree"),
+            "session_id": session, "transcript_path": self.top().join("talk.jsonl"), "cwd": self.root,
             "hook_event_name": event, "tool_name": tool, "tool_input": { "n": call }, "tool_use_id": call,
         });
-        let (store, tree) = (self.path("store"), self.path("tree"));
+        let store = self.top().join("store");
         let hook = Hook {
             agent: Agent::Claude,
             store: &store,
-            directory: &tree,
-            env: &self.env,
+            directory: &self.root,
+            env: &*self.env,
             with_engine: &|work| work(&self.engine()),
             new_root: &|directory: &Path| Some(directory.to_path_buf()),
             transcript: None,
@@ -79,7 +67,7 @@ impl Desk {
     }
 
     fn say(&self, line: &Value) {
-        let path = self.path("talk.jsonl");
+        let path = self.top().join("talk.jsonl");
         let text = fs::read_to_string(&path).unwrap() + &format!("{line}\n");
         // In place, as an agent does.
         fs::write(path, text).unwrap();
@@ -106,14 +94,14 @@ impl Desk {
     }
 
     fn inbox(&self) -> PathBuf {
-        let (_, dir) = workspace_index::find(&self.path("store"), &self.path("tree")).unwrap();
+        let (_, dir) = workspace_index::find(&self.top().join("store"), &self.root).unwrap();
         dir.join("inbox.jsonl")
     }
 }
 
 #[test]
 fn many_reports_cost_one_commit_and_keep_their_order() {
-    let desk = Desk::new();
+    let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     desk.hook("one", "PostToolUse", "Bash", "first");
     let before = desk.steps().len();
@@ -147,7 +135,7 @@ fn many_reports_cost_one_commit_and_keep_their_order() {
 #[test]
 fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
     let record = |one_by_one: bool| {
-        let desk = Desk::new();
+        let desk = HookedWorkspace::new();
         desk.hook("one", "PreToolUse", "Bash", "first");
         desk.hook("one", "PostToolUse", "Bash", "first");
         // Ids that come again, calls that run at once, and calls that never end.
@@ -157,7 +145,7 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
             let take_in = || {
                 if one_by_one {
                     let engine = desk.engine();
-                    record::take_in_quietly(&engine.workspace(&desk.path("tree")).unwrap()).unwrap();
+                    record::take_in_quietly(&engine.workspace(&desk.root).unwrap()).unwrap();
                 }
             };
             let beside = format!("{call} beside {number}");
@@ -194,13 +182,13 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
 
 #[test]
 fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
-    let desk = Desk::new();
+    let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     let (engine, before) = (desk.engine(), desk.steps().len());
-    let workspace = engine.workspace(&desk.path("tree")).unwrap();
+    let workspace = engine.workspace(&desk.root).unwrap();
     let note = |second: i64, call: &str, input: Value, gap: Option<&str>| InboxNote {
         payload: Some(json!({
-            "session_id": "one", "cwd": desk.path("tree"), "hook_event_name": "PreToolUse",
+            "session_id": "one", "cwd": desk.root, "hook_event_name": "PreToolUse",
             "tool_name": "Read", "tool_input": input, "tool_use_id": call,
         })),
         gap: gap.map(str::to_string),
@@ -225,10 +213,10 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     assert!(steps[1].starts_with("a report cannot be recorded"), "{steps:?}");
     assert_eq!([&steps[..1], &steps[2..]].concat(), ["good", "no space", "failed", "no time", "also good"]);
     // Without the bad one, all at once.
-    let desk = Desk::new();
+    let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     let engine = desk.engine();
-    let workspace = engine.workspace(&desk.path("tree")).unwrap();
+    let workspace = engine.workspace(&desk.root).unwrap();
     let lock = workspace.lock_recording().unwrap();
     let mark = desk.store.commit_seq().unwrap().0;
     let notes: Vec<InboxNote> =
@@ -247,7 +235,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
 
 #[test]
 fn the_turn_of_a_call_is_found_however_long_the_conversation_is() {
-    let desk = Desk::new();
+    let desk = HookedWorkspace::new();
     for number in 0..400 {
         desk.answer(&format!("early {number}"), &[&format!("e{number}")]);
         desk.result(&format!("e{number}"));
@@ -271,15 +259,15 @@ fn the_turn_of_a_call_is_found_however_long_the_conversation_is() {
     assert_eq!(starts.len(), 40);
     assert!(starts.iter().all(|step| step.meta.iteration == starts[0].meta.iteration), "one turn");
     for step in starts {
-        let state = stepback_model::state::WorkspaceState::load(&desk.store, step.state).unwrap();
-        let kept = stepback_model::conversation::len(&desk.store, state.conversation).unwrap();
+        let state = stepback_model::state::WorkspaceState::load(&*desk.store, step.state).unwrap();
+        let kept = stepback_model::conversation::len(&*desk.store, state.conversation).unwrap();
         assert_eq!(kept, 800, "{:?} was asked for by the answer after those", step.meta.call);
     }
 }
 
 #[test]
 fn notes_that_are_taken_in_once_more_after_a_crash_are_recorded_once() {
-    let desk = Desk::new();
+    let desk = HookedWorkspace::new();
     desk.hook("one", "PreToolUse", "Bash", "first");
     desk.hook("one", "PostToolUse", "Bash", "first");
     let before = desk.steps().len();

@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 const BINARY: &str = "/opt/step back/bin/stepback";
 
-struct World {
+struct AgentHome {
     _dir: TempDir,
     place: SettingsPaths,
 }
 
-impl World {
+impl AgentHome {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
@@ -76,7 +76,7 @@ fn json(file: &Path) -> serde_json::Value {
 fn what_init_makes_it_unmakes() {
     for agent in Agent::ALL {
         for scope in [Project, User] {
-            let world = World::new();
+            let world = AgentHome::new();
             let (installed, done) = world.go(agent, scope, Install);
             assert_eq!(done, WriteResult::Made);
             assert!(!installed.changes.is_empty() && !installed.follow_up.is_empty());
@@ -110,7 +110,7 @@ fn uninstall_gives_back_the_bytes_of_before() {
     ];
     for agent in [Agent::Claude, Agent::Codex, Agent::Gemini] {
         for text in texts {
-            let world = World::new();
+            let world = AgentHome::new();
             let file = world.write(agent, text);
             assert_eq!(world.go(agent, User, Install).1, WriteResult::Changed);
             json(&file);
@@ -126,7 +126,7 @@ fn uninstall_gives_back_the_bytes_of_before() {
 #[test]
 fn comments_in_gemini_settings_stay() {
     let text = "// mine\n{\n  // theme\n  \"ui\": {}, // end\n  \"hooks\": {\n    // none yet\n  }\n}\n";
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Gemini, text);
     world.go(Agent::Gemini, User, Install);
     assert!(fs::read_to_string(&file).unwrap().contains("// none yet"));
@@ -146,7 +146,7 @@ fn settings_the_agent_would_ignore_are_refused() {
         (Agent::Claude, "{\"hooks\": {\"Stop\": {}}}", "line 1, column 20"),
         (Agent::Claude, "[]", "line 1, column 1"),
     ] {
-        let world = World::new();
+        let world = AgentHome::new();
         let file = world.write(agent, text);
         let error = world.plan(agent, User, Install).unwrap_err();
         assert!(error.to_string().contains(place), "{error}");
@@ -157,7 +157,7 @@ fn settings_the_agent_would_ignore_are_refused() {
 #[test]
 fn hooks_of_others_stay_and_keep_their_place() {
     let text = "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"command\", \"command\": \"lint\"}]}]}}";
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Claude, text);
     world.go(Agent::Claude, User, Install);
     let groups = json(&file)["hooks"]["PreToolUse"].clone();
@@ -171,7 +171,7 @@ fn hooks_of_others_stay_and_keep_their_place() {
 fn in_a_shared_group_only_ours_goes() {
     let ours = "{\"type\": \"command\", \"command\": \"/usr/bin/stepback hook codex\", \"timeout\": 3600}";
     let other = "{\"type\": \"command\", \"command\": \"lint\"}";
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(
         Agent::Codex,
         &format!("{{\"hooks\": {{\"PreToolUse\": [{{\"hooks\": [{ours}, {other}]}}]}}}}"),
@@ -184,7 +184,7 @@ fn in_a_shared_group_only_ours_goes() {
 #[test]
 fn hooks_of_an_older_stepback_are_brought_up_to_date_in_place() {
     let old = "{\n  \"hooks\": {\n    \"Stop\": [\n      {\n        \"hooks\": [\n          {\n            \"type\": \"command\",\n            \"command\": \"'/old place/stepback' hook claude\"\n          },\n          { \"type\": \"command\", \"command\": \"say\" }\n        ]\n      }\n    ],\n    \"OldEvent\": [\n      {\n        \"hooks\": [\n          {\n            \"type\": \"command\",\n            \"command\": \"/old/stepback hook claude\"\n          }\n        ]\n      }\n    ]\n  }\n}\n";
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Claude, old);
     let (plan, _) = world.go(Agent::Claude, User, Install);
     let hooks = json(&file)["hooks"].clone();
@@ -204,7 +204,7 @@ fn hooks_of_an_older_stepback_are_brought_up_to_date_in_place() {
 
 #[test]
 fn a_doubled_hook_is_undoubled() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.file(Agent::Codex, User);
     world.go(Agent::Codex, User, Install);
     let once = fs::read_to_string(&file).unwrap();
@@ -218,7 +218,7 @@ fn a_doubled_hook_is_undoubled() {
 
 #[test]
 fn what_others_added_meanwhile_survives_uninstall() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.file(Agent::Claude, User);
     world.go(Agent::Claude, User, Install);
     let text = fs::read_to_string(&file).unwrap();
@@ -229,7 +229,7 @@ fn what_others_added_meanwhile_survives_uninstall() {
 
 #[test]
 fn strict_says_so_and_can_be_given_up_again() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.file(Agent::Claude, User);
     world.go(Agent::Claude, User, Install);
     let plain = fs::read(&file).unwrap();
@@ -245,7 +245,7 @@ fn strict_says_so_and_can_be_given_up_again() {
 
 #[test]
 fn a_path_with_blanks_is_quoted_for_the_shell() {
-    let world = World::new();
+    let world = AgentHome::new();
     for agent in [Agent::Codex, Agent::Gemini] {
         world.go(agent, User, Install);
         let hooks = json(&world.file(agent, User))["hooks"].clone();
@@ -256,14 +256,14 @@ fn a_path_with_blanks_is_quoted_for_the_shell() {
 
 #[test]
 fn a_relative_binary_is_refused() {
-    let world = World::new();
+    let world = AgentHome::new();
     let error = plan(Agent::Codex, User, &world.place, Path::new("stepback"), false, Install).unwrap_err();
     assert!(matches!(error, InstallError::Binary(_)));
 }
 
 #[test]
 fn a_concurrent_edit_is_not_overwritten() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Gemini, "{}");
     let plan = world.plan(Agent::Gemini, User, Install).unwrap();
     fs::write(&file, "{\"a\": 1}").unwrap();
@@ -275,7 +275,7 @@ fn a_concurrent_edit_is_not_overwritten() {
 #[test]
 fn linked_settings_are_written_where_they_are() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
-    let world = World::new();
+    let world = AgentHome::new();
     let dotfiles = world.place.home.join("dotfiles");
     fs::create_dir(&dotfiles).unwrap();
     fs::create_dir(world.place.home.join(".claude")).unwrap();
@@ -299,7 +299,7 @@ fn linked_settings_are_written_where_they_are() {
 #[test]
 fn a_read_only_file_is_left_alone() {
     use std::os::unix::fs::PermissionsExt as _;
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Codex, "{}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let plan = world.plan(Agent::Codex, User, Install).unwrap();
@@ -309,7 +309,7 @@ fn a_read_only_file_is_left_alone() {
 
 #[test]
 fn a_plan_can_be_taken_back_unless_someone_else_wrote() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Gemini, "{ }");
     let (done, _) = world.go(Agent::Gemini, User, Install);
     let back = take_back(&done).unwrap().unwrap();
@@ -322,7 +322,7 @@ fn a_plan_can_be_taken_back_unless_someone_else_wrote() {
 
 #[test]
 fn a_plugin_of_someone_else_is_not_ours_to_touch() {
-    let world = World::new();
+    let world = AgentHome::new();
     let file = world.write(Agent::Opencode, "export const Mine = async () => ({});\n");
     assert!(world.plan(Agent::Opencode, User, Uninstall).unwrap().is_nothing());
     assert!(matches!(world.plan(Agent::Opencode, User, Install), Err(InstallError::NotOurs(_))));
@@ -331,7 +331,7 @@ fn a_plugin_of_someone_else_is_not_ours_to_touch() {
 
 #[test]
 fn the_plugin_names_the_binary_and_is_short() {
-    let world = World::new();
+    let world = AgentHome::new();
     world.go(Agent::Opencode, Project, Install);
     let text = fs::read_to_string(world.place.workspace.join(".opencode/plugin/stepback.js")).unwrap();
     assert!(text.contains(&format!("const BINARY = \"{BINARY}\";")));
@@ -343,7 +343,7 @@ fn the_plugin_names_the_binary_and_is_short() {
 
 #[test]
 fn agents_are_found_by_their_folders_and_their_programs() {
-    let world = World::new();
+    let world = AgentHome::new();
     let bin = world.place.home.join("bin");
     fs::create_dir(&bin).unwrap();
     assert_eq!(detect(&world.place, std::slice::from_ref(&bin)), []);
@@ -359,7 +359,7 @@ fn switched_off_hooks_are_pointed_out() {
         (Agent::Claude, "{\"disableAllHooks\": true}"),
         (Agent::Gemini, "{\"hooksConfig\": {\"enabled\": false}}"),
     ] {
-        let world = World::new();
+        let world = AgentHome::new();
         world.write(agent, text);
         let plan = world.plan(agent, User, Install).unwrap();
         assert!(plan.follow_up.iter().any(|note| note.contains("switched off")), "{plan:?}");
@@ -368,7 +368,7 @@ fn switched_off_hooks_are_pointed_out() {
 
 #[test]
 fn codex_users_are_sent_to_review() {
-    let plan = World::new().plan(Agent::Codex, User, Install).unwrap();
+    let plan = AgentHome::new().plan(Agent::Codex, User, Install).unwrap();
     assert!(plan.follow_up[0].contains("/hooks"));
 }
 
@@ -380,7 +380,7 @@ fn hooks_that_would_run_twice_are_pointed_out() {
         (Agent::Claude, false, true, true),
         (Agent::Gemini, true, false, false),
     ] {
-        let world = World::new();
+        let world = AgentHome::new();
         world.go(agent, User, Install);
         let plan = plan(agent, Project, &world.place, Path::new(BINARY), strict, Install).unwrap();
         let found = plan.follow_up.iter().any(|note| note.contains("runs both"));

@@ -12,12 +12,12 @@ use stepback_agents::install::{
 };
 use tempfile::TempDir;
 
-struct Desk {
+struct AgentHome {
     dir: TempDir,
     place: SettingsPaths,
 }
 
-impl Desk {
+impl AgentHome {
     fn new(files: &[(&str, &str)]) -> Self {
         let dir = TempDir::new().unwrap();
         let (home, work) = (dir.path().join("home"), dir.path().join("work"));
@@ -85,7 +85,7 @@ fn upstreams(routes: &[Route]) -> Vec<(&str, &str)> {
 
 #[test]
 fn claude_is_told_by_its_variable_and_by_settings_where_those_would_win() {
-    let desk = Desk::new(&[]);
+    let desk = AgentHome::new(&[]);
     let (found, plan) = desk.routed(Agent::Claude, &["claude"], &[]);
     assert_eq!(upstreams(&found), [("ANTHROPIC_BASE_URL", "https://api.anthropic.com")]);
     assert_eq!(value(&plan, "ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:7000"));
@@ -94,7 +94,7 @@ fn claude_is_told_by_its_variable_and_by_settings_where_those_would_win() {
     assert_eq!(upstreams(&found), [("ANTHROPIC_BASE_URL", "http://local:1/x")]);
 
     let settings = r#"{"env": {"ANTHROPIC_BASE_URL": "https://gateway.example"}}"#;
-    let desk = Desk::new(&[("home/.claude/settings.json", settings)]);
+    let desk = AgentHome::new(&[("home/.claude/settings.json", settings)]);
     let (found, plan) = desk.routed(Agent::Claude, &["claude"], &[]);
     assert_eq!(upstreams(&found), [("ANTHROPIC_BASE_URL", "https://gateway.example")]);
     let given: serde_json::Value = serde_json::from_slice(&plan.files[0].1).unwrap();
@@ -110,7 +110,7 @@ fn claude_is_told_by_its_variable_and_by_settings_where_those_would_win() {
 fn codex_keeps_its_provider_with_another_address() {
     let config = "model_provider = \"mine\"\n[model_providers.mine]\nbase_url = \"http://local:1/v1\"\n\
                   [model_providers.other]\nbase_url = \"http://local:2/v1\"\n[profiles.deep]\nmodel_provider = \"other\"\n";
-    let desk = Desk::new(&[("home/.codex/config.toml", config)]);
+    let desk = AgentHome::new(&[("home/.codex/config.toml", config)]);
     let (found, plan) = desk.routed(Agent::Codex, &["codex", "exec", "hi"], &[]);
     assert_eq!(upstreams(&found), [("mine", "http://local:1/v1")]);
     let at = plan.argv.iter().position(|word| word == "exec").unwrap();
@@ -123,11 +123,11 @@ fn codex_keeps_its_provider_with_another_address() {
 
 #[test]
 fn codex_without_a_provider_keeps_its_own_login() {
-    let desk = Desk::new(&[("home/.codex/auth.json", r#"{"OPENAI_API_KEY": null, "tokens": {}}"#)]);
+    let desk = AgentHome::new(&[("home/.codex/auth.json", r#"{"OPENAI_API_KEY": null, "tokens": {}}"#)]);
     let (found, plan) = desk.routed(Agent::Codex, &["codex"], &[]);
     assert_eq!(upstreams(&found), [("openai", "https://chatgpt.com/backend-api/codex")]);
     assert!(plan.argv.iter().any(|word| word == "openai_base_url=\"http://127.0.0.1:7000\""));
-    let desk = Desk::new(&[]);
+    let desk = AgentHome::new(&[]);
     let (found, _) = desk.routed(Agent::Codex, &["codex"], &[]);
     assert_eq!(upstreams(&found), [("openai", "https://api.openai.com/v1")]);
 }
@@ -137,7 +137,7 @@ fn opencode_is_told_for_every_provider_in_use() {
     let config = r#"{ // mine
         "model": "anthropic/claude", "provider": {"local": {"options": {"baseURL": "http://local:1/v1"}}}
     }"#;
-    let desk = Desk::new(&[("home/.config/opencode/opencode.jsonc", config)]);
+    let desk = AgentHome::new(&[("home/.config/opencode/opencode.jsonc", config)]);
     let (found, plan) = desk.routed(Agent::Opencode, &["opencode", "run", "hi"], &[]);
     assert_eq!(
         upstreams(&found),
@@ -152,7 +152,7 @@ fn opencode_is_told_for_every_provider_in_use() {
 
 #[test]
 fn what_goes_through_a_proxy_of_the_network_is_left_alone() {
-    let desk = Desk::new(&[]);
+    let desk = AgentHome::new(&[]);
     let hindered = |environment: &[(&str, &str)]| desk.hindrance(environment);
     assert_eq!(hindered(&[("https_proxy", "http://proxy.example:3128")]), Some("https_proxy"));
     assert_eq!(hindered(&[("HTTPS_PROXY", "")]), None);
@@ -161,7 +161,7 @@ fn what_goes_through_a_proxy_of_the_network_is_left_alone() {
 
 #[test]
 fn gemini_is_told_for_keys_and_for_logins() {
-    let desk = Desk::new(&[]);
+    let desk = AgentHome::new(&[]);
     let (found, plan) = desk.routed(Agent::Gemini, &["gemini"], &[("GOOGLE_GEMINI_BASE_URL", "http://g:1")]);
     assert_eq!(
         upstreams(&found),

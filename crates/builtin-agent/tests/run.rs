@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,45 +14,31 @@ use stepback_builtin_agent::provider::Scripted;
 use stepback_builtin_agent::{
     ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome, ToolPolicy, ToolResult, run,
 };
-use stepback_engine::{Engine, Workspace};
+use stepback_engine::Workspace;
 use stepback_llm_wire::matching::{MatchResult, Places, Recording};
 use stepback_llm_wire::{AnswerEnd, Chunks, Exchange, ModelRequest, Response};
-use stepback_model::env::FrozenEnv;
 use stepback_model::event::ReportedError;
 use stepback_model::record::StepKind;
 use stepback_model::state::WorkspaceState;
-use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as stored_json};
-use stepback_store::memory::MemoryStore;
 use stepback_store::port::{StepQuery, StepRow};
-use stepback_worktree::rules::Budget;
+use stepback_testkit::TestWorkspace;
 
-struct Place {
-    _dir: tempfile::TempDir,
-    root: PathBuf,
-    store: MemoryStore,
-    env: FrozenEnv,
+struct AgentWorkspace(TestWorkspace);
+
+impl Deref for AgentWorkspace {
+    type Target = TestWorkspace;
+
+    fn deref(&self) -> &TestWorkspace {
+        &self.0
+    }
 }
 
-impl Place {
+impl AgentWorkspace {
     fn new() -> Self {
-        let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
-        let root = dir.path().canonicalize().unwrap().join("work");
-        fs::create_dir(&root).unwrap();
-        fs::write(root.join("a.txt"), "one\n").unwrap();
-        let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), 1);
-        Self { _dir: dir, root, store: MemoryStore::new(1 << 30), env }
-    }
-
-    fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: &self.store,
-            env: &self.env,
-            budget: Budget::default(),
-            threads: 2,
-            progress: None,
-            watcher: None,
-        }
+        let test = TestWorkspace::in_memory();
+        test.write("a.txt", "one\n");
+        Self(test)
     }
 
     fn play(&self, script: &Value, change: impl FnOnce(&mut RunOptions<'_>)) -> RunOutcome {
@@ -124,7 +110,7 @@ fn said(content: Value) -> (u16, Value) {
 
 #[test]
 fn everything_is_a_step() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let outcome = place.play(&one_call("write", json!({ "path": "b.txt", "content": "new\n" })), |_| ());
     assert_eq!(
         (outcome.ended.clone(), outcome.turns, outcome.text.as_str()),
@@ -181,7 +167,7 @@ fn a_conversation_that_goes_on_is_answered_as_it_would_have_been() {
         { "calls": [{ "tool": "bash", "input": { "command": "echo 2 >> log" } }] },
         { "text": "finished" },
     ] });
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let first = place.play(&script, |options| options.max_turns = 1);
     assert_eq!(first.ended, ExitReason::MaxTurns);
     let history: Vec<Value> = place.with_workspace(|workspace| {
@@ -199,7 +185,7 @@ fn a_conversation_that_goes_on_is_answered_as_it_would_have_been() {
 
 #[test]
 fn a_worker_has_tasks_and_steps_of_its_own() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let script = json!({
         "turns": [
             { "calls": [{ "tool": "delegate", "input": { "worker": "tester", "task": "test it" } }] },
@@ -236,7 +222,7 @@ fn a_worker_has_tasks_and_steps_of_its_own() {
 
 #[test]
 fn a_worker_that_fails_fails_its_task_and_not_the_agent() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let script = json!({
         "turns": [
             { "calls": [{ "tool": "delegate", "input": { "worker": "w", "task": "t" } }] },
@@ -251,7 +237,7 @@ fn a_worker_that_fails_fails_its_task_and_not_the_agent() {
 
 #[test]
 fn what_it_remembers_is_told_to_the_model_and_kept_in_the_state() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let script = one_call("remember", json!({ "key": "port", "value": "8080" }));
     let memory: Map<String, Value> = [("style".to_string(), json!("tabs"))].into_iter().collect();
     let outcome = place.play(&script, |options| options.memory = memory);
@@ -275,7 +261,7 @@ fn what_it_remembers_is_told_to_the_model_and_kept_in_the_state() {
 #[test]
 fn calls_run_are_refused_or_recalled() {
     let script = one_call("bash", json!({ "command": "touch ran" }));
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let denied = place.play(&script, |options| options.tools = ToolPolicy::Deny);
     assert_eq!((denied.ended, place.root.join("ran").exists()), (ExitReason::Done, false));
     let mut asked = Vec::new();
@@ -305,7 +291,7 @@ fn calls_run_are_refused_or_recalled() {
 #[test]
 fn it_ends_where_it_is_told_to() {
     let script = one_call("bash", json!({ "command": "touch ran" }));
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let outcome = place.play(&script, |options| options.until = Some(StepKind::ToolStart));
     assert_eq!((outcome.ended, place.root.join("ran").exists()), (ExitReason::Until, false));
     let outcome = place.play(&script, |options| options.max_steps = Some(3));
@@ -326,7 +312,7 @@ fn it_ends_where_it_is_told_to() {
 
 #[test]
 fn a_model_that_misbehaves_is_told_or_ends_the_run() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let unknown = json!([{ "type": "tool_use", "id": "x", "name": "fly", "input": {} }]);
     let outcome = place
         .ask(&mut Answers(vec![said(unknown), said(json!([{ "type": "text", "text": "I see" }]))]), |_| ());
@@ -350,7 +336,7 @@ fn a_model_that_misbehaves_is_told_or_ends_the_run() {
 
 #[test]
 fn secrets_are_not_recorded_and_costs_add_up() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let token = ["ghp_", "a1B2c3D4e5", "F6g7H8i9J0", "k1L2m3N4o5", "P6q7R8"].concat();
     let script = json!({ "turns": [
         { "calls": [{ "tool": "bash", "input": { "command": format!("echo {token} > used") } }],
@@ -391,7 +377,7 @@ fn secrets_are_not_recorded_and_costs_add_up() {
 
 #[test]
 fn a_stopped_thought_is_an_interruption() {
-    let place = Place::new();
+    let place = AgentWorkspace::new();
     let stop = Arc::new(AtomicBool::new(false));
     let script = json!({ "turns": [{ "text": "late", "thinks_ms": 600_000 }] });
     let mut provider = Scripted::parse(&script.to_string(), stop.clone()).unwrap();
@@ -431,7 +417,7 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
         ],
         "workers": { "w": [{ "calls": [{ "tool": "read", "input": { "path": "log" } }] }, { "text": "read" }] },
     });
-    let (first, second) = (Place::new(), Place::new());
+    let (first, second) = (AgentWorkspace::new(), AgentWorkspace::new());
     let recorded = first.play(&script, |_| ());
     let steps = first.steps(&recorded);
     let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.step.kind == kind);

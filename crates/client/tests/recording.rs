@@ -24,7 +24,7 @@ fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> HttpServe
     serve(AppState::new(store, Box::new(env), 2), config).unwrap()
 }
 
-struct Place {
+struct TestServer {
     store: &'static dyn Store,
     server: Option<HttpServer>,
     address: SocketAddr,
@@ -32,7 +32,7 @@ struct Place {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestServer {
     fn new() -> Self {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let store: &'static dyn Store =
@@ -79,7 +79,7 @@ impl stepback_model::object::ObjectSource for Source {
 
 #[test]
 fn what_a_program_records_is_in_the_store_in_its_order() {
-    let place = Place::new();
+    let place = TestServer::new();
     let recorder = Recorder::start(place.config().capture(Capture::everything()).longest_text(1000)).unwrap();
     let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap();
     let session = recorder.session("order-1").in_trace(trace);
@@ -127,7 +127,7 @@ fn what_a_program_records_is_in_the_store_in_its_order() {
 
 #[test]
 fn what_waits_is_sent_when_the_last_recorder_goes() {
-    let place = Place::new();
+    let place = TestServer::new();
     let recorder = Recorder::start(place.config().batch(1000, LONG)).unwrap();
     let session = recorder.session("s");
     for number in 0..50 {
@@ -141,7 +141,7 @@ fn what_waits_is_sent_when_the_last_recorder_goes() {
 
 #[test]
 fn kinds_and_samples_are_chosen_and_calls_stay_whole() {
-    let place = Place::new();
+    let place = TestServer::new();
     let kinds = [StepKind::ToolStart, StepKind::ToolEnd, StepKind::Error, StepKind::UserInput];
     let recorder = Recorder::start(place.config().kinds(kinds).sample_rate(0.3)).unwrap();
     let session = recorder.session("s");
@@ -172,7 +172,7 @@ fn kinds_and_samples_are_chosen_and_calls_stay_whole() {
 
 #[test]
 fn a_server_that_comes_late_gets_everything_and_a_gap_where_something_is_missing() {
-    let mut place = Place::new();
+    let mut place = TestServer::new();
     place.server.take().unwrap().stop();
     let recorder = Recorder::start(place.config().most_waiting(20, 1 << 20)).unwrap();
     let session = recorder.session("s");
@@ -207,7 +207,7 @@ fn a_server_that_comes_late_gets_everything_and_a_gap_where_something_is_missing
 
 #[test]
 fn an_answer_that_is_lost_on_the_way_stores_nothing_twice() {
-    let place = Place::new();
+    let place = TestServer::new();
     // Between the two stands somebody who delivers the first request and swallows its answer.
     let between = TcpListener::bind("127.0.0.1:0").unwrap();
     let (near, far) = (between.local_addr().unwrap(), place.address);
@@ -247,7 +247,7 @@ fn a_server_that_never_answers_does_not_hold_up_the_end_of_the_program() {
 
 #[test]
 fn what_the_server_refuses_is_counted_and_the_rest_goes_on() {
-    let place = Place::new();
+    let place = TestServer::new();
     let recorder = Recorder::start(place.config()).unwrap();
     let session = recorder.session("s");
     session.record(StepReport::new(StepKind::Rewind).summary("nobody reports this"));

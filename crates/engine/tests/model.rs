@@ -90,7 +90,7 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
     let engine =
         Engine { store, env: &env, budget: Budget::default(), threads, progress: None, watcher: None };
     let workspace = engine.workspace(&root).map_err(|error| error.to_string())?;
-    let mut world = World {
+    let mut world = ModelRun {
         files: FileWorker { root: root.clone(), draw: Draw::new(seed) },
         workspace,
         kept: Vec::new(),
@@ -138,7 +138,7 @@ struct Operation {
     undone: bool,
 }
 
-struct World<'a> {
+struct ModelRun<'a> {
     files: FileWorker,
     workspace: Workspace<'a>,
     kept: Vec<Kept>,
@@ -157,7 +157,7 @@ fn text(error: EngineError) -> String {
     error.to_string()
 }
 
-impl World<'_> {
+impl ModelRun<'_> {
     fn operate(&mut self, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String> {
         let before = self.now();
         match self.files.draw.below(20) {

@@ -208,7 +208,7 @@ fn git_files_are_only_taken_under_names_that_git_has() {
     let there = Home::new(1);
     let blocks = [lines.clone(), all.clone(), named("../../escaped", 4), (PART, b"text".to_vec())];
     assert_eq!(there.import(&bundle(&blocks)).unwrap().new_git_files, 0);
-    assert!(!there.dir.path().join("escaped").exists());
+    assert!(!there.top().join("escaped").exists());
     senseless(&[lines.clone(), all.clone(), named("x", 9), (PART, b"text".to_vec())], "fewer bytes");
     senseless(&[lines.clone(), all.clone(), named("x", 1), (PART, b"text".to_vec())], "more bytes");
     senseless(&[lines, all, (PART, b"text".to_vec())], "more bytes");

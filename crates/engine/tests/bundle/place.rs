@@ -1,6 +1,7 @@
 //! A workspace in which agents and a person work at random, and stores that its sessions are taken to.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -11,51 +12,37 @@ use stepback_engine::recorder::{
     CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::{Engine, EngineError, Workspace};
-use stepback_model::env::{Env, FrozenEnv};
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
-use stepback_model::time::Timestamp;
-use stepback_store::Store;
-use stepback_store::embedded::EmbeddedStore;
-use stepback_store::memory::MemoryStore;
 use stepback_store::port::{StepQuery, StepRow};
+use stepback_testkit::TestWorkspace;
 use stepback_testkit::tree::{self, Copy, Draw};
 use stepback_testkit::work::FileWorker;
-use stepback_worktree::rules::Budget;
 
-/// A store, and what an engine needs besides.
-pub struct Home {
-    pub dir: tempfile::TempDir,
-    pub store: Box<dyn Store>,
-    env: FrozenEnv,
+/// A store that sessions are exported from or imported into.
+pub struct Home(TestWorkspace);
+
+impl Deref for Home {
+    type Target = TestWorkspace;
+
+    fn deref(&self) -> &TestWorkspace {
+        &self.0
+    }
 }
 
 impl Home {
     pub fn new(seed: u64) -> Self {
-        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
-        let store = Box::new(EmbeddedStore::open(&dir.path().join("store")).unwrap());
-        Self { dir, store, env: FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), seed) }
+        Self(TestWorkspace::new().with_seed(seed))
     }
 
     pub fn in_memory(seed: u64) -> Self {
-        Self { store: Box::new(MemoryStore::new(1 << 30)), ..Self::new(seed) }
-    }
-
-    pub fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: &*self.store,
-            env: &self.env,
-            budget: Budget::default(),
-            threads: 2,
-            progress: None,
-            watcher: None,
-        }
+        Self(TestWorkspace::in_memory().with_seed(seed))
     }
 
     /// Takes in a bundle.
     pub fn import(&self, bytes: &[u8]) -> Result<ImportReport, EngineError> {
-        let path = self.dir.path().join("bundle");
+        let path = self.top().join("bundle");
         fs::write(&path, bytes).unwrap();
         let engine = self.engine();
         let bundle = engine.open_bundle(fs::File::open(&path).unwrap())?;
@@ -121,7 +108,7 @@ impl Home {
         let engine = self.engine();
         let workspace = engine.workspace_of(session).unwrap();
         let state = workspace.state_of(stored).ok()?;
-        let into = self.dir.path().join("brought back");
+        let into = self.top().join("brought back");
         workspace.materialize(&state, &into, true).unwrap();
         let copy = tree::copy_of(&into, |_| false);
         fs::remove_dir_all(&into).unwrap();
@@ -130,7 +117,7 @@ impl Home {
 }
 
 /// A home with a workspace in it.
-pub struct World {
+pub struct BusyWorkspace {
     pub home: Home,
     pub root: PathBuf,
     files: FileWorker,
@@ -152,11 +139,10 @@ impl ConversationSource for Lines {
     }
 }
 
-impl World {
+impl BusyWorkspace {
     pub fn new(seed: u64) -> Self {
         let home = Home::new(seed);
-        let root = home.dir.path().canonicalize().unwrap().join("work");
-        fs::create_dir(&root).unwrap();
+        let root = home.root.clone();
         let files = FileWorker { root: root.clone(), draw: Draw::new(seed) };
         Self { home, root, files, said: Vec::new(), calls: 0 }
     }
@@ -169,7 +155,7 @@ impl World {
             let names = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
             let mut command = Command::new("git");
             command.args(names).args(arguments).current_dir(&self.root);
-            command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("HOME", self.home.dir.path());
+            command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("HOME", self.home.top());
             assert!(command.output().unwrap().status.success(), "git {arguments:?}");
         };
         run(&["init", "-q", "-b", "main"]);
@@ -300,8 +286,8 @@ fn prune(workspace: &Workspace<'_>, keep: usize) {
 }
 
 /// A world with one session of a few calls.
-pub fn small(seed: u64) -> World {
-    let mut world = World::new(seed);
+pub fn small(seed: u64) -> BusyWorkspace {
+    let mut world = BusyWorkspace::new(seed);
     for _ in 0..4 {
         world.call("one");
         world.person();

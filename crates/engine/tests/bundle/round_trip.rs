@@ -9,7 +9,7 @@ use stepback_store::port::SearchRequest;
 use stepback_testkit::process;
 use stepback_testkit::tree;
 
-use crate::place::{Home, World, small};
+use crate::place::{BusyWorkspace, Home, small};
 
 #[track_caller]
 fn same_view(from: &Home, to: &Home, session: &Session) {
@@ -33,7 +33,7 @@ fn same_view(from: &Home, to: &Home, session: &Session) {
 #[test]
 fn random_sessions_are_the_same_elsewhere() {
     for seed in 1..=12 {
-        let mut world = World::new(seed);
+        let mut world = BusyWorkspace::new(seed);
         if seed % 3 == 0 {
             world = world.with_git();
         }
@@ -108,7 +108,7 @@ fn a_failing_disk_leaves_nothing_behind_or_everything() {
         return process::expect_success(process::spawn(name, "faults"));
     }
     let world = {
-        let mut world = World::new(3).with_git();
+        let mut world = BusyWorkspace::new(3).with_git();
         world.call("one");
         world.person();
         world.call("one");
@@ -120,7 +120,7 @@ fn a_failing_disk_leaves_nothing_behind_or_everything() {
         let mut tried = 0;
         loop {
             tried += 1;
-            let path = there.dir.path().join("bundle");
+            let path = there.top().join("bundle");
             fs::write(&path, &bytes).unwrap();
             arm(fault, tried);
             let engine = there.engine();
@@ -144,7 +144,7 @@ fn a_failing_disk_leaves_nothing_behind_or_everything() {
         }
         assert!(tried > 5, "only {tried} points were passed");
         same_view(&world.home, &there, &world.sessions()[0]);
-        let left = fs::read_dir(there.dir.path().join("store")).unwrap();
+        let left = fs::read_dir(there.top().join("store")).unwrap();
         let left =
             left.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("import-"));
         assert_eq!(left.count(), 0);

@@ -6,7 +6,7 @@ use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{HypothesisId, VerificationId};
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
-use crate::place::{Place, propose, think};
+use crate::place::{BoardWorkspace, propose, think};
 
 fn add(check: Check, inputs: &[&str]) -> BoardMutation {
     BoardMutation::AddVerification {
@@ -32,7 +32,7 @@ fn check(thinker: &mut Thinker<'_>, check: Check) -> Verified {
 
 #[test]
 fn every_kind_of_check_passes_and_fails() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -96,7 +96,7 @@ fn every_kind_of_check_passes_and_fails() {
 
 #[test]
 fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -120,7 +120,7 @@ fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
 
 #[test]
 fn an_outcome_is_used_again_while_its_inputs_are_the_same() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);

@@ -8,10 +8,10 @@ use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{StepKind, Trigger};
 
-use crate::place::Place;
+use crate::place::BoardWorkspace;
 
 /// The agent writes a file, in a call that is recorded.
-fn by_agent(place: &Place, workspace: &Workspace<'_>, call: &str, name: &str, text: &str) {
+fn by_agent(place: &BoardWorkspace, workspace: &Workspace<'_>, call: &str, name: &str, text: &str) {
     place.report(workspace, StepKind::ToolStart, Some(call), ScanPolicy::Before);
     place.write(name, text);
     place.report(workspace, StepKind::ToolEnd, Some(call), ScanPolicy::After);
@@ -25,7 +25,7 @@ fn in_the_way(workspace: &Workspace<'_>, branch: &str, session: SessionId) -> Ve
 
 #[test]
 fn what_others_changed_since_branches_parted_is_in_the_way() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     for name in ["ours", "theirs", "same"] {
@@ -56,7 +56,7 @@ fn what_others_changed_since_branches_parted_is_in_the_way() {
 
 #[test]
 fn an_agent_takes_back_its_own_moves_and_no_others() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");
@@ -100,7 +100,7 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
 
 #[test]
 fn a_switch_is_taken_back_from_the_branch_it_led_to() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");
@@ -125,7 +125,7 @@ fn a_switch_is_taken_back_from_the_branch_it_led_to() {
 /// What came to the branch that was left would be on no branch any more.
 #[test]
 fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");
@@ -150,7 +150,7 @@ fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
 /// An agent that goes on from before its own move takes along nobody else who worked since.
 #[test]
 fn a_move_after_which_another_agent_worked_stays() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");

@@ -11,14 +11,14 @@ use stepback_model::time::Timestamp;
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{HypothesisId, VerificationId};
 
-use crate::place::Place;
+use crate::place::BoardWorkspace;
 
 /// What was answered, in the order it was asked.
 type Answers = Vec<(String, Value)>;
 
 /// Says something, a minute after what was said before.
 #[track_caller]
-fn say(place: &Place, thinker: &mut Thinker<'_>, mutation: Value) -> u64 {
+fn say(place: &BoardWorkspace, thinker: &mut Thinker<'_>, mutation: Value) -> u64 {
     place.wait(60);
     let mutation: BoardMutation = serde_json::from_value(mutation).unwrap();
     thinker.think(&mutation).unwrap().step
@@ -35,7 +35,7 @@ fn board(workspace: &Workspace<'_>, session: &Session, moment: &BoardMoment) -> 
 }
 
 /// Suspicions, what speaks for them, what rests on what, what is not known, and a check that runs.
-fn suspect(place: &Place, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) {
+fn suspect(place: &BoardWorkspace, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) {
     let said = [
         json!({ "do": "propose-hypothesis", "statement": "it is the cache", "tags": ["perf"] }),
         json!({ "do": "propose-hypothesis", "statement": "it is the old cache", "prior": 0.3, "parent": "H1" }),
@@ -77,7 +77,7 @@ fn suspect(place: &Place, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) 
 }
 
 /// Does everything once and asks everything.
-fn hunt(place: &Place) -> Answers {
+fn hunt(place: &BoardWorkspace) -> Answers {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("cache.txt", "on");
@@ -167,7 +167,7 @@ fn hunt(place: &Place) -> Answers {
 
 #[test]
 fn a_board_is_the_same_in_every_store() {
-    let [embedded, memory, postgres] = Place::in_every_store();
+    let [embedded, memory, postgres] = BoardWorkspace::in_every_store();
     let expected = hunt(&embedded);
     assert!(expected.len() > 100, "{}", expected.len());
     for (store, place) in [("memory", memory), ("postgres", postgres)] {

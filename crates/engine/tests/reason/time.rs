@@ -11,7 +11,7 @@ use stepback_reasoning::item::HypothesisStatus;
 use stepback_reasoning::{BoardMutation, ItemOrigin, ReasoningBoard};
 use stepback_store::port::StepQuery;
 
-use crate::place::{Place, conclude, evidence, propose, think};
+use crate::place::{BoardWorkspace, conclude, evidence, propose, think};
 
 /// The mind that a session's thoughts lead to, applied one after the other from the beginning, with the step of each.
 fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, ReasoningBoard)> {
@@ -37,7 +37,7 @@ fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, Reasoning
 
 #[test]
 fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
-    for place in Place::in_every_store() {
+    for place in BoardWorkspace::in_every_store() {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
         let session = place.session(&workspace);
@@ -92,7 +92,7 @@ fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
 
 #[test]
 fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -123,7 +123,7 @@ fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
 
 #[test]
 fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -150,7 +150,7 @@ fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
 
 #[test]
 fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
-    let place = Place::in_memory();
+    let place = BoardWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -168,7 +168,7 @@ fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
 
 #[test]
 fn a_board_is_restored_and_single_changes_are_taken_back() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -197,7 +197,7 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
 
 #[test]
 fn a_comparison_tells_what_was_thought() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");
@@ -217,7 +217,7 @@ fn a_comparison_tells_what_was_thought() {
 
 #[test]
 fn whose_board_is_meant_is_found_out_or_asked_for() {
-    let place = Place::in_memory();
+    let place = BoardWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let now = || place.now();
@@ -245,7 +245,7 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
 
 #[test]
 fn secrets_are_not_put_on_the_board() {
-    let place = Place::in_memory();
+    let place = BoardWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -261,7 +261,7 @@ fn secrets_are_not_put_on_the_board() {
 
 #[test]
 fn the_history_of_confidence_is_what_each_moment_says() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);

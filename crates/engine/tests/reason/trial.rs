@@ -5,11 +5,11 @@ use stepback_model::record::Trigger;
 use stepback_reasoning::ids::HypothesisId;
 use stepback_reasoning::item::HypothesisStatus;
 
-use crate::place::{Place, conclude, evidence, propose, think};
+use crate::place::{BoardWorkspace, conclude, evidence, propose, think};
 
 #[test]
 fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("file", "1");
@@ -45,7 +45,7 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
 
 #[test]
 fn an_experiment_that_cannot_begin_leaves_nothing() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
@@ -71,7 +71,7 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
 /// A branch that nobody has left yet has the board of the step it begins at.
 #[test]
 fn the_board_of_a_branch_is_that_of_its_newest_step_until_it_is_left() {
-    let place = Place::new();
+    let place = BoardWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);

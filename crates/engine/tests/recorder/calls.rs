@@ -9,7 +9,7 @@ use stepback_model::event::AgentEvent;
 use stepback_model::ids::StepId;
 use stepback_model::record::{Session, StepKind};
 
-use crate::session::{Place, event, record, report};
+use crate::session::{TestWorkspace, TranscriptFile, event, record, report};
 
 /// The sessions that may have changed a path last.
 fn authors(workspace: &Workspace<'_>, path: &str) -> Vec<String> {
@@ -39,7 +39,7 @@ fn end(session: &str, call: &str, at: i64) -> ReportedEvent<'static> {
 
 #[test]
 fn an_event_reported_again_changes_nothing() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let first = record(&workspace, &start("s", "c1", 0));
@@ -85,7 +85,7 @@ fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> Repor
 
 /// Three edits after a call that never ends, with an edit of the person before each; the history of it all.
 fn edits_after_a_refused_call(one_by_one: bool) -> Vec<String> {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     place.write("v", "0");
@@ -125,7 +125,7 @@ fn every_call_is_scanned_although_another_one_never_ends() {
 
 #[test]
 fn the_end_of_a_parallel_call_is_scanned_while_another_one_runs() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "a", 0));
@@ -145,7 +145,7 @@ fn the_end_of_a_parallel_call_is_scanned_while_another_one_runs() {
 
 #[test]
 fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let began = record(&workspace, &start("s", "slow", 0));
@@ -164,7 +164,7 @@ fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
 
 #[test]
 fn a_call_whose_start_was_missed_is_an_author_of_what_it_named() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "first", 0));
@@ -182,7 +182,7 @@ fn a_call_whose_start_was_missed_is_an_author_of_what_it_named() {
 
 #[test]
 fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let of = |worker: &str, report: ReportedEvent<'static>| {
@@ -199,7 +199,7 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
 
 #[test]
 fn a_call_is_remembered_until_somebody_looks() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
@@ -217,7 +217,7 @@ fn a_call_is_remembered_until_somebody_looks() {
 
 #[test]
 fn a_call_that_was_refused_has_done_nothing() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
@@ -233,7 +233,7 @@ fn a_call_that_was_refused_has_done_nothing() {
 
 #[test]
 fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let paths = vec!["named".to_string()];
@@ -257,7 +257,7 @@ fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
 
 #[test]
 fn two_sessions_and_the_paths_they_name() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let naming = |session: &str, paths: &[&str]| {
@@ -279,7 +279,7 @@ fn two_sessions_and_the_paths_they_name() {
 
 #[test]
 fn a_call_begins_before_the_turn_that_asked_for_it() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let said = |recorded: &stepback_engine::recorder::RecordedStep| {
@@ -287,20 +287,21 @@ fn a_call_begins_before_the_turn_that_asked_for_it() {
         let state = workspace.state_of(&stored).unwrap();
         conversation::texts(workspace.store(), state.conversation).unwrap().len()
     };
-    place.say(&json!({ "said": "hello" }));
-    place.say(&json!({ "turn": "t1", "calls": ["c1", "c2"] }));
-    let heard = |report| ReportedEvent { conversation: Some(&place), ..report };
+    let transcript = TranscriptFile::new(&place);
+    transcript.say(&json!({ "said": "hello" }));
+    transcript.say(&json!({ "turn": "t1", "calls": ["c1", "c2"] }));
+    let heard = |report| ReportedEvent { conversation: Some(&transcript), ..report };
     let first = record(&workspace, &heard(start("s", "c1", 0)));
     let second = record(&workspace, &heard(start("s", "c2", 0)));
     assert_eq!((said(&first), said(&second)), (1, 1));
     assert_eq!((first.iteration, second.iteration), (1, 1), "one turn");
     let ended = record(&workspace, &heard(end("s", "c1", 1)));
     assert_eq!(said(&ended), 2);
-    place.say(&json!({ "turn": "t2", "calls": ["c3"] }));
+    transcript.say(&json!({ "turn": "t2", "calls": ["c3"] }));
     let third = record(&workspace, &heard(start("s", "c3", 2)));
     assert_eq!((third.iteration, said(&third)), (2, 2));
     // Another file in its place: what was said before is not said any more, and stays known at the steps it was said at.
-    std::fs::write(&place.transcript, "{\"said\": \"new\"}\n").unwrap();
+    std::fs::write(transcript.path(), "{\"said\": \"new\"}\n").unwrap();
     let fourth = record(&workspace, &heard(end("s", "c3", 3)));
     assert_eq!((said(&fourth), said(&third)), (1, 2));
 }

@@ -8,26 +8,16 @@ use stepback_engine::recorder::{RecordedStep, ScanPolicy};
 use stepback_engine::rewind::{PreparedRewind, RewindRequest};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 
-use crate::session::{Place, event, record, report};
-
-impl Place {
-    fn has(&self, name: &str) -> bool {
-        self.root.join(name).exists()
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.root.join(name)).unwrap()
-    }
-}
+use crate::session::{TestWorkspace, event, record, report};
 
 /// A workspace in which `call` lets an agent write a file.
-struct Desk<'a> {
-    place: &'a Place,
+struct AgentWorkspace<'a> {
+    place: &'a TestWorkspace,
     workspace: Workspace<'a>,
     clock: std::cell::Cell<i64>,
 }
 
-impl Desk<'_> {
+impl AgentWorkspace<'_> {
     fn tick(&self) -> i64 {
         self.clock.set(self.clock.get() + 100);
         self.clock.get()
@@ -69,12 +59,12 @@ impl Desk<'_> {
     }
 }
 
-fn with_desk(test: impl FnOnce(&Desk<'_>)) {
-    let place = Place::in_memory();
+fn with_desk(test: impl FnOnce(&AgentWorkspace<'_>)) {
+    let place = TestWorkspace::in_memory();
     place.write("first", "there from the beginning\n");
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    test(&Desk { place: &place, workspace, clock: 0.into() });
+    test(&AgentWorkspace { place: &place, workspace, clock: 0.into() });
 }
 
 fn all() -> RewindRequest {
@@ -296,7 +286,7 @@ fn a_list_that_was_begun_anew_limits_all_and_last() {
         desk.workspace.clear_changes().unwrap();
         let engine = desk.place.engine();
         let workspace = engine.workspace(&desk.place.root).unwrap();
-        let desk = Desk { place: desk.place, workspace, clock: desk.clock.clone() };
+        let desk = AgentWorkspace { place: desk.place, workspace, clock: desk.clock.clone() };
         desk.writes("s", "c2", "b.txt", "b");
         assert_eq!(changed(&desk.plan(&all())), ["b.txt"]);
         assert_eq!(changed(&desk.plan(&last(5))), ["b.txt"]);

@@ -10,16 +10,16 @@ use stepback_model::ids::OpId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::session::{Place, event, record, report};
+use crate::session::{TestWorkspace, event, record, report};
 
 /// A workspace whose steps are made one after the other.
-struct Scene<'p> {
-    place: &'p Place,
+struct StepScript<'p> {
+    place: &'p TestWorkspace,
     workspace: Workspace<'p>,
     clock: i64,
 }
 
-impl Scene<'_> {
+impl StepScript<'_> {
     fn record(&mut self, session: &str, kind: StepKind, name: &str) -> u64 {
         let effect = match kind {
             StepKind::ToolStart => ScanPolicy::Before,
@@ -82,10 +82,10 @@ impl Scene<'_> {
 
 macro_rules! scene {
     ($scene:ident) => {
-        let place = $crate::session::Place::in_memory();
+        let place = $crate::session::TestWorkspace::in_memory();
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
-        let mut $scene = $crate::lines::Scene { place: &place, workspace, clock: 0 };
+        let mut $scene = $crate::lines::StepScript { place: &place, workspace, clock: 0 };
     };
 }
 
@@ -272,7 +272,7 @@ fn an_undo_on_another_branch_stays_there() {
 
 #[test]
 fn steps_back_lead_to_no_state_that_a_rewind_took_back() {
-    let point = |scene: &Scene<'_>, text: &str| {
+    let point = |scene: &StepScript<'_>, text: &str| {
         let now = stepback_model::time::Timestamp::from_micros(crate::session::START + 1_000_000_000_000);
         let found = scene.workspace.resolve(text, now, &|| jiff::tz::TimeZone::UTC);
         found.map(|stored| stored.step.number).map_err(|error| error.to_string())

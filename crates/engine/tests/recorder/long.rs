@@ -10,7 +10,7 @@ use stepback_model::record::StepKind;
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::StepQuery;
 
-use crate::session::{Place, event, record, report};
+use crate::session::{TestWorkspace, TranscriptFile, event, record, report};
 
 const TURNS: usize = 1000;
 
@@ -18,13 +18,14 @@ const TURNS: usize = 1000;
 /// says about itself (input, output, authors: JSON nodes) and files (trees, blobs) are printed and not counted.
 #[test]
 fn a_thousand_turns_store_little_more_than_was_said() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     place.write("file", "x");
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
+    let transcript = TranscriptFile::new(&place);
     let mut said = 0;
     let say = |line: serde_json::Value| -> usize {
-        place.say(&line);
+        transcript.say(&line);
         line.to_string().len()
     };
     // Words that differ, as words do.
@@ -51,7 +52,7 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         } else {
             (ScanPolicy::None, ScanPolicy::None)
         };
-        let heard = |report| ReportedEvent { conversation: Some(&place), ..report };
+        let heard = |report| ReportedEvent { conversation: Some(&transcript), ..report };
         record(&workspace, &heard(report(event("s", StepKind::ToolStart, &call), effect.0, at)));
         if turn % 10 == 0 {
             place.write("file", &format!("turn {turn}"));
@@ -62,7 +63,7 @@ fn a_thousand_turns_store_little_more_than_was_said() {
     }
     let learned = SessionUpdate { answered: true, quiet: true, ..SessionUpdate::default() };
     let done = report(event("s", StepKind::AgentStep, "done"), ScanPolicy::None, TURNS as i64);
-    let last = record(&workspace, &ReportedEvent { conversation: Some(&place), learned, ..done });
+    let last = record(&workspace, &ReportedEvent { conversation: Some(&transcript), learned, ..done });
     println!("{TURNS} turns recorded in {:?}, the slowest in {:.1} ms", begun.elapsed(), slowest * 1e3);
 
     let mut bytes = [0_u64; 9];

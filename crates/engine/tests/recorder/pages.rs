@@ -7,7 +7,7 @@ use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
 use stepback_store::port::StepQuery;
 
-use crate::session::{Place, event, report};
+use crate::session::{TestWorkspace, event, report};
 
 /// An event with something that must be found again, and sometimes more than a page takes.
 fn told<'a>(session: &str, at: usize) -> ReportedEvent<'a> {
@@ -29,7 +29,7 @@ fn inputs(workspace: &Workspace<'_>, session: &Session) -> Vec<Value> {
 
 #[test]
 fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let reports: Vec<ReportedEvent<'_>> =
@@ -59,7 +59,7 @@ fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
     let mut bundle = Vec::new();
     let one = sessions.iter().find(|session| session.info.external.as_deref() == Some("one")).unwrap();
     engine.export_bundle(std::slice::from_ref(one), &mut bundle).unwrap();
-    let other = Place::in_memory();
+    let other = TestWorkspace::in_memory();
     let there = other.engine();
     let path = place.root.join("bundle");
     std::fs::write(&path, bundle).unwrap();

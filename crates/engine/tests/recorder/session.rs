@@ -5,80 +5,42 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use stepback_engine::Workspace;
 use stepback_engine::recorder::{
     CallOrigin, ConversationSource, ModelTurn, NewMessages, RecordedStep, ReportedEvent, ScanPolicy,
     SessionUpdate,
 };
-use stepback_engine::{Engine, Workspace};
-use stepback_model::env::FrozenEnv;
 use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
-use stepback_store::Store;
-use stepback_store::embedded::EmbeddedStore;
-use stepback_store::memory::MemoryStore;
-use stepback_testkit::tree;
-use stepback_worktree::rules::Budget;
+pub use stepback_testkit::TestWorkspace;
+pub use stepback_testkit::test_workspace::START;
 
-/// When the clock of these tests starts: 2023-11-14T22:13:20Z.
-pub const START: i64 = 1_700_000_000_000_000;
+/// The conversation of a session, as lines in a file beside the workspace.
+pub struct TranscriptFile(PathBuf);
 
-/// A directory with a workspace in it, and a store.
-pub struct Place {
-    _dir: tempfile::TempDir,
-    pub root: PathBuf,
-    pub transcript: PathBuf,
-    store: Box<dyn Store>,
-    env: FrozenEnv,
-}
-
-impl Place {
-    pub fn new() -> Self {
-        Self::with(|dir| Box::new(EmbeddedStore::open(&dir.join("store")).unwrap()))
+impl TranscriptFile {
+    pub fn new(place: &TestWorkspace) -> Self {
+        Self(place.top().join("transcript"))
     }
 
-    pub fn in_memory() -> Self {
-        Self::with(|_| Box::new(MemoryStore::new(1 << 30)))
-    }
-
-    fn with(store: impl FnOnce(&Path) -> Box<dyn Store>) -> Self {
-        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
-        let top = dir.path().canonicalize().unwrap();
-        let root = top.join("work");
-        fs::create_dir(&root).unwrap();
-        let store = store(&top);
-        let env = FrozenEnv::new(Timestamp::from_micros(START), 1);
-        Self { _dir: dir, root, transcript: top.join("transcript"), store, env }
-    }
-
-    pub fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: &*self.store,
-            env: &self.env,
-            budget: Budget::default(),
-            threads: 2,
-            progress: None,
-            watcher: None,
-        }
-    }
-
-    pub fn write(&self, name: &str, text: &str) {
-        fs::write(self.root.join(name), text).unwrap();
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Adds a line to the conversation.
     pub fn say(&self, line: &Value) {
-        let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.transcript).unwrap();
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
         writeln!(file, "{line}").unwrap();
     }
 }
 
 /// Lines of a file, read from where the last reading ended. A line `{"turn": T, "calls": [C]}` asks for calls.
-impl ConversationSource for Place {
+impl ConversationSource for TranscriptFile {
     fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or(0);
         let (mut offset, mut count) = (read("offset") as usize, read("count"));
-        let bytes = fs::read(&self.transcript).ok()?;
+        let bytes = fs::read(&self.0).ok()?;
         if offset > bytes.len() {
             (offset, count) = (0, 0);
         }
@@ -94,7 +56,7 @@ impl ConversationSource for Place {
     }
 }
 
-impl Place {
+impl TranscriptFile {
     fn asking(&self, tail: &[&str], call: &str) -> Option<ModelTurn> {
         let asks = |line: &&str| line.contains("\"calls\"") && line.contains(&format!("\"{call}\""));
         let before = tail.iter().rposition(asks)?;

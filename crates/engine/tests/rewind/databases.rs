@@ -13,7 +13,7 @@ use stepback_engine::{Engine, Workspace};
 use stepback_model::record::StepRow;
 use stepback_testkit::process;
 
-use crate::support::{Place, Words, left_alone, nothing_left_alone, was_left_alone};
+use crate::support::{TestWorkspace, Words, left_alone, nothing_left_alone, was_left_alone};
 
 const FILES: [&str; 3] = ["data/app.db", "data/app.db-wal", "data/app.db-shm"];
 
@@ -56,7 +56,7 @@ fn holds_a_file_open() {
 struct Holder(Child);
 
 impl Holder {
-    fn start(place: &Place, mode: &str, path: &str) -> Self {
+    fn start(place: &TestWorkspace, mode: &str, path: &str) -> Self {
         let ready = place.outside().join(format!("ready-{mode}"));
         let _ = fs::remove_file(&ready);
         let task = format!("{mode}|{}|{}", place.path(path).display(), ready.display());
@@ -109,14 +109,14 @@ fn notes(path: &Path) -> Vec<String> {
 }
 
 /// A workspace with a database that has one note, and the checkpoint of it.
-struct World {
-    place: Place,
+struct DatabaseWorkspace {
+    place: TestWorkspace,
     journal: &'static str,
 }
 
-impl World {
+impl DatabaseWorkspace {
     fn new(journal: &'static str) -> Self {
-        let place = Place::in_memory();
+        let place = TestWorkspace::in_memory();
         place.write("readme.txt", "first\n");
         fs::create_dir(place.path("data")).unwrap();
         add(&open(&place.path(FILES[0]), journal), "first");
@@ -143,14 +143,14 @@ fn prepare(workspace: &Workspace<'_>, target: &StepRow) -> PreparedRewind {
     workspace.prepare_rewind(&request(target)).unwrap()
 }
 
-fn workspace<'e>(engine: &'e Engine<'e>, world: &World) -> Workspace<'e> {
+fn workspace<'e>(engine: &'e Engine<'e>, world: &DatabaseWorkspace) -> Workspace<'e> {
     engine.workspace(&world.place.root).unwrap()
 }
 
 #[test]
 fn an_open_database_stays_and_is_listed_with_who_has_it_open() {
     for journal in ["wal", "delete"] {
-        let world = World::new(journal);
+        let world = DatabaseWorkspace::new(journal);
         let engine = world.place.engine();
         let workspace = workspace(&engine, &world);
         let first = workspace.checkpoint("first");
@@ -177,7 +177,7 @@ fn an_open_database_stays_and_is_listed_with_who_has_it_open() {
 #[test]
 fn an_open_database_is_replaced_whole_when_the_user_insists() {
     for journal in ["wal", "delete"] {
-        let world = World::new(journal);
+        let world = DatabaseWorkspace::new(journal);
         let engine = world.place.engine();
         let workspace = workspace(&engine, &world);
         let first = workspace.checkpoint("first");
@@ -196,7 +196,7 @@ fn an_open_database_is_replaced_whole_when_the_user_insists() {
 
 #[test]
 fn a_database_that_is_opened_after_the_plan_was_made_stays() {
-    let world = World::new("wal");
+    let world = DatabaseWorkspace::new("wal");
     let engine = world.place.engine();
     let workspace = workspace(&engine, &world);
     let first = workspace.checkpoint("first");
@@ -213,7 +213,7 @@ fn a_database_that_is_opened_after_the_plan_was_made_stays() {
 
 #[test]
 fn an_undo_leaves_an_open_database_alone() {
-    let world = World::new("wal");
+    let world = DatabaseWorkspace::new("wal");
     let engine = world.place.engine();
     let workspace = workspace(&engine, &world);
     let first = workspace.checkpoint("first");
@@ -232,7 +232,7 @@ fn an_undo_leaves_an_open_database_alone() {
 #[test]
 fn a_log_goes_with_a_database_that_had_none() {
     for path in FILES {
-        let world = World::new("wal");
+        let world = DatabaseWorkspace::new("wal");
         let engine = world.place.engine();
         let workspace = workspace(&engine, &world);
         assert!(
@@ -252,7 +252,7 @@ fn a_log_goes_with_a_database_that_had_none() {
 #[test]
 fn a_log_comes_back_with_its_database() {
     for path in &FILES[..2] {
-        let world = World::new("wal");
+        let world = DatabaseWorkspace::new("wal");
         let engine = world.place.engine();
         let workspace = workspace(&engine, &world);
         let holder = world.open_elsewhere();
@@ -270,7 +270,7 @@ fn a_log_comes_back_with_its_database() {
 
 #[test]
 fn taking_back_one_change_of_a_database_takes_back_the_whole() {
-    let world = World::new("wal");
+    let world = DatabaseWorkspace::new("wal");
     let engine = world.place.engine();
     let workspace = workspace(&engine, &world);
     world.open_elsewhere().kill();
@@ -286,7 +286,7 @@ fn taking_back_one_change_of_a_database_takes_back_the_whole() {
 
 #[test]
 fn a_database_whose_log_changes_meanwhile_is_not_restored_in_part() {
-    let world = World::new("wal");
+    let world = DatabaseWorkspace::new("wal");
     let engine = world.place.engine();
     let workspace = workspace(&engine, &world);
     let first = workspace.checkpoint("first");
@@ -307,7 +307,7 @@ fn a_database_whose_log_changes_meanwhile_is_not_restored_in_part() {
 
 #[test]
 fn an_undo_does_not_put_a_database_under_a_later_log() {
-    let world = World::new("wal");
+    let world = DatabaseWorkspace::new("wal");
     let engine = world.place.engine();
     let workspace = workspace(&engine, &world);
     let first = workspace.checkpoint("first");
@@ -323,7 +323,7 @@ fn an_undo_does_not_put_a_database_under_a_later_log() {
 #[test]
 fn a_file_that_is_open_for_writing_is_warned_about_and_replaced() {
     for mode in ["write", "map"] {
-        let place = Place::in_memory();
+        let place = TestWorkspace::in_memory();
         place.write("server.log", "first\n");
         place.write("other.txt", "first\n");
         let engine = place.engine();
@@ -342,7 +342,7 @@ fn a_file_that_is_open_for_writing_is_warned_about_and_replaced() {
 
 #[test]
 fn a_file_that_is_only_read_is_not_warned_about() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     place.write("notes.txt-journal", "a text that only sounds like a journal\n");
     place.write("notes.txt", "first\n");
     let engine = place.engine();

@@ -7,11 +7,11 @@ use rustix::fs::{FileType, Mode};
 use stepback_model::tree::TreeNode;
 use stepback_worktree::rules::Budget;
 
-use crate::support::{Place, Words, is_root, nothing_left_alone, was_left_alone};
+use crate::support::{TestWorkspace, Words, is_root, nothing_left_alone, was_left_alone};
 
 #[test]
 fn a_directory_that_must_go_stays_as_long_as_it_holds_a_cache() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let start = workspace.checkpoint("start");
@@ -25,7 +25,7 @@ fn a_directory_that_must_go_stays_as_long_as_it_holds_a_cache() {
 
 #[test]
 fn pipes_and_sockets_survive_a_rewind() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let start = workspace.checkpoint("start");
@@ -40,7 +40,7 @@ fn pipes_and_sockets_survive_a_rewind() {
 
 #[test]
 fn what_stepbackignore_names_is_neither_deleted_nor_changed() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write(".stepbackignore", "*.secret\nprivate/\n");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -60,7 +60,7 @@ fn what_stepbackignore_names_is_neither_deleted_nor_changed() {
 
 #[test]
 fn an_excluded_file_named_by_path_is_not_deleted() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write(".stepbackignore", "*.secret\n");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -76,7 +76,7 @@ fn an_excluded_file_named_by_path_is_not_deleted() {
 
 #[test]
 fn a_deleted_env_file_that_git_ignores_comes_back_with_its_mode() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write(".gitignore", ".env\n");
     place.write(".env", "TOKEN=1\n");
@@ -90,7 +90,7 @@ fn a_deleted_env_file_that_git_ignores_comes_back_with_its_mode() {
 
 #[test]
 fn ignored_files_over_the_budget_are_noted_and_left_alone() {
-    let mut place = Place::new();
+    let mut place = TestWorkspace::new();
     place.budget = Budget { file: 1000, ..Budget::default() };
     let engine = place.engine();
     place.write(".gitignore", "*.log\n");
@@ -110,7 +110,7 @@ fn ignored_files_over_the_budget_are_noted_and_left_alone() {
 
 #[test]
 fn ignored_files_that_come_and_go_do_not_use_up_the_budget() {
-    let mut place = Place::new();
+    let mut place = TestWorkspace::new();
     place.budget = Budget { small_total: 5000, ..Budget::default() };
     let engine = place.engine();
     place.write(".gitignore", "*.log\n.env\n");
@@ -134,7 +134,7 @@ fn files_that_cannot_be_read_are_named_and_not_touched() {
     if is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("open", "1");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -157,7 +157,7 @@ fn files_that_cannot_be_read_are_named_and_not_touched() {
 
 #[test]
 fn a_checkpoint_says_what_it_does_not_hold() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("node_modules/x", "1");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -179,7 +179,7 @@ fn a_checkpoint_says_what_it_does_not_hold() {
 }
 
 /// Puts a named pipe, a socket or a device where nothing is; `false` if this process may not.
-fn make_special(place: &Place, path: &str, kind: &str) -> bool {
+fn make_special(place: &TestWorkspace, path: &str, kind: &str) -> bool {
     let at = place.path(path);
     match kind {
         "pipe" => {
@@ -198,7 +198,7 @@ fn make_special(place: &Place, path: &str, kind: &str) -> bool {
 #[test]
 fn a_file_that_became_a_pipe_a_socket_or_a_device_is_listed_as_not_restored() {
     for kind in ["pipe", "socket", "device"] {
-        let place = Place::in_memory();
+        let place = TestWorkspace::in_memory();
         place.write("a.txt", "first\n");
         place.write("dir/b.txt", "first\n");
         place.write("c.txt", "first\n");
@@ -225,7 +225,7 @@ fn a_file_that_became_a_pipe_a_socket_or_a_device_is_listed_as_not_restored() {
 
 #[test]
 fn a_pipe_that_became_a_file_is_listed_as_not_restored() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     make_special(&place, "pipe", "pipe");
     make_special(&place, "gone", "socket");
     let engine = place.engine();
@@ -248,7 +248,7 @@ fn a_pipe_that_became_a_file_is_listed_as_not_restored() {
 
 #[test]
 fn what_a_rule_excludes_is_expected_to_stay() {
-    let place = Place::in_memory();
+    let place = TestWorkspace::in_memory();
     place.write("a.txt", "first\n");
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();

@@ -8,7 +8,7 @@ use stepback_engine::EngineError;
 use stepback_engine::rewind::RewindRequest;
 use stepback_testkit::tree;
 
-use crate::support::{Place, Words, nothing_left_alone};
+use crate::support::{TestWorkspace, Words, nothing_left_alone};
 
 /// A repository, driven by the real git.
 pub struct Git(PathBuf);
@@ -75,7 +75,7 @@ impl Git {
 }
 
 /// A repository with two commits, a branch, a stash, something staged and something not.
-fn lively(place: &Place) -> Git {
+fn lively(place: &TestWorkspace) -> Git {
     let git = Git::init(&place.root);
     place.write(".gitignore", ".env\n");
     place.write("a", "1\n");
@@ -95,7 +95,7 @@ fn lively(place: &Place) -> Git {
 }
 
 /// Wrecks a lively repository by `wreck`, and brings it back with one rewind, and again by undo and redo.
-fn wrecked_and_back(place: &Place, wreck: impl FnOnce(&Git)) {
+fn wrecked_and_back(place: &TestWorkspace, wreck: impl FnOnce(&Git)) {
     let engine = place.engine();
     let git = lively(place);
     let workspace = engine.workspace(&place.root).unwrap();
@@ -115,28 +115,28 @@ fn wrecked_and_back(place: &Place, wreck: impl FnOnce(&Git)) {
     assert_eq!(engine.check().unwrap().problems, [] as [&str; 0]);
 }
 
-fn outside_git(place: &Place) -> tree::Copy {
+fn outside_git(place: &TestWorkspace) -> tree::Copy {
     tree::copy_of(&place.root, |path| path == b".git" || path.ends_with(b"/.git"))
 }
 
 #[test]
 fn a_hard_reset_is_undone_with_files_index_and_branch() {
-    wrecked_and_back(&Place::new(), |git| drop(git.run(&["reset", "-q", "--hard", "HEAD~1"])));
+    wrecked_and_back(&TestWorkspace::new(), |git| drop(git.run(&["reset", "-q", "--hard", "HEAD~1"])));
 }
 
 #[test]
 fn a_checkout_of_everything_is_undone() {
-    wrecked_and_back(&Place::new(), |git| drop(git.run(&["checkout", "-q", "--", "."])));
+    wrecked_and_back(&TestWorkspace::new(), |git| drop(git.run(&["checkout", "-q", "--", "."])));
 }
 
 #[test]
 fn a_stash_is_undone() {
-    wrecked_and_back(&Place::new(), |git| drop(git.run(&["stash", "-q", "-u"])));
+    wrecked_and_back(&TestWorkspace::new(), |git| drop(git.run(&["stash", "-q", "-u"])));
 }
 
 #[test]
 fn a_dropped_stash_and_a_deleted_branch_come_back() {
-    wrecked_and_back(&Place::new(), |git| {
+    wrecked_and_back(&TestWorkspace::new(), |git| {
         git.run(&["stash", "drop", "-q"]);
         git.run(&["branch", "-D", "topic"]);
     });
@@ -144,12 +144,12 @@ fn a_dropped_stash_and_a_deleted_branch_come_back() {
 
 #[test]
 fn a_commit_is_undone() {
-    wrecked_and_back(&Place::new(), |git| git.commit("three"));
+    wrecked_and_back(&TestWorkspace::new(), |git| git.commit("three"));
 }
 
 #[test]
 fn switching_branches_is_undone() {
-    wrecked_and_back(&Place::new(), |git| {
+    wrecked_and_back(&TestWorkspace::new(), |git| {
         git.run(&["checkout", "-q", "-f", "topic"]);
         git.commit("on topic");
     });
@@ -157,7 +157,7 @@ fn switching_branches_is_undone() {
 
 #[test]
 fn garbage_collection_that_eats_what_was_lost_is_undone() {
-    wrecked_and_back(&Place::new(), |git| {
+    wrecked_and_back(&TestWorkspace::new(), |git| {
         git.run(&["reset", "-q", "--hard", "HEAD~1"]);
         git.run(&["stash", "clear"]);
         git.run(&["reflog", "expire", "--expire=now", "--all"]);
@@ -167,7 +167,7 @@ fn garbage_collection_that_eats_what_was_lost_is_undone() {
 
 #[test]
 fn a_repository_in_packs_with_packed_refs_is_undone_too() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
     git.run(&["gc", "-q"]);
@@ -185,7 +185,7 @@ fn a_repository_in_packs_with_packed_refs_is_undone_too() {
 
 #[test]
 fn a_merge_in_progress_is_brought_back() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = Git::init(&place.root);
     place.write("a", "1\n");
@@ -217,7 +217,7 @@ fn remove_everything(root: &Path) {
 
 #[test]
 fn rm_rf_of_everything_including_git_is_undone_by_one_rewind() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
     git.run(&["gc", "-q"]);
@@ -244,7 +244,7 @@ fn rm_rf_of_everything_including_git_is_undone_by_one_rewind() {
 
 #[test]
 fn a_repository_that_came_later_stays_usable_when_rewinding_to_before_it() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1\n");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -260,7 +260,7 @@ fn a_repository_that_came_later_stays_usable_when_rewinding_to_before_it() {
 
 #[test]
 fn without_git_the_git_directory_is_not_touched_and_a_moved_head_is_reported() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
     let workspace = engine.workspace(&place.root).unwrap();
@@ -281,7 +281,7 @@ fn without_git_the_git_directory_is_not_touched_and_a_moved_head_is_reported() {
 
 #[test]
 fn a_rewind_with_git_waits_for_git_and_changes_nothing_meanwhile() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = lively(&place);
     let workspace = engine.workspace(&place.root).unwrap();
@@ -302,7 +302,7 @@ fn a_rewind_with_git_waits_for_git_and_changes_nothing_meanwhile() {
 
 #[test]
 fn nested_repositories_are_protected_like_the_outer_one() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let outer = lively(&place);
     let inner = Git::init(&place.path("vendor/lib"));
@@ -324,7 +324,7 @@ fn nested_repositories_are_protected_like_the_outer_one() {
 
 #[test]
 fn a_submodule_with_its_git_file_comes_back_and_goes_again() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let outer = Git::init(&place.root);
     let upstream = place.outside().join("upstream");
@@ -353,8 +353,8 @@ fn a_submodule_with_its_git_file_comes_back_and_goes_again() {
 
 #[test]
 fn a_store_in_memory_protects_files_and_git_too() {
-    wrecked_and_back(&Place::in_memory(), |git| drop(git.run(&["reset", "-q", "--hard", "HEAD~1"])));
-    wrecked_and_back(&Place::in_memory(), |git| {
+    wrecked_and_back(&TestWorkspace::in_memory(), |git| drop(git.run(&["reset", "-q", "--hard", "HEAD~1"])));
+    wrecked_and_back(&TestWorkspace::in_memory(), |git| {
         fs::remove_dir_all(git.0.join(".git/refs")).unwrap();
         fs::remove_file(git.0.join("a")).unwrap();
     });

@@ -7,7 +7,7 @@ use stepback_engine::rewind::RewindRequest;
 use stepback_model::plan::How;
 use stepback_testkit::tree;
 
-use crate::support::{Place, Words, nothing_left_alone, was_left_alone};
+use crate::support::{TestWorkspace, Words, nothing_left_alone, was_left_alone};
 
 fn whole(target: &stepback_store::port::StepRow) -> RewindRequest {
     RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
@@ -15,7 +15,7 @@ fn whole(target: &stepback_store::port::StepRow) -> RewindRequest {
 
 #[test]
 fn a_file_edited_between_plan_and_apply_keeps_the_edit_and_is_listed() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     for name in ["edited", "same-size", "deleted", "created-dir/x", "plain"] {
         place.write(name, "old content");
@@ -47,7 +47,7 @@ fn a_file_edited_between_plan_and_apply_keeps_the_edit_and_is_listed() {
 
 #[test]
 fn a_path_that_became_a_link_to_outside_is_left_alone_and_nothing_outside_is_touched() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let outside = place.outside();
     fs::write(outside.join("victim"), "precious").unwrap();
@@ -70,7 +70,7 @@ fn a_path_that_became_a_link_to_outside_is_left_alone_and_nothing_outside_is_tou
 
 #[test]
 fn a_directory_that_became_a_link_to_outside_is_not_entered() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let outside = place.outside();
     place.write("dir/sub/changed", "old");
@@ -95,7 +95,7 @@ fn a_directory_that_became_a_link_to_outside_is_not_entered() {
 
 #[test]
 fn links_in_the_workspace_are_restored_as_links_and_never_followed() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let outside = place.outside();
     fs::write(outside.join("victim"), "precious").unwrap();
@@ -118,7 +118,7 @@ fn links_in_the_workspace_are_restored_as_links_and_never_followed() {
 
 #[test]
 fn read_only_files_and_directories_are_restored_with_their_modes() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("ro/inner/file", "old");
     place.write("ro/other", "other");
@@ -149,7 +149,7 @@ fn read_only_files_and_directories_are_restored_with_their_modes() {
 
 #[test]
 fn the_mode_of_a_file_does_not_leak_to_its_other_names() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "same");
     place.chmod("a", 0o600);
@@ -166,7 +166,7 @@ fn the_mode_of_a_file_does_not_leak_to_its_other_names() {
 
 #[test]
 fn a_plan_waits_for_a_person_while_others_make_checkpoints() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -184,7 +184,7 @@ fn a_plan_waits_for_a_person_while_others_make_checkpoints() {
 
 #[test]
 fn planning_changes_nothing() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
     let workspace = engine.workspace(&place.root).unwrap();

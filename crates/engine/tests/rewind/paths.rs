@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use stepback_engine::EngineError;
 use stepback_testkit::tree::{self, within};
 
-use crate::support::{Place, Words, nothing_left_alone};
+use crate::support::{TestWorkspace, Words, nothing_left_alone};
 
 #[test]
 fn a_tree_deeper_than_path_max_is_kept_and_restored() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let name = "d".repeat(100);
     // 300 levels of 101 bytes: several times PATH_MAX, so only one level at a time can be reached.
@@ -43,7 +43,7 @@ fn a_tree_deeper_than_path_max_is_kept_and_restored() {
 
 #[test]
 fn a_tree_too_deep_to_be_put_elsewhere_is_refused_by_name() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let name = "d".repeat(200);
     let mut dirs = vec![File::open(&place.root).unwrap()];
@@ -62,7 +62,7 @@ fn a_tree_too_deep_to_be_put_elsewhere_is_refused_by_name() {
 
 #[test]
 fn names_of_255_bytes_with_newlines_and_without_utf8_survive() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let names: [&[u8]; 7] =
         [&[b'x'; 255], b"new\nline", b"\xff\xfe", b"\x1b[31mred", b" ", b"-rf", "\u{202e}txt".as_bytes()];
@@ -88,7 +88,7 @@ fn names_of_255_bytes_with_newlines_and_without_utf8_survive() {
 
 #[test]
 fn one_file_comes_back_without_anything_else_changing() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("src/a", "1");
     place.write("src/b", "1");
@@ -104,7 +104,7 @@ fn one_file_comes_back_without_anything_else_changing() {
 
 #[test]
 fn one_file_comes_back_together_with_the_directories_it_needs() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("src/deep/main.rs", "1");
     place.write("src/deep/other.rs", "1");
@@ -119,7 +119,7 @@ fn one_file_comes_back_together_with_the_directories_it_needs() {
 
 #[test]
 fn globs_and_directories_limit_a_rewind() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     for path in ["a.rs", "b.txt", "dir/c.rs", "dir/sub/d.rs"] {
         place.write(path, "1");
@@ -140,7 +140,7 @@ fn globs_and_directories_limit_a_rewind() {
 
 #[test]
 fn a_path_that_names_nothing_or_leads_out_is_refused() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -155,7 +155,7 @@ fn a_path_that_names_nothing_or_leads_out_is_refused() {
 
 #[test]
 fn a_file_and_a_directory_trade_places_and_back() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("x", "file");
     place.write("y/inside", "dir");
@@ -178,7 +178,7 @@ fn a_file_and_a_directory_trade_places_and_back() {
 
 #[test]
 fn a_large_file_is_restored_exactly() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let bytes = tree::Draw::new(1).bytes(20 << 20);
     fs::write(place.path("large"), &bytes).unwrap();

@@ -6,7 +6,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::time::Timestamp;
 
-use crate::support::{Place, START, Words};
+use crate::support::{START, TestWorkspace, Words};
 
 fn now() -> Timestamp {
     Timestamp::from_micros(START + 10_000_000_000)
@@ -30,7 +30,7 @@ fn refused(workspace: &Workspace<'_>, point: &str, words: &[&str]) {
 
 #[test]
 fn a_workspace_without_checkpoints_says_so() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let found = workspace.resolve("@", now(), &|| TimeZone::UTC);
@@ -39,7 +39,7 @@ fn a_workspace_without_checkpoints_says_so() {
 
 #[test]
 fn labels_ids_numbers_tags_and_now_name_checkpoints() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let first = workspace.checkpoint("before refactoring");
@@ -59,7 +59,7 @@ fn labels_ids_numbers_tags_and_now_name_checkpoints() {
 
 #[test]
 fn names_for_nothing_are_refused_with_what_exists() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("before refactoring");
@@ -75,7 +75,7 @@ fn names_for_nothing_are_refused_with_what_exists() {
 
 #[test]
 fn a_label_used_twice_or_a_short_prefix_is_refused_with_the_candidates() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     for round in 0..20 {
@@ -97,7 +97,7 @@ fn a_label_used_twice_or_a_short_prefix_is_refused_with_the_candidates() {
 
 #[test]
 fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let one = workspace.checkpoint("one");
@@ -113,7 +113,7 @@ fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
 
 #[test]
 fn a_time_names_the_last_checkpoint_up_to_it() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let one = workspace.checkpoint("one");
@@ -127,7 +127,7 @@ fn a_time_names_the_last_checkpoint_up_to_it() {
 
 #[test]
 fn steps_back_are_counted_along_the_line_that_led_here() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let mut made = Vec::new();
@@ -152,7 +152,7 @@ fn steps_back_are_counted_along_the_line_that_led_here() {
 
 #[test]
 fn steps_back_after_a_rewind_are_the_same_when_git_moved_meanwhile() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let git = crate::git::Git::init(&place.root);
     let workspace = engine.workspace(&place.root).unwrap();
@@ -171,7 +171,7 @@ fn steps_back_after_a_rewind_are_the_same_when_git_moved_meanwhile() {
 
 #[test]
 fn undo_of_a_rewind_goes_back_to_where_the_line_was() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let mut made = Vec::new();
@@ -187,7 +187,7 @@ fn undo_of_a_rewind_goes_back_to_where_the_line_was() {
 
 #[test]
 fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     // Until some id starts with four digits and no letter among them.
@@ -223,7 +223,7 @@ fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
 
 #[test]
 fn an_operation_is_named_by_its_number_or_by_an_id_with_a_letter() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     for round in 0..200 {

@@ -6,13 +6,13 @@ use stepback_engine::EngineError;
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::plan::How;
 
-use crate::support::{Place, Words, left_alone, nothing_left_alone, was_left_alone};
+use crate::support::{TestWorkspace, Words, left_alone, nothing_left_alone, was_left_alone};
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
 #[test]
 fn an_older_change_is_taken_back_and_later_edits_of_other_lines_stay() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", TEN);
     let workspace = engine.workspace(&place.root).unwrap();
@@ -34,7 +34,7 @@ fn an_older_change_is_taken_back_and_later_edits_of_other_lines_stay() {
 
 #[test]
 fn a_change_whose_lines_were_edited_since_is_left_alone_and_named() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", TEN);
     place.write("g", "g");
@@ -53,7 +53,7 @@ fn a_change_whose_lines_were_edited_since_is_left_alone_and_named() {
 
 #[test]
 fn a_file_deleted_since_does_not_come_back_when_an_older_edit_of_it_is_taken_back() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", "old");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -69,7 +69,7 @@ fn a_file_deleted_since_does_not_come_back_when_an_older_edit_of_it_is_taken_bac
 
 #[test]
 fn a_created_file_that_was_edited_since_is_not_deleted() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("start");
@@ -83,7 +83,7 @@ fn a_created_file_that_was_edited_since_is_not_deleted() {
 
 #[test]
 fn binary_files_changed_twice_are_not_merged() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     for (label, bytes) in [("start", &b"\0a\nb\nc\nd\ne\n"[..]), ("agent", b"\0A\nb\nc\nd\ne\n")] {
@@ -98,7 +98,7 @@ fn binary_files_changed_twice_are_not_merged() {
 
 #[test]
 fn the_last_two_changes_are_taken_back_and_nothing_else() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("start");
@@ -114,7 +114,7 @@ fn the_last_two_changes_are_taken_back_and_nothing_else() {
 
 #[test]
 fn changes_no_checkpoint_has_seen_yet_count_as_the_last_ones() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("a", "1");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -127,7 +127,7 @@ fn changes_no_checkpoint_has_seen_yet_count_as_the_last_ones() {
 
 #[test]
 fn all_changes_taken_back_is_the_beginning_again() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("keep", "1");
     place.write("dir/gone", "2");
@@ -151,7 +151,7 @@ fn all_changes_taken_back_is_the_beginning_again() {
 
 #[test]
 fn a_rename_taken_back_moves_the_file_to_where_it_was() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("src/old.rs", "fn main() {}\n");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -167,7 +167,7 @@ fn a_rename_taken_back_moves_the_file_to_where_it_was() {
 
 #[test]
 fn a_rename_of_a_file_edited_since_keeps_the_edit() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("old", "text\n");
     let workspace = engine.workspace(&place.root).unwrap();
@@ -182,7 +182,7 @@ fn a_rename_of_a_file_edited_since_keeps_the_edit() {
 
 #[test]
 fn a_mode_change_is_taken_back_under_a_later_edit() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("run.sh", "echo\n");
     place.chmod("run.sh", 0o644);
@@ -198,7 +198,7 @@ fn a_mode_change_is_taken_back_under_a_later_edit() {
 
 #[test]
 fn undo_of_a_rewind_keeps_what_was_edited_since() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     place.write("f", TEN);
     place.write("g", "1");
@@ -218,7 +218,7 @@ fn undo_of_a_rewind_keeps_what_was_edited_since() {
 
 #[test]
 fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("start");
@@ -236,7 +236,7 @@ fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
 
 #[test]
 fn a_change_limited_by_path_takes_back_only_that_path() {
-    let place = Place::new();
+    let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("start");

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 #[test]
 fn nobody_is_answered_without_the_token_or_under_a_foreign_name() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("one");
     assert_eq!(place.send_bare("GET", "/healthz", "", b"").status, 200);
     place.send_bare("GET", "/api/v1/workspaces", "", b"").problem(401);
@@ -16,7 +16,7 @@ fn nobody_is_answered_without_the_token_or_under_a_foreign_name() {
 
 #[test]
 fn pages_are_open_and_may_run_nothing_of_others() {
-    let place = Place::new();
+    let place = TestServer::new();
     for path in ["/", "/sessions", "/sessions/4f2a?step=3", "/live"] {
         let page = place.send_bare("GET", path, "", b"");
         assert_eq!(page.status, 200, "{path}");
@@ -41,7 +41,7 @@ fn pages_are_open_and_may_run_nothing_of_others() {
 
 #[test]
 fn who_has_the_token_gets_another_address_for_a_browser() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.send_bare("POST", "/sign-in/codes", "", b"").problem(401);
     let said = place.send("POST", "/sign-in/codes", "", b"").with(200);
     let path = said["path"].as_str().unwrap();
@@ -52,7 +52,7 @@ fn who_has_the_token_gets_another_address_for_a_browser() {
 
 #[test]
 fn what_does_not_fit_is_a_problem_and_never_a_bug() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "x", false);
     place.get("/nothing/here").problem(404);
     place.ask("DELETE", "/workspaces", None).problem(405);
@@ -82,7 +82,7 @@ fn what_does_not_fit_is_a_problem_and_never_a_bug() {
 
 #[test]
 fn what_nothing_reads_is_refused_with_the_nearest_name() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("one");
     let workspace = place.workspace();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 /// The committed description is that of the code. `STEPBACK_UPDATE_OPENAPI=1` writes it anew.
 #[test]
@@ -26,7 +26,7 @@ fn the_committed_description_is_that_of_the_code() {
 
 #[test]
 fn every_operation_has_a_name_of_its_own_and_is_on_the_page() {
-    let place = Place::new();
+    let place = TestServer::new();
     let served = place.send_bare("GET", "/api/v1/openapi.json", "", b"").with(200);
     let page = place.send_bare("GET", "/api/v1/docs", "", b"");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
@@ -56,7 +56,7 @@ fn every_operation_has_a_name_of_its_own_and_is_on_the_page() {
 /// Every operation is asked with everything that does not fit, in each part of its address, its question and its body.
 #[test]
 fn nothing_that_is_asked_wrongly_is_the_servers_fault() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("one");
     place.call("s", "c1", "file", "2", false);

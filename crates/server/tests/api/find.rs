@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 fn numbers(page: &Value) -> Vec<u64> {
     page["items"].as_array().unwrap().iter().map(|item| item["number"].as_u64().unwrap()).collect()
 }
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestServer {
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("golden master");
     place.call("s", "c1", "file", "2", false);
@@ -135,7 +135,7 @@ fn sessions_of_every_workspace_are_listed_by_status_and_time() {
 
 #[test]
 fn what_was_spent_is_told_by_hour_and_by_model() {
-    let place = Place::new();
+    let place = TestServer::new();
     let call = |id: &str, at: &str, model: &str, input: u64, cost: f64| {
         json!({ "session": "s", "kind": "model-end", "id": id, "at": at, "tool": model, "summary": "said",
             "output": "a long answer", "metadata": { "model": model, "cost_usd": cost,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 /// Somebody who follows.
 struct Follower {
@@ -21,7 +21,7 @@ struct Told {
 }
 
 impl Follower {
-    fn new(place: &Place, query: &str, headers: &str) -> Self {
+    fn new(place: &TestServer, query: &str, headers: &str) -> Self {
         let mut stream = BufReader::new(place.open("GET", &format!("/api/v1/events{query}"), headers));
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -77,7 +77,7 @@ impl Follower {
     }
 }
 
-fn report(place: &Place, session: &str, kind: &str, count: usize) {
+fn report(place: &TestServer, session: &str, kind: &str, count: usize) {
     let one = |at: usize| json!({ "session": session, "kind": kind, "summary": format!("{session} {at}") });
     let events: Vec<Value> = (0..count).map(one).collect();
     let body = json!({ "workspace": "w", "agent": "mine", "events": events });
@@ -86,7 +86,7 @@ fn report(place: &Place, session: &str, kind: &str, count: usize) {
 
 #[test]
 fn steps_are_told_with_their_place_and_everything_else_is_hinted_at() {
-    let place = Place::new();
+    let place = TestServer::new();
     report(&place, "before", "agent-step", 1);
     let mut follower = Follower::new(&place, "", "");
     let first = follower.next().unwrap();
@@ -110,7 +110,7 @@ fn steps_are_told_with_their_place_and_everything_else_is_hinted_at() {
 
 #[test]
 fn agents_that_wait_are_told_and_when_they_go_on() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     let mut follower = Follower::new(&place, "?session=s", "");
     let mut other = Follower::new(&place, &format!("?kinds=error&workspace={}", place.workspace()), "");
@@ -126,7 +126,7 @@ fn agents_that_wait_are_told_and_when_they_go_on() {
 
 #[test]
 fn only_what_is_asked_for_is_told() {
-    let place = Place::new();
+    let place = TestServer::new();
     report(&place, "a", "agent-step", 3);
     report(&place, "b", "user-input", 3);
     report(&place, "a", "user-input", 1);
@@ -156,7 +156,7 @@ fn only_what_is_asked_for_is_told() {
 
 #[test]
 fn whoever_comes_back_misses_nothing_that_was_written_meanwhile() {
-    let place = Place::new();
+    let place = TestServer::new();
     let (writers, batches, count) = (4, 40, 10);
     let all = writers * batches * count;
     let seen: Vec<u64> = std::thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn whoever_comes_back_misses_nothing_that_was_written_meanwhile() {
 }
 
 /// Whether the server's end of a connection is open, as the system knows it.
-fn is_held(place: &Place, client: &TcpStream) -> bool {
+fn is_held(place: &TestServer, client: &TcpStream) -> bool {
     let (near, far) = (place.server().0.port(), client.local_addr().unwrap().port());
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     table.lines().any(|line| {
@@ -202,7 +202,7 @@ fn is_held(place: &Place, client: &TcpStream) -> bool {
 
 #[test]
 fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
-    let place = Place::with_patience(Duration::from_millis(300));
+    let place = TestServer::with_patience(Duration::from_millis(300));
     for _ in 0..20 {
         report(&place, "s", "agent-step", 1000);
     }
@@ -236,7 +236,7 @@ fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
 
 #[test]
 fn the_number_of_clients_is_limited() {
-    let place = Place::new();
+    let place = TestServer::new();
     let mut all: Vec<Follower> = (0..128).map(|_| Follower::new(&place, "", "")).collect();
     place.get("/events").problem(503);
     place.get("/workspaces").with(200);
@@ -257,7 +257,7 @@ fn the_number_of_clients_is_limited() {
 
 #[test]
 fn who_follows_is_let_go_when_the_server_ends() {
-    let place = Place::new();
+    let place = TestServer::new();
     let mut follower = Follower::new(&place, "", "");
     follower.next().unwrap();
     let mut idle = place.open("GET", "/healthz", "");

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, Reply};
+use crate::support::{Reply, TestServer};
 
 fn event(session: &str, id: &str) -> Value {
     json!({ "session": session, "kind": "agent-step", "id": id, "summary": format!("step {id}"), "input": { "n": id } })
@@ -16,7 +16,7 @@ fn batch(events: &[Value]) -> Value {
     json!({ "workspace": "shop", "agent": "mine", "events": events })
 }
 
-fn send(place: &Place, headers: &str, body: &[u8]) -> Reply {
+fn send(place: &TestServer, headers: &str, body: &[u8]) -> Reply {
     place.send("POST", "/api/v1/ingest", headers, body)
 }
 
@@ -35,7 +35,7 @@ const LINES: &str = "content-type: application/x-ndjson\r\n";
 
 #[test]
 fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
-    let place = Place::new();
+    let place = TestServer::new();
     let messages = json!([
         { "role": "user", "content": "fix it" },
         { "role": "assistant", "text": "looking" },
@@ -70,7 +70,7 @@ fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
 
 #[test]
 fn an_empty_error_is_no_error() {
-    let place = Place::new();
+    let place = TestServer::new();
     let errors = [json!(""), json!(null), json!(false), json!({ "message": "" }), json!("no"), json!(true)];
     let event = |(at, error): (usize, &Value)| json!({ "session": "s", "kind": "tool-end", "id": at.to_string(), "tool": "sh", "error": error });
     let events: Vec<Value> = errors.iter().enumerate().map(event).collect();
@@ -82,7 +82,7 @@ fn an_empty_error_is_no_error() {
 
 #[test]
 fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
-    let place = Place::new();
+    let place = TestServer::new();
     let call = |kind: &str, more: Value| {
         let mut event = json!({ "session": "s1", "kind": kind, "id": "c1", "call": "c1", "tool": "search" });
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -135,7 +135,7 @@ fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
 
 #[test]
 fn what_is_wrong_is_told_by_its_place_and_the_rest_is_stored() {
-    let place = Place::new();
+    let place = TestServer::new();
     let taken = place
         .post("/ingest", &batch(&[event("s", "1"), json!({ "session": "s" }), json!(7), event("s", "2")]))
         .with(200);
@@ -149,7 +149,7 @@ fn what_is_wrong_is_told_by_its_place_and_the_rest_is_stored() {
 
 #[test]
 fn lines_and_gzip_are_taken_too_and_a_key_stands_for_missing_ids() {
-    let place = Place::new();
+    let place = TestServer::new();
     let lines = "{\"session\":\"s\",\"kind\":\"agent-step\"}\n\n{\"session\":\"s\",\"kind\":\"agent-step\"}\r\nnonsense\n";
     let target = "/api/v1/ingest?workspace=shop&agent=mine";
     let headers = format!("{LINES}content-encoding: gzip\r\nidempotency-key: batch-7\r\n");
@@ -163,7 +163,7 @@ fn lines_and_gzip_are_taken_too_and_a_key_stands_for_missing_ids() {
 
 #[test]
 fn a_workspace_here_is_named_by_its_id_or_root() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("one");
     for name in [place.workspace(), place.root.to_str().unwrap().to_owned()] {
@@ -183,7 +183,7 @@ fn a_workspace_here_is_named_by_its_id_or_root() {
 
 #[test]
 fn malformed_bodies_are_refused_and_nothing_is_stored() {
-    let place = Place::new();
+    let place = TestServer::new();
     let deep = format!("{{\"agent\":\"a\",\"events\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let many = format!("{{\"agent\":\"a\",\"events\":[{}0]}}", "0,".repeat(20_000));
     let gzip = format!("{JSON}content-encoding: gzip\r\n");
@@ -225,7 +225,7 @@ fn malformed_bodies_are_refused_and_nothing_is_stored() {
 
 #[test]
 fn who_sends_too_much_at_once_is_told_to_come_back() {
-    let place = Place::new();
+    let place = TestServer::new();
     // Room is taken before the body is read.
     let hog = || place.open("POST", "/api/v1/ingest", &format!("{JSON}content-length: {}\r\n", 16 << 20));
     let mut hogs: Vec<_> = (0..3).map(|_| hog()).collect();
@@ -253,7 +253,7 @@ fn who_sends_too_much_at_once_is_told_to_come_back() {
 
 #[test]
 fn many_at_once_are_all_stored_each_session_in_its_order() {
-    let place = Place::new();
+    let place = TestServer::new();
     let (sessions, batches, events) = (6, 12, 25);
     let stored: Vec<Vec<u64>> = thread::scope(|scope| {
         let place = &place;
@@ -286,7 +286,7 @@ fn many_at_once_are_all_stored_each_session_in_its_order() {
 
 #[test]
 fn answers_from_a_recording_are_no_use_of_a_model() {
-    let place = Place::new();
+    let place = TestServer::new();
     let answer = |id: &str, replayed: bool| {
         let mut metadata = json!({ "model": "m", "usage": { "input": 10, "output": 5 }, "cost_usd": 0.5 });
         if replayed {

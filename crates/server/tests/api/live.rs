@@ -7,7 +7,7 @@ use stepback_engine::control::StopAnswer;
 use stepback_model::record::SessionInfo;
 use stepback_store::Mutation;
 
-use crate::support::{Place, stop};
+use crate::support::{TestServer, stop};
 
 fn items(page: &Value) -> &Vec<Value> {
     page["items"].as_array().unwrap()
@@ -15,7 +15,7 @@ fn items(page: &Value) -> &Vec<Value> {
 
 #[test]
 fn breakpoints_are_added_switched_and_removed() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("one");
     let all = format!("/workspaces/{}/breakpoints", place.workspace());
     let first = place.post(&all, &json!({ "on": "tool", "name": "Bash", "condition": "rm .*" })).with(201);
@@ -61,7 +61,7 @@ fn breakpoints_are_added_switched_and_removed() {
 }
 
 /// An agent that waits, and what it hears in the end.
-fn told(place: &Place, answer: &Value) -> StopAnswer {
+fn told(place: &TestServer, answer: &Value) -> StopAnswer {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let control = workspace.control().unwrap();
@@ -78,7 +78,7 @@ fn told(place: &Place, answer: &Value) -> StopAnswer {
 
 #[test]
 fn an_agent_that_waits_is_answered() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     for wrong in [
         json!({}),
@@ -117,7 +117,7 @@ fn an_agent_that_waits_is_answered() {
 
 #[test]
 fn a_session_that_has_ended_is_neither_paused_nor_told_anything() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     let engine = place.engine();
     let session = engine.workspace(&place.root).unwrap().find_session("s").unwrap();
@@ -133,7 +133,7 @@ fn a_session_that_has_ended_is_neither_paused_nor_told_anything() {
 
 #[test]
 fn changes_are_listed_with_who_made_them() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("mine", "1");
     place.checkpoint("good");
     place.call("s", "c1", "theirs", "2", false);
@@ -157,7 +157,7 @@ fn changes_are_listed_with_who_made_them() {
 
 #[test]
 fn the_store_is_counted_and_pruned_only_when_somebody_means_it() {
-    let place = Place::new();
+    let place = TestServer::new();
     for number in 0..5 {
         place.write("file", &number.to_string());
         place.checkpoint(&format!("c{number}"));

@@ -6,10 +6,10 @@ use stepback_reasoning::ids::{BeliefId, HypothesisId};
 use stepback_reasoning::item::{BeliefKind, DependencyKind, EvidenceKind, EvidenceOrigin, HypothesisStatus};
 use stepback_reasoning::{BoardMutation, ItemKind};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 /// Lets session `s` think.
-fn think(place: &Place, thoughts: &[BoardMutation]) -> Vec<u64> {
+fn think(place: &TestServer, thoughts: &[BoardMutation]) -> Vec<u64> {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = workspace.find_session("s").unwrap();
@@ -60,7 +60,7 @@ fn part<'d>(board: &'d Value, name: &str) -> &'d Value {
 
 #[test]
 fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     let empty = place.get("/sessions/s/mind").with(200);
@@ -112,7 +112,7 @@ fn the_board_of_a_moment_says_what_changed_and_where_everything_came_from() {
 
 #[test]
 fn a_graph_and_a_history_are_drawn_from_it() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     let steps = think(
@@ -165,7 +165,7 @@ fn a_graph_and_a_history_are_drawn_from_it() {
 
 #[test]
 fn a_large_board_comes_in_pages() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     let thoughts: Vec<BoardMutation> = (0..130).map(|number| propose(&format!("cause {number}"))).collect();

@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::support::{Place, Reply};
+use crate::support::{Reply, TestServer};
 
 fn capture(name: &str) -> Vec<u8> {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../otlp/tests/captures");
@@ -21,13 +21,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn send(place: &Place, path: &str, kind: &str, packed: bool, body: &[u8]) -> Reply {
+fn send(place: &TestServer, path: &str, kind: &str, packed: bool, body: &[u8]) -> Reply {
     let packing = if packed { "content-encoding: gzip\r\n" } else { "" };
     place.send("POST", path, &format!("content-type: {kind}\r\n{packing}"), body)
 }
 
 /// The one session there is, besides those of people.
-fn session(place: &Place) -> Value {
+fn session(place: &TestServer) -> Value {
     let sessions = place.get("/sessions").with(200);
     let agents = sessions["items"].as_array().unwrap().iter().filter(|session| session["agent"] != "person");
     let agents: Vec<&Value> = agents.collect();
@@ -36,7 +36,7 @@ fn session(place: &Place) -> Value {
 }
 
 /// The steps of the one session there is, oldest first: kind and summary.
-fn story(place: &Place) -> Vec<(String, String)> {
+fn story(place: &TestServer) -> Vec<(String, String)> {
     let session = session(place);
     let id = session["id"].as_str().unwrap();
     let steps = place.get(&format!("/sessions/{id}/steps?oldest_first=true&limit=1000")).with(200);
@@ -51,7 +51,7 @@ fn story(place: &Place) -> Vec<(String, String)> {
 
 #[test]
 fn a_trace_becomes_a_session_once_however_it_is_sent_and_how_often() {
-    let place = Place::at(1_794_850_000_000_000);
+    let place = TestServer::at(1_794_850_000_000_000);
     let name = "pydantic-ai__native.traces.1";
     let protobuf = capture(&format!("{name}.pb"));
     let reply = send(&place, "/v1/traces", "application/x-protobuf", false, &protobuf);
@@ -89,7 +89,7 @@ fn a_trace_becomes_a_session_once_however_it_is_sent_and_how_often() {
 
 #[test]
 fn a_workspace_elsewhere_has_no_files_to_keep() {
-    let place = Place::at(1_794_850_000_000_000);
+    let place = TestServer::at(1_794_850_000_000_000);
     send(&place, "/v1/traces", "application/json", false, &capture("openai__traceloop.traces.1.json"));
     let session = session(&place);
     let workspace = session["workspace"].as_str().unwrap();
@@ -101,7 +101,7 @@ fn a_workspace_elsewhere_has_no_files_to_keep() {
 
 #[test]
 fn everything_that_can_be_asked_of_a_session_is_answered() {
-    let place = Place::at(1_794_850_000_000_000);
+    let place = TestServer::at(1_794_850_000_000_000);
     send(&place, "/v1/traces", "application/json", false, &capture("langgraph__openinference.traces.1.json"));
     let session = session(&place);
     let id = session["id"].as_str().unwrap();
@@ -124,7 +124,7 @@ fn everything_that_can_be_asked_of_a_session_is_answered() {
 
 #[test]
 fn what_makes_no_sense_is_counted_and_the_rest_is_taken() {
-    let place = Place::at(1_794_850_000_000_000);
+    let place = TestServer::at(1_794_850_000_000_000);
     let span = |trace: &str, id: &str| {
         json!({ "traceId": trace, "spanId": id, "name": "chat",
         "startTimeUnixNano": "1794767375000000000", "endTimeUnixNano": "1794767376000000000",
@@ -148,7 +148,7 @@ fn what_makes_no_sense_is_counted_and_the_rest_is_taken() {
 
 #[test]
 fn refusals_are_in_the_words_of_the_protocol() {
-    let place = Place::new();
+    let place = TestServer::new();
     let garbage = send(&place, "/v1/traces", "application/json", false, b"not json");
     assert_eq!(garbage.with(400)["code"], 3);
     assert_eq!(garbage.header("content-type"), Some("application/json"));
@@ -173,7 +173,7 @@ fn refusals_are_in_the_words_of_the_protocol() {
 fn messages_that_come_as_log_records_and_their_spans_are_one_session() {
     let name = |signal: &str| format!("openai__otel-v2-default.{signal}.1.pb");
     for signals in [["traces", "logs"], ["logs", "traces"]] {
-        let place = Place::at(1_794_850_000_000_000);
+        let place = TestServer::at(1_794_850_000_000_000);
         for signal in signals {
             let path = format!("/v1/{signal}");
             let reply = send(&place, &path, "application/x-protobuf", false, &capture(&name(signal)));
@@ -189,7 +189,7 @@ fn messages_that_come_as_log_records_and_their_spans_are_one_session() {
 
 #[test]
 fn secrets_are_taken_out() {
-    let place = Place::at(1_794_850_000_000_000);
+    let place = TestServer::at(1_794_850_000_000_000);
     let secret = concat!("ghp_", "0123456789abcdefghij", "0123456789abcdef");
     let text = String::from_utf8(capture("openai__traceloop.traces.1.json")).unwrap();
     let text = text.replace("Weather in Paris?", &format!("My token is {secret}"));

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 fn items(page: &Value) -> &Vec<Value> {
     page["items"].as_array().unwrap()
@@ -14,7 +14,7 @@ fn items(page: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     place.call("s", "c2", "two", "2", true);
@@ -47,7 +47,7 @@ fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
 
 #[test]
 fn marks_are_the_timeline_in_columns() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     place.call("s", "c2", "two", "2", true);
@@ -88,7 +88,7 @@ fn marks_are_the_timeline_in_columns() {
 
 #[test]
 fn each_branch_has_a_lane_and_says_where_it_left_another() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     let (engine, ask) =
@@ -155,7 +155,7 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
 
 #[test]
 fn sessions_are_listed_with_counts() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "one", "1", false);
     place.call("s", "c2", "two", "2", true);
     let plain = place.get("/sessions").with(200);
@@ -167,7 +167,7 @@ fn sessions_are_listed_with_counts() {
 
 #[test]
 fn the_files_of_a_step_are_listed_and_read_as_they_were_then() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("src/deep/old.rs", "fn old() {}\n");
     place.write("binary", "a\0b");
     fs::write(place.root.join(OsStr::from_bytes(b"odd \xff%name")), "odd").unwrap();
@@ -241,7 +241,7 @@ fn the_files_of_a_step_are_listed_and_read_as_they_were_then() {
 
 #[test]
 fn a_point_names_a_step_or_says_why_not() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("first one");
     place.call("s", "c1", "file", "2", true);
@@ -259,7 +259,7 @@ fn a_point_names_a_step_or_says_why_not() {
 
 #[test]
 fn checkpoints_are_made_described_compared_and_hidden() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1\n2\n3\n");
     place.checkpoint("begun");
     let list = format!("/workspaces/{}/checkpoints", place.workspace());
@@ -315,7 +315,7 @@ fn checkpoints_are_made_described_compared_and_hidden() {
 
 #[test]
 fn bodies_that_do_not_fit_are_refused() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("one");
     let target = format!("/api/v1/workspaces/{}/checkpoints", place.workspace());
     let json = "content-type: application/json\r\n";
@@ -331,7 +331,7 @@ fn bodies_that_do_not_fit_are_refused() {
 
 #[test]
 fn what_had_been_said_by_a_step_is_read_in_the_words_of_all_agents() {
-    let place = Place::new();
+    let place = TestServer::new();
     let hello = r#"{"role":"user","content":"hello"}"#;
     let answer = r#"{"role":"assistant","content":[{"type":"text","text":"good day"}]}"#;
     place.said("stepback", "ours", &[hello]);
@@ -359,7 +359,7 @@ fn what_had_been_said_by_a_step_is_read_in_the_words_of_all_agents() {
 
 #[test]
 fn steps_are_listed_on_either_side_of_a_number() {
-    let place = Place::new();
+    let place = TestServer::new();
     for call in 0..4 {
         place.call("s1", &format!("c{call}"), "file", &call.to_string(), false);
     }

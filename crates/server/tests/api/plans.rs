@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 fn paths(document: &Value) -> Vec<String> {
     let items = document["items"].as_array().unwrap();
@@ -21,7 +21,7 @@ fn below(address: &Value) -> &str {
 
 #[test]
 fn a_rewind_is_shown_agreed_to_and_taken_back() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("kept", "1");
     place.write("gone", "1");
     place.checkpoint("good");
@@ -66,7 +66,7 @@ fn a_rewind_is_shown_agreed_to_and_taken_back() {
 
 #[test]
 fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("good");
     place.write("file", "2");
@@ -92,7 +92,7 @@ fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
 
 #[test]
 fn single_changes_and_paths_are_taken_back() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("a", "1");
     place.write("b", "1");
     place.checkpoint("good");
@@ -140,7 +140,7 @@ fn single_changes_and_paths_are_taken_back() {
 
 #[test]
 fn branches_are_made_named_entered_compared_and_forgotten() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "main");
     place.checkpoint("base");
     let here = format!("/workspaces/{}", place.workspace());
@@ -187,7 +187,7 @@ fn branches_are_made_named_entered_compared_and_forgotten() {
 
 #[test]
 fn a_conversation_goes_on_only_where_its_agent_ran() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
     // This server knows nothing of the machine it runs on.
@@ -199,7 +199,7 @@ fn a_conversation_goes_on_only_where_its_agent_ran() {
 
 #[test]
 fn a_plan_lists_what_it_keeps_and_says_why_it_changes_nothing() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "theirs", "1", false);
     place.write("mine", "1");
     place.call("s", "c2", "theirs", "2", false);

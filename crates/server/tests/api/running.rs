@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use serde_json::Value;
 use stepback_server::{ServerConfig, Tls};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 /// A log that a test can read.
 #[derive(Clone, Default)]
@@ -28,7 +28,7 @@ impl Write for Lines {
 
 #[test]
 fn a_browser_is_let_in_once_and_stays() {
-    let place = Place::new();
+    let place = TestServer::new();
     let address = place.server.sign_in_url().unwrap();
     let target = address.strip_prefix(&place.server.url()).unwrap();
     assert!(!address.contains(place.server.token().text()), "the token is in no address");
@@ -50,7 +50,7 @@ fn a_browser_is_let_in_once_and_stays() {
 
 #[test]
 fn pages_of_a_named_origin_may_ask_and_no_others() {
-    let place = Place::new();
+    let place = TestServer::new();
     let first = "access-control-request-method: POST\r\n";
     let asks = |origin: &str| {
         place.send_bare("OPTIONS", "/api/v1/workspaces", &format!("origin: {origin}\r\n{first}"), b"")
@@ -76,7 +76,7 @@ fn pages_of_a_named_origin_may_ask_and_no_others() {
 fn numbers_and_lines_tell_what_happened_and_no_secret() {
     let lines = Lines::default();
     let log = lines.clone();
-    let place = Place::with(|config| ServerConfig { log: Some(Box::new(log)), ..config });
+    let place = TestServer::with(|config| ServerConfig { log: Some(Box::new(log)), ..config });
     let token = place.server.token().text().to_owned();
     place.get("/workspaces").with(200);
     place.get(&format!("/sessions/{token}")).problem(404);
@@ -122,7 +122,7 @@ fn numbers_and_lines_tell_what_happened_and_no_secret() {
 
 #[test]
 fn who_asks_too_fast_is_told_to_wait() {
-    let place = Place::with(|config| ServerConfig { rate: Some(1), ..config });
+    let place = TestServer::with(|config| ServerConfig { rate: Some(1), ..config });
     let replies: Vec<_> = (0..40).map(|_| place.get("/workspaces")).collect();
     let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
     assert!(replies[0].status == 200 && refused.len() > 20, "{}", refused.len());
@@ -137,7 +137,7 @@ fn what_is_sent_can_be_encrypted() {
     let tls = Tls { certificate: dir.path().join("cert.pem"), key: dir.path().join("key.pem") };
     std::fs::write(&tls.certificate, made.cert.pem()).unwrap();
     std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
-    let place = Place::with(|config| ServerConfig { tls: Some(tls.clone()), ..config });
+    let place = TestServer::with(|config| ServerConfig { tls: Some(tls.clone()), ..config });
     assert!(place.server.url().starts_with("https://"));
 
     let mut roots = rustls::RootCertStore::empty();
@@ -174,16 +174,17 @@ fn what_is_sent_can_be_encrypted() {
 
     // What is no certificate is said at the start.
     std::fs::write(&tls.key, "no key").unwrap();
-    let error = Place::try_with(|config| ServerConfig { tls: Some(tls.clone()), ..config }).err().unwrap();
+    let error =
+        TestServer::try_with(|config| ServerConfig { tls: Some(tls.clone()), ..config }).err().unwrap();
     assert!(error.to_string().contains("the private key in "), "{error}");
     let tls = Tls { certificate: dir.path().join("none.pem"), ..tls };
-    let error = Place::try_with(|config| ServerConfig { tls: Some(tls), ..config }).err().unwrap();
+    let error = TestServer::try_with(|config| ServerConfig { tls: Some(tls), ..config }).err().unwrap();
     assert!(error.to_string().contains("none.pem cannot be used"), "{error}");
 }
 
 #[test]
 fn a_silent_client_does_not_hold_up_the_end() {
-    let place = Place::new();
+    let place = TestServer::new();
     let mut silent = TcpStream::connect(place.server.address()).unwrap();
     silent.write_all(b"GET /api/v1/workspaces HTTP/1.1\r\nhost: local").unwrap();
     place.get("/workspaces").with(200);

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 #[test]
 fn a_session_goes_from_one_server_to_another() {
-    let (here, there) = (Place::new(), Place::new());
+    let (here, there) = (TestServer::new(), TestServer::new());
     here.write("file", "1");
     here.checkpoint("one");
     here.call("s", "c1", "file", "2", false);
@@ -39,7 +39,7 @@ fn a_session_goes_from_one_server_to_another() {
 
 #[test]
 fn lines_can_be_read_and_taken_in() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "2", false);
     let lines = place.get("/sessions/s/export?format=jsonl");
     assert_eq!(lines.header("content-type"), Some("application/x-ndjson"));
@@ -49,7 +49,7 @@ fn lines_can_be_read_and_taken_in() {
     assert!(lines_read.iter().any(|line| line["detail"]["input"]["call"] == "c1"));
     let reply = place.send("POST", "/api/v1/imports", "", &lines.body);
     assert_eq!(reply.status, 200, "all of it is here already");
-    let other = Place::new();
+    let other = TestServer::new();
     let reply = other.send("POST", "/api/v1/imports", "", &lines.body);
     assert_eq!((reply.status, reply.json()["new_steps"].as_u64()), (201, reply.json()["steps"].as_u64()));
     let cut = &lines.body[..lines.body.len() - 10];
@@ -60,7 +60,7 @@ fn lines_can_be_read_and_taken_in() {
 
 #[test]
 fn what_says_that_it_is_huge_is_refused_at_once() {
-    let place = Place::new();
+    let place = TestServer::new();
     // The length is a claim; nothing follows it.
     let head = "content-length: 99999999999\r\n";
     let reply = place.send_head("POST", "/api/v1/imports", head);

@@ -26,7 +26,7 @@ use stepback_worktree::rules::Budget;
 const START: i64 = 1_700_000_000_000_000;
 
 /// A directory with a workspace, a store and a server.
-pub struct Place {
+pub struct TestServer {
     pub server: HttpServer,
     pub root: PathBuf,
     store: &'static dyn Store,
@@ -87,7 +87,7 @@ impl Reply {
     }
 }
 
-impl Place {
+impl TestServer {
     pub fn new() -> Self {
         Self::with(|config| config)
     }

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
-use crate::support::Place;
+use crate::support::TestServer;
 
 struct Talk {
     socket: WebSocket<TcpStream>,
 }
 
 impl Talk {
-    fn new(place: &Place, query: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+    fn new(place: &TestServer, query: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
         let (address, token) = place.server();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -66,7 +66,7 @@ impl Talk {
 
 #[test]
 fn steps_are_told_and_agents_are_told_something() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     let mut talk = Talk::new(&place, "?after=1&session=s", &[]).unwrap();
     assert_eq!(talk.next().unwrap(), json!({ "event": "hello", "position": 1 }));
@@ -109,7 +109,7 @@ fn steps_are_told_and_agents_are_told_something() {
 
 #[test]
 fn what_does_not_fit_is_answered_and_the_connection_stays() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.call("s", "c1", "file", "1", false);
     let mut talk = Talk::new(&place, "", &[]).unwrap();
     for (wrong, status) in [
@@ -136,7 +136,7 @@ fn what_does_not_fit_is_answered_and_the_connection_stays() {
 
 #[test]
 fn only_who_may_ask_gets_a_connection() {
-    let place = Place::new();
+    let place = TestServer::new();
     assert_eq!(Talk::new(&place, "", &[("cookie", "stepback=wrong")]).err(), Some(401));
     assert_eq!(Talk::new(&place, "", &[("origin", "https://evil.example")]).err(), Some(403));
     assert_eq!(Talk::new(&place, "", &[("host", "evil.example")]).err(), Some(421));

@@ -6,13 +6,13 @@ use stepback_testkit::agent::PORT;
 use stepback_testkit::model::{Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 use stepback_testkit::tree;
 
-use crate::support::{PROGRAM, World, items, shell};
+use crate::support::{AgentProject, PROGRAM, items, shell};
 
 const PROMPT: &str = "do the work";
 
 /// A world in which an agent has worked, recorded by hooks and proxy.
-fn recorded(agent: ScriptedAgent) -> (World, tree::Copy) {
-    let world = World::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
+fn recorded(agent: ScriptedAgent) -> (AgentProject, tree::Copy) {
+    let world = AgentProject::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
     let script = Script::new([
         ScriptedTurn::read("edited.txt").saying("I look first."),
         ScriptedTurn::edit("edited.txt", "two\n", "TWO\n"),
@@ -27,14 +27,14 @@ fn recorded(agent: ScriptedAgent) -> (World, tree::Copy) {
 }
 
 /// What the agents call a tool that only looks is of no interest; all others are listed with what they are about.
-fn calls(world: &World, session: &str) -> Vec<(Value, Value)> {
+fn calls(world: &AgentProject, session: &str) -> Vec<(Value, Value)> {
     let replay = world.stepback(&["replay", session, "--filter", "tool-start", "--json"]);
     let steps = replay.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     steps.map(|step| (step["tool"].clone(), step["summary"].clone())).collect()
 }
 
 /// Does the last session again, with no model there.
-fn again(world: &World, agent: ScriptedAgent, more: &[&str]) -> (Option<i32>, Value) {
+fn again(world: &AgentProject, agent: ScriptedAgent, more: &[&str]) -> (Option<i32>, Value) {
     let words = [&[PROGRAM, "rerun", "--json"], more].concat();
     let run = world.agent(agent).without_model().run_command(words);
     assert!(run.requests.is_empty());
@@ -43,7 +43,7 @@ fn again(world: &World, agent: ScriptedAgent, more: &[&str]) -> (Option<i32>, Va
 }
 
 /// Fails the test unless a branch holds exactly these files.
-fn holds(world: &World, done: &Value, expected: &tree::Copy) {
+fn holds(world: &AgentProject, done: &Value, expected: &tree::Copy) {
     let branch = done["branch"].as_str().unwrap();
     let into = world.home.join(branch);
     world.stepback(&["restore", &format!("branch:{branch}"), "--into", into.to_str().unwrap()]);
@@ -121,7 +121,7 @@ fn opencode_runs_again() {
 /// Calls that do not run: what they did is put in place, to the byte, although they would do something else today.
 #[test]
 fn calls_that_do_not_run_leave_what_they_left() {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     let script = Script::new([
         ScriptedTurn::shell("date +%s%N > stamp.txt; cat stamp.txt"),
         ScriptedTurn::write("b.txt", "b\n"),
@@ -151,7 +151,7 @@ fn calls_that_do_not_run_leave_what_they_left() {
 /// A model that was busy is busy again, and a person who said two things says both again, or only the second.
 #[test]
 fn trouble_and_several_prompts_come_again() {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     let one = Script::new([
         ScriptedTurn::write("one.txt", "one\n").failing(529, 1),
         ScriptedTurn::text("One is done."),
@@ -183,7 +183,7 @@ fn trouble_and_several_prompts_come_again() {
 /// A sub-agent asks the model as well, about something else and maybe at the same time.
 #[test]
 fn a_sub_agent_comes_again() {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     let task = json!({
         "description": "Write a file", "prompt": "sub-agent: write the file", "subagent_type": "general-purpose",
     });
@@ -215,7 +215,7 @@ fn a_sub_agent_comes_again() {
 /// Codex with its own provider and a key, which is how most people have it.
 #[test]
 fn codex_runs_again_with_its_own_provider() {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     let script = Script::new([ScriptedTurn::shell("echo b > b.txt"), ScriptedTurn::text("All is done.")]);
     let config = format!("model = \"gpt-5.5\"\nopenai_base_url = \"http://127.0.0.1:{PORT}/v1\"\n");
     let codex = world

@@ -11,7 +11,7 @@ use stepback_testkit::agent::AgentRunOutcome;
 use stepback_testkit::model::{ItemRole, Script, ScriptedAgent, ScriptedTurn};
 use stepback_testkit::tree;
 
-use crate::support::{PROGRAM, World, editor, items, shell, turns};
+use crate::support::{AgentProject, PROGRAM, editor, items, shell, turns};
 
 const PROMPT: &str = "do the work";
 
@@ -22,7 +22,7 @@ fn said(agent: ScriptedAgent) -> String {
 
 /// A run, and what the repository looked like before, in the middle of and after it.
 struct Worked {
-    world: World,
+    world: AgentProject,
     run: AgentRunOutcome,
     before: tree::Copy,
     middle: tree::Copy,
@@ -34,7 +34,7 @@ struct Worked {
 }
 
 fn work(agent: ScriptedAgent) -> Worked {
-    let world = World::new(&[
+    let world = AgentProject::new(&[
         ("edited.txt", "one\ntwo\nthree\n"),
         ("doomed.txt", "gone soon\n"),
         ("deep/down/kept.txt", "kept\n"),

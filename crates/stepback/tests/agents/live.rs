@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::json;
 use stepback_testkit::model::{Script, ScriptedAgent, ScriptedTurn};
 
-use crate::support::{PROGRAM, World, items, shell};
+use crate::support::{AgentProject, PROGRAM, items, shell};
 
 /// The settings of an agent in the home.
 fn settings(agent: ScriptedAgent) -> &'static [&'static str] {
@@ -20,7 +20,7 @@ fn settings(agent: ScriptedAgent) -> &'static [&'static str] {
 }
 
 fn is_stopped_and_told(agent: ScriptedAgent) {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     let real = world.agent(agent).through([PROGRAM, "run", "--"]);
     real.prepare();
     if agent == ScriptedAgent::Claude {

@@ -9,14 +9,14 @@ use stepback_model::time::Timestamp;
 use stepback_testkit::mcp::Counterparts;
 use stepback_testkit::model::{Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 
-use crate::support::{World, items};
+use crate::support::{AgentProject, items};
 
 fn tool(name: &str, input: Value) -> ScriptedTurn {
     ScriptedTurn::call(ScriptedCall::named(&format!("mcp__stepback__{name}"), input))
 }
 
 /// The transcript of the session.
-fn transcript(world: &World, session: &str) -> PathBuf {
+fn transcript(world: &AgentProject, session: &str) -> PathBuf {
     let projects = fs::read_dir(world.home.join(".claude/projects")).unwrap();
     let mut found = projects.map(|project| project.unwrap().path().join(format!("{session}.jsonl")));
     found.find(|path| path.exists()).unwrap()
@@ -25,7 +25,7 @@ fn transcript(world: &World, session: &str) -> PathBuf {
 #[test]
 fn claude_finds_its_board_after_a_compaction() {
     const REASON: &str = "the flag in cache.txt says on";
-    let world = World::new(&[("cache.txt", "on\n")]);
+    let world = AgentProject::new(&[("cache.txt", "on\n")]);
     // The person lets the agent use the tools without being asked.
     fs::create_dir_all(world.home.join(".claude")).unwrap();
     fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
@@ -111,7 +111,7 @@ fn claude_finds_its_board_after_a_compaction() {
 /// What the agent changes on the branch of its experiment is its own, so that nothing is in the way back.
 #[test]
 fn claude_tries_something_out_on_a_branch() {
-    let world = World::new(&[("cache.txt", "on\n"), ("notes.txt", "mine\n")]);
+    let world = AgentProject::new(&[("cache.txt", "on\n"), ("notes.txt", "mine\n")]);
     fs::create_dir_all(world.home.join(".claude")).unwrap();
     fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
         .unwrap();
@@ -145,7 +145,7 @@ fn claude_tries_something_out_on_a_branch() {
 
 /// The settings that `init --mcp` writes are those the agent reads: it starts the server, and its model can call a tool.
 fn takes_a_note(agent: ScriptedAgent, tool: &str) {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     world.init(agent, &["--user", "--mcp"]);
     let note = ScriptedCall::named(tool, json!({ "text": "written by a tool" }));
     let script = Script::new([ScriptedTurn::call(note), ScriptedTurn::text("Noted.")]);
@@ -168,7 +168,7 @@ fn opencode_takes_a_note() {
 /// Codex hands out tools of servers only to a model that searches for them, which ours does not; resources are there at once.
 #[test]
 fn codex_reads_its_board() {
-    let world = World::new(&[("a.txt", "a\n")]);
+    let world = AgentProject::new(&[("a.txt", "a\n")]);
     world.init(ScriptedAgent::Codex, &["--user", "--mcp"]);
     let board = json!({ "server": "stepback", "uri": "stepback://mind" });
     let script = Script::new([

@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::json;
 use stepback_testkit::model::{ItemRole, RequestOutcome, Script, ScriptedAgent, ScriptedCall, ScriptedTurn};
 
-use crate::support::World;
+use crate::support::AgentProject;
 
 fn plays_its_script(agent: ScriptedAgent) {
-    let world = World::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
+    let world = AgentProject::new(&[("edited.txt", "one\ntwo\nthree\n"), ("doomed.txt", "gone soon\n")]);
     let script = Script::new([
         ScriptedTurn::read("edited.txt").saying("I look first."),
         ScriptedTurn::edit("edited.txt", "two\n", "TWO\n"),
@@ -60,7 +60,7 @@ fn opencode_plays_its_script() {
 
 #[test]
 fn hooks_run_and_calls_made_at_once_are_one_turn() {
-    let world = World::new(&[]);
+    let world = AgentProject::new(&[]);
     let log = world.home.join("hooks.jsonl");
     let command = format!("{{ cat; echo; }} >> '{}'", log.display());
     let entry = json!([{ "matcher": "*", "hooks": [{ "type": "command", "command": command }] }]);
@@ -86,7 +86,7 @@ fn hooks_run_and_calls_made_at_once_are_one_turn() {
 
 #[test]
 fn a_run_in_the_background_waits_for_its_file_and_leaves_no_process() {
-    let world = World::new(&[]);
+    let world = AgentProject::new(&[]);
     let gate = world.home.join("gate");
     let script = Script::new([
         ScriptedTurn::shell("echo $$ > shell; (setsid sleep 600 & echo $! > sleeper)"),

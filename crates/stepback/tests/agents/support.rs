@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_stepback");
 
 /// A world for one test.
-pub struct World {
+pub struct AgentProject {
     _dir: TempDir,
     /// `$HOME` of the agent.
     pub home: PathBuf,
@@ -25,7 +25,7 @@ pub struct World {
     pub store: PathBuf,
 }
 
-impl World {
+impl AgentProject {
     /// A world whose repository holds these files, committed.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let dir = TempDir::with_prefix_in("stepback-agents-", tree::scratch_place()).unwrap();

@@ -4,12 +4,12 @@ use std::fs;
 
 use stepback_testkit::model::{Script, ScriptedAgent, ScriptedTurn};
 
-use crate::support::{World, items, turns};
+use crate::support::{AgentProject, items, turns};
 
 const LINES: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n";
 
 fn shares_a_workspace(agent: ScriptedAgent) {
-    let world = World::new(&[("lines.txt", LINES), ("other.txt", "other\n")]);
+    let world = AgentProject::new(&[("lines.txt", LINES), ("other.txt", "other\n")]);
     // Where the agent reads hooks of a project without being asked to trust it, they are the project's.
     let scope: &[&str] =
         if matches!(agent, ScriptedAgent::Claude | ScriptedAgent::Opencode) { &[] } else { &["--user"] };

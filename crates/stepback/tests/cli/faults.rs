@@ -84,7 +84,7 @@ impl std::fmt::Debug for Sight {
 }
 
 /// A world that can be put back to how it was before each round.
-struct Scene {
+struct FaultCase {
     world: Sandbox,
     prepared: PathBuf,
     command: Vec<&'static str>,
@@ -95,7 +95,7 @@ struct Scene {
     kept: Vec<(&'static str, Copy)>,
 }
 
-impl Scene {
+impl FaultCase {
     fn new(world: Sandbox, command: &[&'static str], kept: Vec<(&'static str, Copy)>) -> Self {
         let prepared = world.root().join("prepared");
         fs::create_dir(&prepared).unwrap();
@@ -217,7 +217,7 @@ fn edited_world() -> (Sandbox, Vec<(&'static str, Copy)>) {
 #[test]
 fn creating_a_checkpoint_survives_every_fault() {
     let (world, kept) = edited_world();
-    let scene = Scene::new(world, &["checkpoint", "create", "three"], kept);
+    let scene = FaultCase::new(world, &["checkpoint", "create", "three"], kept);
     scene.break_everywhere();
 }
 
@@ -227,14 +227,14 @@ fn creating_a_large_checkpoint_survives_every_fault() {
     let (world, kept) = edited_world();
     let much: String = noise(7, 40_000).iter().map(|byte| format!("{byte:02x}")).collect();
     world.write("much.txt", &much);
-    let scene = Scene::new(world, &["checkpoint", "create", "three"], kept);
+    let scene = FaultCase::new(world, &["checkpoint", "create", "three"], kept);
     scene.break_everywhere();
 }
 
 #[test]
 fn an_acknowledged_checkpoint_is_there_after_every_fault() {
     let (world, kept) = edited_world();
-    let scene = Scene::new(world, &["checkpoint", "create", "three"], kept);
+    let scene = FaultCase::new(world, &["checkpoint", "create", "three"], kept);
     for n in 1..MOST_POINTS {
         scene.put_back();
         let ran = scene.world.faulty(&scene.command, &format!("kill:{n}"));
@@ -279,14 +279,14 @@ fn the_first_checkpoint_of_a_new_store_survives_every_fault() {
 #[test]
 fn a_rewind_survives_every_fault() {
     let (world, kept) = edited_world();
-    Scene::new(world, &["rewind", "one", "--yes"], kept).break_everywhere();
+    FaultCase::new(world, &["rewind", "one", "--yes"], kept).break_everywhere();
 }
 
 #[test]
 fn an_undo_survives_every_fault() {
     let (world, kept) = edited_world();
     world.ok(["rewind", "one", "--yes"]);
-    Scene::new(world, &["undo", "--yes"], kept).break_everywhere();
+    FaultCase::new(world, &["undo", "--yes"], kept).break_everywhere();
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_rewind_with_git_survives_every_fault() {
     world.git(&["add", "--all"]);
     world.git(&["commit", "--quiet", "-m", "second"]);
     world.write("edited.txt", "and an edit that only the user has\n");
-    let scene = Scene::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
+    let scene = FaultCase::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
     assert_ne!(scene.before.git, scene.after.git);
     scene.break_everywhere();
 }
@@ -315,7 +315,7 @@ fn bringing_a_lost_repository_back_survives_every_fault() {
     let one = world.files();
     fs::remove_dir_all(world.path(".git")).unwrap();
     world.write("file", "and an edit that only the user has\n");
-    let scene = Scene::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
+    let scene = FaultCase::new(world, &["rewind", "one", "--git", "--yes"], vec![("one", one)]);
     assert!(scene.before.git.is_empty() && !scene.after.git.is_empty());
     scene.break_everywhere();
 }
@@ -331,7 +331,7 @@ fn a_prune_survives_every_fault() {
     world.ok(["rewind", "one", "--yes"]);
     world.ok(["rewind", "two", "--yes"]);
     world.ok(["checkpoint", "delete", "three"]);
-    let scene = Scene::new(world, &["prune", "--now", "--keep-last", "1", "--keep-manual"], kept);
+    let scene = FaultCase::new(world, &["prune", "--now", "--keep-last", "1", "--keep-manual"], kept);
     scene.put_back();
     let plan = scene.world.json(["prune", "--now", "--keep-last", "1", "--keep-manual", "--dry-run"]);
     assert!(!plan["items"].as_array().unwrap().is_empty(), "there must be something to prune: {plan}");
@@ -341,7 +341,7 @@ fn a_prune_survives_every_fault() {
 #[test]
 fn a_crash_during_recovery_is_recovered_from() {
     let (world, kept) = edited_world();
-    let scene = Scene::new(world, &["rewind", "one", "--yes"], kept);
+    let scene = FaultCase::new(world, &["rewind", "one", "--yes"], kept);
     let mut interrupted = 0;
     for first in (6..MOST_POINTS).step_by(9) {
         for kind in ["kill", "eio"] {
@@ -365,7 +365,7 @@ fn a_crash_during_recovery_is_recovered_from() {
 #[test]
 fn what_is_typed_after_a_crash_survives_the_recovery() {
     let (world, kept) = edited_world();
-    let scene = Scene::new(world, &["rewind", "one", "--yes"], kept);
+    let scene = FaultCase::new(world, &["rewind", "one", "--yes"], kept);
     for n in 1..MOST_POINTS {
         scene.put_back();
         if scene.world.faulty(&scene.command, &format!("kill:{n}")).code == Some(0) {

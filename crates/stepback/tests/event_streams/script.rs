@@ -12,7 +12,7 @@ use stepback_testkit::tree::Draw;
 use crate::Counts;
 use crate::moves::DoneRewind;
 use crate::oracle::{Actor, Call, Edit, Oracle, Sign};
-use crate::world::{Files, PATHS, World};
+use crate::world::{Files, PATHS, StreamWorkspace};
 
 /// Something that an agent does next.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct SessionPlay {
 }
 
 pub struct Script {
-    pub world: World,
+    pub world: StreamWorkspace,
     pub counts: Counts,
     pub draw: Draw,
     pub oracle: Oracle,
@@ -80,7 +80,7 @@ const AGENTS: [Agent; 4] = [Agent::Claude, Agent::Codex, Agent::Gemini, Agent::O
 impl Script {
     pub fn new(seed: u64, runs_program: bool) -> Self {
         Self {
-            world: World::new(seed, runs_program),
+            world: StreamWorkspace::new(seed, runs_program),
             counts: Counts::default(),
             draw: Draw::new(seed),
             oracle: Oracle::default(),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -15,17 +16,13 @@ use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::UndoDirection;
-use stepback_engine::{Engine, EngineError, Workspace};
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::path::RelPath;
 use stepback_model::record::{Annotation, Operation, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_store::Store;
-use stepback_store::embedded::EmbeddedStore;
-use stepback_store::memory::MemoryStore;
 use stepback_store::port::{StepQuery, StepRow};
-use stepback_testkit::tree;
-use stepback_worktree::rules::Budget;
+use stepback_testkit::TestWorkspace;
 
 /// The files that everybody writes to.
 pub const PATHS: [&str; 5] = ["a.txt", "b.txt", "c.txt", "notes.md", "src/d.txt"];
@@ -33,12 +30,9 @@ pub const PATHS: [&str; 5] = ["a.txt", "b.txt", "c.txt", "notes.md", "src/d.txt"
 /// What the files hold; one that is missing is not there.
 pub type Files = BTreeMap<&'static str, String>;
 
-pub struct World {
-    _dir: tempfile::TempDir,
-    top: PathBuf,
-    pub root: PathBuf,
-    store: Box<dyn Store>,
-    env: Box<dyn Env>,
+/// A workspace in which agents, the user and commands do what a stream of events says.
+pub struct StreamWorkspace {
+    test: TestWorkspace,
     /// Whether hooks and commands are processes.
     runs_program: bool,
     pub log: Vec<String>,
@@ -62,25 +56,26 @@ pub fn text(error: EngineError) -> String {
     error.to_string()
 }
 
-impl World {
-    pub fn new(seed: u64, runs_program: bool) -> Self {
-        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
-        let top = dir.path().canonicalize().unwrap();
-        let root = top.join("work");
-        fs::create_dir_all(root.join("src")).unwrap();
-        // With a store on disk, events that change nothing wait in the inbox.
-        let store: Box<dyn Store> = match runs_program || seed.is_multiple_of(5) {
-            true => Box::new(EmbeddedStore::open(&top.join("store")).unwrap()),
-            false => Box::new(MemoryStore::new(1 << 30)),
-        };
-        let frozen = FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), seed);
-        let env: Box<dyn Env> = if runs_program { Box::new(SystemClock(frozen)) } else { Box::new(frozen) };
-        Self { _dir: dir, top, root, store, env, runs_program, log: Vec::new() }
-    }
+impl Deref for StreamWorkspace {
+    type Target = TestWorkspace;
 
-    pub fn engine(&self) -> Engine<'_> {
-        let (store, env) = (&*self.store, &*self.env);
-        Engine { store, env, budget: Budget::default(), threads: 1, progress: None, watcher: None }
+    fn deref(&self) -> &TestWorkspace {
+        &self.test
+    }
+}
+
+impl StreamWorkspace {
+    pub fn new(seed: u64, runs_program: bool) -> Self {
+        // With a store on disk, events that change nothing wait in the inbox.
+        let test = match runs_program || seed.is_multiple_of(5) {
+            true => TestWorkspace::new(),
+            false => TestWorkspace::in_memory(),
+        };
+        fs::create_dir(test.path("src")).unwrap();
+        let frozen = FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), seed);
+        let mut test = if runs_program { test.with_env(SystemClock(frozen)) } else { test.with_env(frozen) };
+        test.threads = 1;
+        Self { test, runs_program, log: Vec::new() }
     }
 
     /// Does something with the workspace, after everything that was reported is recorded.
@@ -93,7 +88,7 @@ impl World {
 
     /// Delivers one event to the hook, as the agent does.
     pub fn hook(&self, agent: Agent, payload: &Value) {
-        let store = self.top.join("store");
+        let store = self.top().join("store");
         if self.runs_program {
             let (code, said) = self.run_program(&["hook", agent.name()], payload.to_string().as_bytes());
             assert_eq!((code, said.as_str()), (Some(0), ""), "{payload}");
@@ -128,8 +123,8 @@ impl World {
             .current_dir(&self.root)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.top.join("home"))
-            .env("STEPBACK_HOME", self.top.join("store"))
+            .env("HOME", self.top().join("home"))
+            .env("STEPBACK_HOME", self.top().join("store"))
             .env("STEPBACK_WATCHER", "off")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -208,7 +203,7 @@ impl World {
     }
 
     pub fn transcript(&self, session: &str) -> PathBuf {
-        self.top.join(format!("{session}.jsonl"))
+        self.top().join(format!("{session}.jsonl"))
     }
 
     /// Adds a line to a conversation.

@@ -13,7 +13,7 @@ use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::{Scan, Snapshot, boot_id};
 
 /// A directory to scan, a store, and a place for the cache.
-pub struct Desk {
+pub struct ScannedTree {
     pub dir: tempfile::TempDir,
     pub root: PathBuf,
     pub store: MemoryStore,
@@ -21,7 +21,7 @@ pub struct Desk {
     pub boot: [u8; 16],
 }
 
-impl Desk {
+impl ScannedTree {
     pub fn new() -> Self {
         Self::at(&tree::scratch_place())
     }

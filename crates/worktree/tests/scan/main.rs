@@ -18,7 +18,7 @@ use stepback_testkit::work::FileWorker;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::{Scan, Snapshot};
 
-use self::desk::Desk;
+use self::desk::ScannedTree;
 
 /// Longer than the time in which a change could hide behind an equal timestamp.
 fn let_times_settle() {
@@ -28,7 +28,7 @@ fn let_times_settle() {
 #[test]
 fn a_scan_stores_exactly_what_is_there() {
     for seed in 0..5 {
-        let desk = Desk::new();
+        let desk = ScannedTree::new();
         let mut files = FileWorker { root: desk.root.clone(), draw: Draw::new(1000 + seed) };
         for _ in 0..150 {
             files.change();
@@ -46,7 +46,7 @@ fn a_scan_stores_exactly_what_is_there() {
 #[test]
 fn a_warm_scan_finds_what_a_cold_one_finds_after_any_edits() {
     for seed in 0..12 {
-        let desk = Desk::new();
+        let desk = ScannedTree::new();
         let mut files = FileWorker { root: desk.root.clone(), draw: Draw::new(seed) };
         let mut log = Vec::new();
         for round in 0..60 {
@@ -64,7 +64,7 @@ fn a_warm_scan_finds_what_a_cold_one_finds_after_any_edits() {
 
 #[test]
 fn edits_of_the_same_size_right_after_a_scan_are_seen() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     for round in 0..200 {
         let text = format!("{round:08}");
         desk.write("f", &text);
@@ -74,7 +74,7 @@ fn edits_of_the_same_size_right_after_a_scan_are_seen() {
 
 #[test]
 fn links_replaced_by_links_of_the_same_length_are_seen() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     let link = desk.root.join("link");
     for round in 0..200 {
         let target = format!("{round:08}");
@@ -87,7 +87,7 @@ fn links_replaced_by_links_of_the_same_length_are_seen() {
 
 #[test]
 fn files_that_come_and_go_right_after_a_scan_are_seen() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     for round in 0..200 {
         desk.write("dir/sub/f", "1");
         assert!(desk.node(&desk.warm(), "dir/sub/f").is_some(), "round {round}");
@@ -102,7 +102,7 @@ fn files_that_come_and_go_right_after_a_scan_are_seen() {
 
 #[test]
 fn an_edit_that_restores_size_and_modification_time_is_seen() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("f", "old content");
     desk.write("g", "old content");
     let_times_settle();
@@ -124,7 +124,7 @@ fn an_edit_that_restores_size_and_modification_time_is_seen() {
 #[test]
 fn modes_of_files_and_directories_are_seen_when_nothing_else_changes() {
     use std::os::unix::fs::PermissionsExt;
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("dir/f", "1");
     let_times_settle();
     desk.warm();
@@ -140,7 +140,7 @@ fn modes_of_files_and_directories_are_seen_when_nothing_else_changes() {
 
 #[test]
 fn nothing_is_read_again_when_nothing_changed() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     for number in 0..50 {
         desk.write(&format!("dir{}/f{number}", number % 5), number.to_string());
     }
@@ -155,7 +155,7 @@ fn nothing_is_read_again_when_nothing_changed() {
 fn large_files_edited_anywhere_are_stored_as_if_seen_for_the_first_time() {
     let mut draw = Draw::new(7);
     for round in 0..6 {
-        let desk = Desk::new();
+        let desk = ScannedTree::new();
         // Some over the size at which all threads share a file; some with long runs of equal bytes.
         let size = if round % 3 == 2 { 9 << 20 } else { (1 << 20) + draw.below(3 << 20) };
         let mut bytes = draw.bytes(size);
@@ -200,7 +200,7 @@ fn large_files_edited_anywhere_are_stored_as_if_seen_for_the_first_time() {
 
 #[test]
 fn one_byte_in_a_large_file_stores_little() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     let mut bytes = Draw::new(3).bytes(32 << 20);
     desk.write("large", &bytes);
     desk.warm();
@@ -214,7 +214,7 @@ fn one_byte_in_a_large_file_stores_little() {
 
 #[test]
 fn pipes_sockets_and_links_to_nowhere_do_not_hang_a_scan() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     assert!(Command::new("mkfifo").arg(desk.root.join("pipe")).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(desk.root.join("socket")).unwrap();
     symlink("/dev/zero", desk.root.join("endless")).unwrap();
@@ -237,7 +237,7 @@ fn pipes_sockets_and_links_to_nowhere_do_not_hang_a_scan() {
 
 #[test]
 fn caches_that_tools_rebuild_are_noted_and_not_read() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     let signature = "Signature: 8a477f597d28d172789f06886806bc55\n# made by a tool\n";
     desk.write("node_modules/x/index.js", "1");
     desk.write("app/node_modules/y", "1");
@@ -274,7 +274,7 @@ fn caches_that_tools_rebuild_are_noted_and_not_read() {
 
 #[test]
 fn a_directory_that_becomes_a_cache_by_an_edit_of_its_tag_is_noted() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("dir/CACHEDIR.TAG", "");
     desk.write("dir/data", "1");
     let_times_settle();
@@ -285,7 +285,7 @@ fn a_directory_that_becomes_a_cache_by_an_edit_of_its_tag_is_noted() {
 
 #[test]
 fn stepbackignore_excludes_and_brings_even_caches_back() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write(".stepbackignore", "*.bin\n!node_modules\n/private/\n");
     desk.write("node_modules/x/index.js", "1");
     desk.write("a.bin", "1");
@@ -304,7 +304,7 @@ fn stepbackignore_excludes_and_brings_even_caches_back() {
 
 #[test]
 fn changed_rules_hold_at_once_for_files_that_did_not_change() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("a.log", "1");
     desk.write("dir/b.log", "1");
     desk.write("dir/sub/c.txt", "1");
@@ -332,7 +332,7 @@ fn changed_rules_hold_at_once_for_files_that_did_not_change() {
 
 #[test]
 fn the_budget_for_ignored_files_counts_what_is_there() {
-    let mut desk = Desk::new();
+    let mut desk = ScannedTree::new();
     desk.budget = Budget { large_total: 40 << 20, ..Budget::default() };
     desk.write(".gitignore", "*.iso\n");
     // Larger than what one thread reads alone, written again and again: 10 MB of 40 are used, not more each time.
@@ -361,7 +361,7 @@ fn the_budget_for_ignored_files_counts_what_is_there() {
 
 #[test]
 fn a_lost_damaged_or_foreign_cache_changes_nothing() {
-    let mut desk = Desk::new();
+    let mut desk = ScannedTree::new();
     desk.write("dir/sub/f", "1");
     desk.write("g", vec![7; 2 << 20]);
     symlink("g", desk.root.join("link")).unwrap();
@@ -387,7 +387,7 @@ fn a_lost_damaged_or_foreign_cache_changes_nothing() {
         assert_eq!(desk.warm().files, expected, "byte {at} of {}", bad.len());
     }
     // The cache of another directory.
-    let other = Desk::new();
+    let other = ScannedTree::new();
     other.write("dir/sub/f", "2");
     let_times_settle();
     other.warm();
@@ -398,7 +398,7 @@ fn a_lost_damaged_or_foreign_cache_changes_nothing() {
 
 #[test]
 fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("dir/sub/f", "1");
     desk.write("dir/g", "2");
     let_times_settle();
@@ -434,7 +434,7 @@ fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
 
 #[test]
 fn after_a_collection_everything_is_stored_again() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     desk.write("whole", "1");
     desk.write("dir/sub/deep", "2");
     desk.write("large", Draw::new(1).bytes(3 << 20));

@@ -9,7 +9,7 @@ use stepback_model::tree::{SkipReason, TreeNode};
 use stepback_testkit::tree::{self, Draw};
 use stepback_worktree::restore::read_content;
 
-use crate::desk::Desk;
+use crate::desk::ScannedTree;
 use crate::let_times_settle;
 
 /// Content that tells whether it is one version or a mixture: every line is the same.
@@ -47,7 +47,7 @@ fn scanned_while(size: usize, is_whole: fn(&[u8]) -> bool, write: impl Fn(&Path,
 }
 
 fn scanned_at(place: &Path, size: usize, is_whole: fn(&[u8]) -> bool, write: impl Fn(&Path, u64) + Sync) {
-    let desk = Desk::at(place);
+    let desk = ScannedTree::at(place);
     desk.write("f", version(0, size));
     let over = AtomicBool::new(false);
     let (mut stable, mut torn) = (0, 0);
@@ -121,7 +121,7 @@ fn a_file_that_grows_all_the_time_does_not_hang_a_scan() {
 
 #[test]
 fn a_directory_that_vanishes_during_the_scan_is_no_error() {
-    let desk = Desk::new();
+    let desk = ScannedTree::new();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _end = End(&over);

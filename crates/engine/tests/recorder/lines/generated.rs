@@ -8,7 +8,7 @@ use stepback_model::ids::{OpId, SessionId};
 use stepback_model::record::{OperationAction, StepKind};
 use stepback_testkit::line_model::{LineEffect, LineModel};
 
-use super::{Scene, scene};
+use super::{StepScript, scene};
 
 struct Dice(u64);
 
@@ -21,7 +21,7 @@ impl Dice {
 
 /// Sessions that a rewind was about, as far as it says so; the person among them where nobody else had changed anything and
 /// everything went back.
-fn recorded_scope(scene: &Scene<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
+fn recorded_scope(scene: &StepScript<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
     let detail = scene.workspace.detail_of(&scene.step(report.after).step).unwrap()?;
     let listed = detail.get("sessions")?.as_array()?;
     let mut listed: Vec<_> = listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
