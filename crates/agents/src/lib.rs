@@ -1,8 +1,41 @@
 //! Support for the coding agents that stepback records: installing hooks, reading their events, and reading their
 //! conversations.
 //!
-//! There is one module per concern, and inside it one per agent. Nothing outside this crate knows the payload, transcript or
-//! settings format of any agent.
+//! There is one module per concern, and inside it one per agent. Nothing outside this crate knows the payload,
+//! transcript or settings format of any agent. This crate does not print and reads no environment; `stepback::hook` is
+//! the process.
+//!
+//! # Modules
+//!
+//! Live:
+//!
+//! - [`hook`]: from an agent's event to its answer. Start here, at [`hook::Hook::handle`].
+//! - [`payload`], [`tools`], `workspace_paths` and `gemini`: a hook's input as our types; which tools only read, and
+//!   which paths a call names; what Gemini CLI's hooks do not report.
+//! - [`inbox`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls that a proxy
+//!   forwarded, and passing both to the engine's recorder.
+//! - [`breakpoints`], [`answer`]: stopping a call, and a hook's answer in each agent's format, which cannot express
+//!   "allow".
+//!
+//! Conversations:
+//!
+//! - [`transcript`]: the conversation as the agent keeps it, and where it can be cut.
+//! - [`import`]: from a conversation to events.
+//! - [`fork`]: a conversation that continues from an earlier point under a new id; `fork::recorded` starts it from a
+//!   step of a session.
+//!
+//! Settings:
+//!
+//! - [`install`]: our hooks and our MCP server in an agent's settings, for good or for one run, without changing any
+//!   other byte; `install::route` sends model calls to our proxy.
+//!
+//! Reruns:
+//!
+//! - [`rerun_command`], [`sandbox_home`]: the command that runs an agent again, and a home directory for it.
+//! - [`decisions`], [`policy`]: what the user decided about recorded calls, and what calls may do this time.
+//!
+//! A new agent is a variant of [`Agent`], a module in `install`, `transcript` and `fork`, its events in [`payload`] and
+//! its answers in [`answer`], with payloads and a transcript as the agent really writes them in `tests/sample`.
 
 pub mod agent;
 pub mod answer;

@@ -1,4 +1,18 @@
 //! Creates, lists, annotates and deletes checkpoints: recorded states of the workspace to which a rewind can go back.
+//!
+//! How a checkpoint is made, by request here and for an agent's report in [`crate::recorder`]:
+//!
+//! 1. The workspace lock is taken, shared: other processes may scan at the same time, none may write.
+//! 2. `Store::begin` opens a batch, which locks a pack when it has more than 16 KiB.
+//! 3. `Scan::run` asks the watcher, if one runs, which directories may have changed since the stat cache was written,
+//!    and walks only those; otherwise it walks the tree on several threads. What does not match the stat cache is read,
+//!    hashed and written to the batch; immutable git files are linked into the vault.
+//! 4. Trees are built from the bottom up, for directories where something changed; then the git slot, then the state.
+//! 5. Finishing the batch makes the pack durable or, if it is small, starts the write.
+//! 6. One transaction names the new objects, appends the step and the operation, moves the head if it is unchanged, and
+//!    waits for the pack before it commits. If a collection ran or another process moved the head, the engine scans
+//!    again.
+//! 7. Only now is the stat cache written: a cached hash promises that its object is stored.
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};

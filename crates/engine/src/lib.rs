@@ -1,7 +1,48 @@
-//! The engine: checkpoint, diff, rewind, undo and prune, over any store and any workspace.
+//! The engine: everything stepback does, over any store and any workspace.
 //!
-//! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. Every change of
-//! the user's files goes through [`rewind`]: plan, save the present state, journal, apply, verify, report.
+//! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. It knows
+//! no agent by name and no protocol: agents report events, surfaces show plans. Every change of the user's files is
+//! planned, shown, journalled, applied and verified ([`rewind`]).
+//!
+//! Start at [`Workspace`], an open workspace with its locks and scans; then follow one of the flows in
+//! `ARCHITECTURE.md`.
+//!
+//! # Modules
+//!
+//! Recording:
+//!
+//! - [`workspace`], [`workspace_index`]: workspaces, and which directories are one, without opening the database.
+//! - [`checkpoint`], [`recorder`]: checkpoints by request, and from an agent's report to a step.
+//! - `calls`, [`authorship`]: the open calls of a session, and which of them changed a path.
+//! - [`session`], `session_state`: sessions by id, and which one was active at a step, with its conversation.
+//! - [`control`]: stopping a live agent through files: breakpoints, stops, answers.
+//! - [`reason`]: an agent's reasoning board as part of its session.
+//!
+//! Going back and forth:
+//!
+//! - [`resolve`], [`branch`], [`branch_graph`]: from a point to a step; branches; which steps are on which line.
+//! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
+//!   parts of one.
+//! - [`rewind`], `rewind_scope`, `take_back`, `restore_plan`, `revert`, [`merge`], [`kept`], `databases`,
+//!   [`path_filter`]: planning: whose changes go back, how, and what stays.
+//! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
+//! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
+//!
+//! Looking and sharing:
+//!
+//! - [`timeline`], [`search`], [`compare`], `read_cache`: stepping through a session, finding steps, two runs side by
+//!   side.
+//! - [`bisect`], [`materialize`], [`reruns`]: the step that broke something, a past state in a directory of its own,
+//!   records of reruns.
+//! - [`bundle`]: sessions in one file, written, validated and imported.
+//!
+//! Upkeep:
+//!
+//! - [`prune`], [`collect`], `reachability`: which checkpoints go, and freeing what nothing needs.
+//! - [`error`], [`diagnostics`]: what can go wrong, and what to do about it, in the same words on every surface.
+//!
+//! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
+//! says how to undo it.
 
 mod agent_permissions;
 pub mod authorship;

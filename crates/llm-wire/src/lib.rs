@@ -1,8 +1,25 @@
 //! Exchanges between an agent and a model: one request and one answer, as bytes and as their meaning.
 //!
 //! Four wires (API formats) are supported: Anthropic Messages, OpenAI Chat Completions and Responses, and Gemini's
-//! generateContent. Nothing here does I/O: the proxy transfers the bytes, the recorder stores them, and a rerun looks up
-//! the answer to a request that was recorded before.
+//! generateContent. Nothing here does I/O: the proxy transfers the bytes, the recorder stores them, and a rerun looks
+//! up the answer to a request that was recorded before. This crate knows no agent, no session and no socket.
+//!
+//! # Modules
+//!
+//! - [`wire`]: which wire a request uses.
+//! - [`chunks`], [`sse`] and `documents`: how an answer arrived, server-sent events, and the JSON documents of an
+//!   answer, complete or truncated.
+//! - [`semantics`]: the meaning of requests and answers, one module per wire; `semantics::reading` knows where each
+//!   text is.
+//! - [`edit`]: changes what a request or an answer says, and nothing else in it.
+//! - [`matching`]: finds the recorded answer to a request. `normalize` and `text_normalizer` remove what differs
+//!   between two runs of the same task, `background` knows requests beside the conversation, `differences` shows where
+//!   two requests diverge.
+//! - [`prices`]: the cost of an answer, by a dated table of list prices.
+//!
+//! Start at [`semantics::answered`] for what an answer says, and at [`matching::Recording`] for replay. A new wire is a
+//! variant of [`Wire`], a module in `semantics`, lines in `edit` and `matching::normalize`, an error format in the
+//! proxy, and a module of the scripted model in `testkit`.
 
 pub mod chunks;
 mod documents;

@@ -1,8 +1,34 @@
 //! The vocabulary of stepback: ids, hashes, objects, steps, states, points and plans.
 //!
 //! Everything here is plain data with canonical bytes. This crate performs no I/O, reads no clock and draws no random
-//! numbers; code that needs time or ids receives an [`env::Env`]. Formats defined here are specified in `docs/spec/`; a
-//! change of bytes is a change of that document.
+//! numbers; code that needs time or ids receives an [`env::Env`]. It knows no other crate of the workspace. Formats
+//! defined here are specified in `docs/spec/`; a change of bytes is a change of that document.
+//!
+//! Start at [`record`] for what the log holds and [`state`] for what a step points to; [`plan`] is what a rewind will
+//! do.
+//!
+//! # Modules
+//!
+//! What is stored:
+//!
+//! - [`hash`], [`object`]: names of immutable objects, and the two traits by which pure code reads and writes them.
+//! - [`state`], [`tree`], [`mod@path`]: a state, the listing of a directory (with what is not stored and why), and
+//!   paths as bytes that never leave the workspace.
+//! - [`json`], [`list`], [`conversation`]: structurally shared values, lists, and chains of messages.
+//! - [`record`], [`ids`]: workspaces, sessions, steps and operations, with one id type for each.
+//!
+//! What happens:
+//!
+//! - [`event`]: what an agent reported, in a form common to all agents.
+//! - [`change`], [`plan`]: what happened to a path between two states, and what a rewind will do.
+//!
+//! What users write and read:
+//!
+//! - [`point`], [`time`], [`time_expr`]: expressions that name a moment, and times as users write them.
+//! - [`search`]: how a text is split into words, what a search asks for, and where it matches.
+//! - [`nearest`], [`clip`], [`escape`], [`from_text`]: suggestions for misspelt words, cutting long texts, making
+//!   untrusted text safe for a terminal, and reading values without copying their text.
+//! - [`mod@env`]: the trait that supplies time and ids, and a frozen implementation for tests.
 
 pub mod change;
 pub mod clip;

@@ -1,13 +1,30 @@
 //! A store in PostgreSQL, for a team or for several machines.
 //!
-//! Objects are rows, the log is rows, and a commit is one transaction, so the store is as durable as the server. Steps are
-//! numbered without gaps because an appending commit holds the row lock of the workspace; commits to different workspaces
-//! do not wait for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local directory that
-//! belongs to one database ([`local_name`]).
+//! Objects are rows, the log is rows, and a commit is one transaction, so the store is as durable as the server. Steps
+//! are numbered without gaps because an appending commit holds the row lock of the workspace; commits to different
+//! workspaces do not wait for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local
+//! directory that belongs to one database ([`local_name`]).
 //!
-//! The store interface is synchronous, the client library is asynchronous: every call blocks until its answer arrives, and
-//! drives the I/O of all connections meanwhile. Calls must therefore come from a thread that may block, never from
+//! The store interface is synchronous, the client library is asynchronous: every call blocks until its answer arrives,
+//! and drives the I/O of all connections meanwhile. Calls must therefore come from a thread that may block, never from
 //! asynchronous code.
+//!
+//! # Modules
+//!
+//! - `address`, `tls`, `pool`, `notify`: the database and this machine's name, encryption, connections, and
+//!   notifications of commits by other processes.
+//! - `schema`, `tables`: numbered migrations, and the format gate.
+//! - `store`: the port; each method calls the module that does the work. Start here.
+//! - `commit`, `commit_attempt`, `commit_verification`, `commit_order`: one transaction with a definite outcome even if
+//!   the connection is lost, and the order of commits across workspaces.
+//! - `mutations`, `steps`, `append`, `one`: the statements of a commit, as few as possible; most commits are one call
+//!   of a function in the database.
+//! - `objects`, `batch_read`, `optimistic_cache`: objects as rows, several lookups in one round trip, or in none.
+//! - `query`, `find`, `rows`: the engine's queries, and rows as records.
+//! - `search`, `index`, `postings`, `trigrams`: full-text search, and what it is fast by.
+//! - `sweep`, `text`, `error`: freeing and checking, text that PostgreSQL does not accept, and errors with a remedy.
+//!
+//! The tables are specified in `docs/spec/postgres.md`, the reasons are in `docs/design/0016-postgres-store.md`.
 
 mod address;
 mod append;

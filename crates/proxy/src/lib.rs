@@ -1,10 +1,25 @@
-//! The model proxy: an agent's base URL points here, every byte is forwarded to the model unchanged, and each exchange is
-//! handed to a sink. Instead of asking the model, the proxy can answer from a recording.
+//! The model proxy: an agent's base URL points here, every byte is forwarded to the model unchanged, and each exchange
+//! is handed to a sink. Instead of asking the model, the proxy can answer from a recording.
 //!
-//! The agent must not notice it. Chunks of an answer are passed on as they arrive, copies are made beside the stream and
-//! are limited in size, and whatever the sink does (it may be slow, fail or panic), the stream continues. Only the last
-//! chunk of an answer waits, briefly, until the sink has recorded it: the agent acts on that chunk, and its next action
-//! must be recorded after it.
+//! The agent must not notice it. Chunks of an answer are passed on as they arrive, copies are made beside the stream
+//! and are limited in size, and whatever the sink does (it may be slow, fail or panic), the stream continues. Only the
+//! last chunk of an answer waits, briefly, until the sink has recorded it: the agent acts on that chunk, and its next
+//! action must be recorded after it.
+//!
+//! It knows no store, no session and no workspace: a [`Sink`] receives exchanges, a [`Responder`] may answer them.
+//!
+//! # Modules
+//!
+//! - `server`, `handler`: the socket and its thread; one request: forwarded, answered from a recording, or refused.
+//!   Start at `handler::handle`.
+//! - `forward`, `tunnel`, `upstream`, `connect`, `certificates`: requests to the model, WebSockets unrelated to a
+//!   model, and connections.
+//! - `body`, `recording`, `state`: bodies in transit, one exchange being recorded, and calls of the sink.
+//! - `body_capture`, `decode`, `headers`: bounded, decompressed copies of bodies, and which headers may be recorded.
+//! - `replay`, `refusal`: sends a recorded answer; errors of the proxy itself, in each wire's format.
+//! - [`client`]: a blocking client that asks a model without a proxy.
+//!
+//! Design: `docs/design/0013-model-proxy.md`.
 
 mod body;
 mod body_capture;

@@ -1,16 +1,23 @@
 //! Removes secrets from text before it is hashed or stored.
 //!
-//! The text is what coding agents produce: hook payloads, transcripts, the bodies of calls to a model.
-//! A hook has about a millisecond, so the scanner is made by hand: constant tables, one pass, no set-up, and
-//! time that grows with the length of the text whatever is in it.
+//! The text is what coding agents produce: hook payloads, transcripts, the bodies of calls to a model. A hook has about
+//! a millisecond, so the scanner is written by hand: constant tables, one pass, no setup, and time that grows with the
+//! length of the text whatever is in it. It knows no agent, no file and no store.
 //!
 //! Three things give a secret away, and each has its modules:
 //!
-//! - its own shape: a vendor's prefix, the parts of a JWT, the frame of a private key;
-//! - the name in front of it: `DB_PASSWORD=`, `"apiKey":`, `Authorization:`, `--password`;
-//! - its randomness, when it stands alone and nothing says that it is a digest or an identifier.
+//! - its own shape: `prefixes`, `table` and `vendors` (tokens that begin in a known way), `structural` (JWTs and other
+//!   tokens with a known structure), `pem` (private keys), `url`, `headers`, `flags` (URLs, HTTP, command lines);
+//! - the name in front of it, as in `DB_PASSWORD=`, `"apiKey":`, `--password`: `names`, `pairs`, `values`, and `code`
+//!   and `json`, which tell a value from other text in its place;
+//! - its randomness, when it stands alone and nothing says that it is a digest or an identifier: `entropy`.
 //!
-//! A secret becomes `[redacted:KIND]`; what is around it stays, so that the text can still be read.
+//! Start at `scan`, the pass over the text, and `rules`, the checks it makes on every run of word bytes, cheapest
+//! first; `byte_class` says what each byte can be part of, `window` how far one decision may look. [`Stream`] is for
+//! text that arrives in pieces.
+//!
+//! A secret becomes `[redacted:KIND]`; what is around it stays, so that the text can still be read. A new kind of
+//! secret needs a test with text that looks like it and must stay unchanged (`tests/negatives.rs`).
 
 mod byte_class;
 mod code;

@@ -1,7 +1,28 @@
 //! Reruns a recorded session: from any point, with one thing changed, in a separate directory and a sandbox.
 //!
-//! [`rerun`] puts the files of that point into a scratch directory, which becomes a workspace of its own, starts the agent
-//! there with model calls answered from the recording, and keeps the result as a branch of the original workspace.
+//! [`rerun`] is the whole story; start there:
+//!
+//! 1. [`recorded_session`] loads the session: exchanges, calls, prompts, the user's decisions and messages. [`change`]
+//!    finds the value to change, or lists the available ones.
+//! 2. The rerun is recorded as `pending`. The files of the point are written into the scratch directory ([`scratch`]),
+//!    which becomes a workspace with a first checkpoint; the rerun is `running`.
+//! 3. `agent` prepares an agent, [`builtin`] the built-in one: home, command, environment, starting point; `history`
+//!    restores the conversation before a later prompt.
+//! 4. [`run`] starts the sandbox: our own program as `stepback fenced` ([`sandbox`]) gives up the network and write
+//!    access, and passes out listening sockets. Proxies answer on them, outside; then the process inside becomes the
+//!    agent.
+//! 5. [`replay_responder`] handles each model call: recorded results are inserted if calls do not run, the change is
+//!    made, secrets are removed, the recording is searched, and paths in the answer become those of the present
+//!    directories.
+//! 6. Calls that the user decided about get the same decision again, from the policy in a hook or in the built-in
+//!    agent.
+//! 7. The run ends when the agent exits, diverges, reaches its target or times out; everything in its process group and
+//!    network namespace is killed.
+//! 8. The resulting files become a step of the original workspace, on a branch, and the outcome is recorded.
+//!
+//! It starts agents without knowing their formats: what is specific to each is in `stepback-agents`. [`sink`] records
+//! what a proxy forwards, also for `stepback run` and `stepback proxy`. Design:
+//! `docs/design/0014-rerun-behind-a-fence.md`, and `0015-matching-by-content.md` for which recorded answer fits.
 
 mod agent;
 pub mod builtin;

@@ -1,8 +1,27 @@
 //! The HTTP server over a store: for the Studio, for scripts, for teams, for agents in any language.
 //!
-//! The API is below `/api/v1`, described by an OpenAPI document that is generated from the code. The engine blocks on disks
-//! and locks, so every request does its work on a blocking thread. The server keeps no state outside the store, except for
-//! plans that wait for confirmation; so it can be killed at any time, and several servers can share one store.
+//! The API is below `/api/v1`, described by an OpenAPI document that is generated from the code. The engine blocks on
+//! disks and locks, so every request does its work on a blocking thread. The server keeps no state outside the store,
+//! except for plans that wait for confirmation and reruns that it started; so it can be killed at any time, and several
+//! servers can share one store. It reads no environment variables.
+//!
+//! # Modules
+//!
+//! - `service`, `accept`, `tls`, `write_timeout`: the server as a whole, its connections, encryption, slow clients.
+//!   Start at [`serve`].
+//! - `auth`, `signin`, `limits`, `metrics`: who is let in (token, host, origin; browser sign-in), load limits,
+//!   observability.
+//! - [`api`]: one function per operation, in modules by resource. Start at `api::router`.
+//! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
+//!   typed input, refusal of unknown names, errors as RFC 9457 documents, pages.
+//! - [`documents`]: records as JSON documents, the same on the command line and over the network.
+//! - `plans`, `live`, `ingest`: plans that await confirmation, followers of the log, and steps that remote agents
+//!   report.
+//! - `mcp`, `watching`, `static_files`: MCP at `/mcp`, the watcher of a server, and the Studio's files.
+//!
+//! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, a
+//! document in [`documents`], tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
+//! `docs/guide/server.md`.
 
 mod accept;
 pub mod api;

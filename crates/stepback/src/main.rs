@@ -1,7 +1,28 @@
 //! `stepback`: time travel for AI agents, on the command line.
 //!
 //! This crate is only the interface: it reads arguments and the environment, asks for confirmation, prints, and leaves
-//! everything else to the engine.
+//! everything else to the engine. It is the only place that knows where the user's files, settings and store are.
+//!
+//! `main` first asks whether this process is a hook, a watcher or the inside of a sandbox, in this order, because a
+//! hook must not pay for the definitions of sixty commands. Everything else starts at `commands::run`: one function per
+//! command.
+//!
+//! # Modules
+//!
+//! - `hook`: the entry point for agents' hooks.
+//! - `args`: the one definition behind parser, help, completions and manual page, in modules by subject; `args::groups`
+//!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names.
+//! - `commands`: one module per command or per group of commands that share code; `commands::view` formats records as
+//!   JSON and as lines.
+//! - `context`, `store_location`, `settings`, `watcher`: what a command starts from: the workspace, the store, a few
+//!   numbers, and whether a watcher is asked or started.
+//! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.
+//! - `diff_view`: differences on a terminal.
+//! - `demo`: the story that `stepback demo` tells.
+//! - `system`, `allocator`: the real clock and ids, switches for tests; which allocator a process uses.
+//!
+//! A new command is its arguments in `args`, its function in `commands`, a group in `args::groups`, its document in
+//! `docs/guide/json.md`, and a transcript in `tests/cli`.
 
 mod allocator;
 mod args;

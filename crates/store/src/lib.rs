@@ -1,9 +1,27 @@
 //! The store: where states and their history are kept.
 //!
-//! [`port`] defines what a store is; [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`]
-//! keeps it in bounded memory; [`copy`] copies everything from one store to another. [`codec`], [`tree_cache`] and
-//! [`search`] have parts that a store in another crate can use. This crate does not depend on watched directories, agents
-//! or the terminal.
+//! [`port`] defines what a store is: immutable objects, an append-only log, and a few references moved by
+//! compare-and-swap. [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`] keeps it in
+//! bounded memory; `stepback-postgres` keeps it in a database. What every store guarantees is written as tests, in
+//! `testkit::contract`.
+//!
+//! This crate does not know watched directories, agents or the terminal.
+//!
+//! # Modules
+//!
+//! - [`port`], `query`, [`search`]: the interface: mutations and commits, queries for steps by their fields, and
+//!   full-text search. Start here.
+//! - [`embedded`]: the store in a directory. `schema` (tables, format gate), `log` and `apply` (rows), `objects`,
+//!   `batch` and `chain_reader` (reading and writing objects), `readers` (connections for queries), `find`, `index` and
+//!   `ranked_hits` (queries and search), `sweep` (freeing and checking), `store` (the port). A commit is
+//!   `Store::commit` in `store`.
+//! - `pack`, [`codec`], `git_pack`: append-only pack files, compression of single objects, and blobs that a git pack in
+//!   the vault already holds.
+//! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
+//! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
+//!
+//! A new query is a method of the port, an implementation in all three stores, and a clause of the contract. Every
+//! write, sync and rename passes `faults::point`. The bytes are specified in `docs/spec/store.md`.
 
 pub mod codec;
 pub mod copy;

@@ -1,7 +1,28 @@
-//! The Studio's files, as they were built from `studio/`, inside of the program: nothing is unpacked, nothing is fetched.
+//! The Studio's files, as they were built from `studio/`, inside of the program: nothing is unpacked, nothing is
+//! fetched.
 //!
-//! Each file is there plain and, where that is shorter, compressed at build time. The names of all but a few hold a hash of
-//! what is in them, so a browser may keep those for ever.
+//! Each file is there plain and, where that is shorter, compressed at build time. The names of all but a few hold a
+//! hash of what is in them, so a browser may keep those for ever. This crate holds the files and nothing else;
+//! `server::static_files` serves them. Its build script runs Node in a copy of `studio/` when something there changed,
+//! and omits the pages, with a reason, when it cannot.
+//!
+//! # The pages
+//!
+//! `studio/` is React and TypeScript. Types of documents are generated from `docs/openapi.json`, and everything it
+//! shows comes from the public API. Start at `Place` in `studio/src/app.tsx`, which chooses the page. In `studio/src`:
+//!
+//! - `app`, `route`, `keys`, `theme`, `ui`, `icons`, `format`, `kinds`, `notify`, `workspaces`: the frame around pages,
+//!   routing, shared components.
+//! - `api`: requests, live events over one connection that resumes where it was cut off, document types.
+//! - `session`: the timeline: columns of numbers (`model`), drawing them (`painter`), interaction (`canvas`), the
+//!   visible steps (`list`), one step (`detail`), the state at it (`state`), untrusted texts (`text`).
+//! - `mind`: the reasoning at a step: board, item, chart of confidence, dependency graph and its layout.
+//! - `diff`: rows of a unified diff, drawing the visible ones, a fixed set of highlighted languages.
+//! - `rewind`, `dialogs`: plans, shown and confirmed; small forms.
+//! - `pages`: one for each route; all but sessions are loaded on demand. A new page also needs its first path segment
+//!   in `server::static_files` and its address in `studio/tests/looks.spec.ts`.
+//!
+//! `studio/tests` drive the real program in a browser.
 
 /// One file of the Studio.
 #[derive(Clone, Copy, Debug)]

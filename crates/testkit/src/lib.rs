@@ -1,12 +1,18 @@
 //! What tests share: the contract every store keeps, sample records, child processes, and naive copies of directories.
 //!
-//! Only tests depend on this crate. [`contract`] decides what a correct store is: a new backend expands
-//! [`store_contract!`] once and gets one test per clause. [`TestWorkspace`] is the workspace and the store that most tests start
-//! from. [`sample`] makes records that are exact to the byte, and
-//! [`process`] runs one test of a binary as a real process of its own. [`agent`] runs real coding agents against a scripted
-//! [`model`], [`postgres`] starts a server of a test's own, [`mcp`]
-//! has the official tools for that protocol, and [`python`] has the packages of others that tests run. [`line_model`] says
-//! which steps are on which line, to compare the engine with.
+//! Only tests depend on this crate, and it may use whatever it tests.
+//!
+//! # Modules
+//!
+//! - [`contract`]: what a correct store is: a new backend expands [`store_contract!`] once and gets one test per
+//!   clause.
+//! - [`TestWorkspace`]: a workspace and a store, which most tests start from.
+//! - [`sample`]: records that are exact to the byte. [`process`]: one test of a binary as a real process of its own.
+//! - [`tree`], [`work`]: naive copies of directories to compare with, and random changes to them.
+//! - [`line_model`]: a slow and simple model of which steps are on which line, to compare the engine with.
+//! - [`agent`], [`model`]: real coding agents, offline, and the scripted model they talk to, over four wires.
+//! - [`postgres`], [`mcp`], [`python`]: a database server for one test, the official tools for MCP, and Python packages
+//!   that tests run.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;

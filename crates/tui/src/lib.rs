@@ -1,8 +1,18 @@
 //! `stepback tui`: browses everything that was recorded, with keys at a terminal.
 //!
-//! [`app`] is the state as a value that changes with every [`effect::AppMessage`] and returns the [`effect::AppEffect`]s that
-//! follow; [`executor`] carries those out against a [`source`]; [`draw`] draws the state on a screen; [`run`] is the loop
-//! around them, and [`terminal`] takes and restores the terminal. The keys are defined in [`keys`], and nowhere else.
+//! It uses only the documents of the server's API, whether the store is in this process or elsewhere; it knows neither
+//! the engine nor the store.
+//!
+//! # Modules
+//!
+//! - [`run`], [`terminal`]: the loop, and taking and restoring the terminal. Start at [`run::run`].
+//! - [`app`]: the state as a value that changes with every [`effect::AppMessage`] and returns the
+//!   [`effect::AppEffect`]s that follow. Start at [`app::App::update`].
+//! - [`effect`], [`executor`]: messages and effects, and carrying effects out in the background.
+//! - [`source`]: the data source: the server's routes without a socket, or a server.
+//! - [`draw`], [`mod@write`], [`documents`]: draws the state on a screen; documents as rows of text; the fields of
+//!   documents that are shown.
+//! - [`keys`]: the one table behind keys, help and guide. A key is defined there and nowhere else.
 
 pub mod app;
 pub mod documents;

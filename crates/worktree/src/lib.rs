@@ -1,7 +1,31 @@
 //! The work tree: scans a directory into trees, and changes it according to a plan.
 //!
 //! This is the only crate that reads and writes the user's files. It never follows a symbolic link, never leaves the
-//! workspace root, and never touches a git directory unless the plan names it.
+//! workspace root, and never touches a git directory unless the plan names it. It does not know that there is a log: a
+//! scan gets a place to write objects to, and a plan is a value.
+//!
+//! # Modules
+//!
+//! Reading:
+//!
+//! - [`scan`]: from a directory to trees. `walk` (threads), `node` and `listing` (directories and their entries),
+//!   `entry` (one entry against the stat cache), `build` (trees), `update` (the next cache), `hints` and `watch_scope`
+//!   (between a scan and a watcher), `offer_packs` (git packs to borrow from), `single` (one path without a scan).
+//!   Start at [`scan::Scan`].
+//! - `statcache`: what `stat` said about every file when it was last hashed. Never needed: lost or torn, it is rebuilt.
+//! - [`rules`], [`content`]: what is stored and what is only noted; from a file to a blob or a list of chunks.
+//! - `git`, [`git_index`], [`vault`]: which files of a git directory are immutable or transient; what git has of each
+//!   file, for warnings only; immutable git files kept by hard link or copy.
+//!
+//! Writing:
+//!
+//! - [`apply`]: applies a plan so that no byte is lost even if other processes write at the same time. Start at
+//!   [`apply::Applier::apply`].
+//! - [`anchored_path`]: opens a path below the root one component at a time.
+//! - [`restore`], [`dir_placement`]: stored content as files elsewhere, and where a file system places many new ones.
+//! - [`open_files`], [`error`]: processes that have files open for writing, and what can go wrong, naming the path.
+//!
+//! A new rule about what is covered goes into [`rules`] and into `docs/guide/what-is-covered.md`.
 
 pub mod anchored_path;
 pub mod apply;
