@@ -41,6 +41,7 @@ mod notify;
 mod objects;
 mod one;
 mod optimistic_cache;
+mod plans;
 mod pool;
 mod postings;
 mod query;

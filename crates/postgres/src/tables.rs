@@ -181,6 +181,17 @@ ALTER TABLE stepback_sessions SET (fillfactor = 50);
 CREATE INDEX stepback_sessions_working ON stepback_sessions (workspace) WHERE working;
 ";
 
+/// Plans that were shown and not applied yet.
+const PLANS: &str = "
+CREATE TABLE stepback_plans (
+    id text COLLATE \"C\" PRIMARY KEY,
+    workspace bytea NOT NULL,
+    created_at bigint NOT NULL,
+    body bytea NOT NULL
+);
+CREATE INDEX stepback_plans_of_workspace ON stepback_plans (workspace, created_at, id);
+";
+
 /// The migrations; each leads from one format to the next. A released one is never changed.
 pub(crate) const MIGRATIONS: &[&str] =
-    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, append::MAKE, one::MAKE];
+    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, append::MAKE, one::MAKE, PLANS];

@@ -27,6 +27,7 @@ mod find;
 mod index;
 mod log;
 mod objects;
+mod plans;
 mod ranked_hits;
 mod readers;
 mod schema;
@@ -34,7 +35,7 @@ mod store;
 mod sweep;
 
 /// The store format that this program reads and writes. Raise it when bytes on disk gain a new meaning.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// How long to wait for another process that is committing.
 const PATIENCE: Duration = Duration::from_secs(15);

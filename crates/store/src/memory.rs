@@ -1,6 +1,7 @@
 //! A store in memory, for tests and for embedding; bounded, so that a runaway agent cannot exhaust the machine's memory.
 
 mod find;
+mod plans;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -14,7 +15,7 @@ use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, SearchDocument, SearchRequest,
-    SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage, Swept,
+    SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage, StoredPlan, Swept,
 };
 use crate::scan::{self, ScanRows};
 
@@ -50,6 +51,7 @@ struct Inner {
     epoch: u64,
     commits: u64,
     documents: HashMap<StepId, SearchDocument>,
+    plans: HashMap<String, StoredPlan>,
 }
 
 impl MemoryStore {

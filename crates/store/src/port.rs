@@ -21,6 +21,10 @@ use stepback_model::record::{
 use crate::error::StoreError;
 pub use stepback_model::record::StepRow;
 
+mod plans;
+
+pub use self::plans::{KEPT_PLANS, PlanStore, StoredPlan};
+
 pub use crate::query::{COUNTED, ORDERS, QueryCursor, SortKey, StepAt, StepCount, StepPage, StepQuery};
 pub use crate::search::{SearchDocument, SearchHit, SearchRequest, SearchResult};
 
@@ -208,7 +212,7 @@ pub struct BatchAnswers {
 }
 
 /// A backend that keeps states and their history.
-pub trait Store: ObjectSource + Send + Sync {
+pub trait Store: ObjectSource + PlanStore + Send + Sync {
     /// Whether an object is stored.
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError>;
 

@@ -12,6 +12,7 @@ use stepback_model::json::ValueRoot;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::record::{Annotation, OpStatus, Step, StepKind, StepMeta};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
+use stepback_store::port::{PlanStore, StoredPlan};
 use stepback_store::{Mutation, Store, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
@@ -133,8 +134,16 @@ fn an_older_format_is_raised_by_the_first_change_that_needs_it() {
     for (kind, part) in [(StepKind::AgentStep, Some(0)), (StepKind::Reasoning, None)] {
         other.pragma_update(None, "user_version", 1).unwrap();
         append(kind, part);
-        assert_eq!(version(), 2);
+        assert_eq!(version(), FORMAT);
     }
+    other.execute_batch("DROP TABLE plans; PRAGMA user_version = 2").unwrap();
+    append(StepKind::Reasoning, None);
+    assert!(store.plan("p").unwrap().is_none() && !store.remove_plan("p").unwrap());
+    assert_eq!(version(), 2);
+    let (id, workspace, created_at) = ("p".to_owned(), session.workspace, session.started_at);
+    store.put_plan(&StoredPlan { id, workspace, created_at, body: Vec::new() }).unwrap();
+    assert!(store.plan("p").unwrap().is_some());
+    assert_eq!(version(), FORMAT);
 }
 
 #[test]

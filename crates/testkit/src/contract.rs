@@ -15,6 +15,7 @@ pub mod log;
 pub mod look;
 pub mod objects;
 pub mod operations;
+pub mod plans;
 pub mod sweep;
 
 /// One promise, checked on an empty store.
@@ -90,6 +91,11 @@ clauses! { $
     find::a_substring_is_found_anywhere,
     find::a_search_is_limited_and_goes_on,
     find::the_index_follows_the_log,
+    plans::a_plan_reads_back_until_it_is_removed,
+    plans::a_plan_is_removed_by_one_caller,
+    plans::plans_are_listed_newest_first,
+    plans::pruning_keeps_the_newest_plans,
+    plans::plans_are_not_history,
     sweep::a_sweep_keeps_the_living_and_frees_the_dead,
     sweep::a_sweep_of_everything_leaves_the_log,
     sweep::an_older_batch_is_refused_after_a_sweep,

@@ -30,7 +30,17 @@ const APPLICATION_ID: u32 = 0x5342_4c47;
 pub const BY_ID: &str = "substr(id, 13) = substr(?1, 13) AND id = ?1";
 
 /// Records of objects from small batches. Since they are in the database's own file, a commit waits for the disk only once.
-pub const RECORDS: &str = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, record BLOB NOT NULL)";
+const RECORDS: &str = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, record BLOB NOT NULL)";
+
+/// Plans that were shown and not applied yet.
+const PLANS: &str = "CREATE TABLE IF NOT EXISTS plans (
+    id TEXT PRIMARY KEY,
+    workspace BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    body BLOB NOT NULL
+)";
+/// The first format with the table of plans.
+pub const PLANS_FORMAT: u32 = 3;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -144,9 +154,8 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     if !identify(&transaction, dir)? {
         refuse_lost_database(dir)?;
         transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(RECORDS)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", FORMAT)?;
+        raise(&transaction)?;
     }
     transaction.commit()?;
     drop(making);
@@ -167,19 +176,20 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreEr
 /// Raises a store of an older format to the current one, inside the transaction of the first change that needs it.
 pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
     transaction.execute_batch(RECORDS)?;
+    transaction.execute_batch(PLANS)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
 
-/// The lowest format that a store can have after these mutations.
-pub fn needed(mutations: &[Mutation]) -> u32 {
+/// The lowest format that a store can have after these mutations; `has_records` if the commit stores objects in the database.
+pub fn needed(mutations: &[Mutation], has_records: bool) -> u32 {
     let is_new = |mutation: &Mutation| match mutation {
         Mutation::AppendStep { step, .. } => {
             step.kind == StepKind::Reasoning || step.meta.detail.is_some_and(|detail| detail.part.is_some())
         }
         _ => false,
     };
-    if mutations.iter().any(is_new) { 2 } else { 1 }
+    if has_records || mutations.iter().any(is_new) { 2 } else { 1 }
 }
 
 /// Refuses an incomplete copy of another store.

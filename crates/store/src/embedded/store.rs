@@ -12,7 +12,7 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
 use super::objects::{self, Written};
-use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
+use super::{EmbeddedStore, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
     BatchAnswers, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Questions, Receipt,
@@ -133,7 +133,7 @@ impl Store for EmbeddedStore {
         let format = schema::check_format(&transaction, &self.dir)?;
         let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<Written>());
         let has_records = written.is_some_and(|written| !written.records.is_empty());
-        if format < FORMAT && (has_records || format < schema::needed(mutations)) {
+        if format < schema::needed(mutations, has_records) {
             schema::raise(&transaction)?;
         }
         transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
