@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use stepback_model::ids::SessionId;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{RewindPlan, SkippedPath};
@@ -21,7 +22,8 @@ use crate::workspace::Workspace;
 const NAMED: usize = 5;
 
 /// The reader of a plan's texts, which decides who "you" is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Audience {
     /// The user: changes that no agent reported are theirs.
     #[default]

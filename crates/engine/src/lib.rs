@@ -66,6 +66,7 @@ mod journal;
 pub mod kept;
 pub mod materialize;
 pub mod merge;
+pub mod moves;
 pub mod path_filter;
 pub mod prune;
 mod reachability;

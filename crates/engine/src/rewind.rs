@@ -3,6 +3,7 @@
 //! [`Workspace::prepare_rewind`] scans and plans and changes nothing; [`Workspace::apply`] carries out the plan. The user may
 //! take any amount of time between the two: applying checks every path against the plan again.
 
+use serde::{Deserialize, Serialize};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
@@ -26,9 +27,11 @@ use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
 
 /// What to rewind, and to what.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RewindRequest {
-    /// The point to go back to; without one, `changes`, `last` or `all` say what to take back.
+    /// The point to go back to; without one, `changes`, `last` or `all` say what to take back. Stored by its id beside the
+    /// request.
+    #[serde(skip)]
     pub target: Option<StepRow>,
     /// Only these paths (globs; a directory stands for everything below it). Empty means all paths.
     pub paths: Vec<String>,
@@ -118,6 +121,24 @@ pub struct RewindReport {
     pub kept: Vec<KeptChange>,
     /// What changed on the board of an agent, if it went back with the files.
     pub board: Option<Joined>,
+}
+
+impl RewindReport {
+    /// The planned changes that were not made because another process had changed the path.
+    pub fn conflicts(&self) -> Vec<SkippedPath> {
+        let conflict = |(change, outcome): &(PlannedChange, ChangeOutcome)| match outcome {
+            ChangeOutcome::Done => None,
+            ChangeOutcome::LeftAlone(reason) => {
+                Some(SkippedPath::conflict(change.path.clone(), reason.clone()))
+            }
+        };
+        self.outcomes.iter().filter_map(conflict).collect()
+    }
+
+    /// All paths that were left alone: by the plan, then while it was applied.
+    pub fn all_left_alone(&self) -> Vec<SkippedPath> {
+        [self.left_alone.clone(), self.conflicts()].concat()
+    }
 }
 
 impl Workspace<'_> {

@@ -16,6 +16,7 @@ use crate::databases::with_files_beside;
 use crate::diff;
 use crate::error::EngineError;
 use crate::journal::Purpose;
+use crate::moves::MoveReport;
 use crate::revert::{Lookup, Reverter, same};
 use crate::rewind::{PreparedRewind, RewindReport};
 use crate::workspace::{PresentState, StoreSource, Workspace, describe};
@@ -130,12 +131,12 @@ impl Workspace<'_> {
         }
     }
 
-    /// Carries out the planned reversal. Returns a report if files changed.
+    /// Carries out the planned reversal.
     pub fn reverse_now(
         &self,
         reversal: Reversal,
         direction: UndoDirection,
-    ) -> Result<Option<RewindReport>, EngineError> {
+    ) -> Result<MoveReport, EngineError> {
         let undone = direction == UndoDirection::Undo;
         match reversal {
             Reversal::Files { prepared, operation } => {
@@ -146,7 +147,7 @@ impl Workspace<'_> {
                 };
                 let report = self.apply_as(*prepared, purpose, also)?;
                 let board = self.board_goes_along(&operation)?;
-                Ok(Some(RewindReport { board, ..report }))
+                Ok(MoveReport::Files(Box::new(RewindReport { board, ..report })))
             }
             Reversal::Log { operation, summary } => {
                 // A concurrent prune must not free the checkpoints that are about to be shown again.
@@ -157,12 +158,13 @@ impl Workspace<'_> {
                     UndoDirection::Undo => OperationAction::Undo { op: id, moved: None },
                     UndoDirection::Redo => OperationAction::Redo { op: id, moved: None },
                 };
-                let record = self.operation(summary, action);
+                let mut record = self.operation(summary, action);
                 let mut mutations = log_reversal(self, &operation, &record, direction);
                 mutations.push(Mutation::SetOpUndone { op: id, undone });
-                mutations.push(Mutation::AppendOp(record));
-                self.store().commit(None, &mutations)?;
-                Ok(None)
+                mutations.push(Mutation::AppendOp(record.clone()));
+                let receipt = self.store().commit(None, &mutations)?;
+                record.number = receipt.ops.first().copied().unwrap_or_default();
+                Ok(MoveReport::Log(record))
             }
         }
     }

@@ -354,7 +354,7 @@ impl ModelRun<'_> {
             _ => return Err("it reverses another operation than the last".into()),
         }
         self.expect(now)?;
-        let report = self.workspace.reverse_now(reversal, direction).map_err(text)?;
+        let report = self.workspace.reverse_now(reversal, direction).map_err(text)?.into_files();
         let again = match (&moved, &report) {
             (Some(moved), Some(report)) => {
                 let expected = three_way(now, &moved.after, &moved.before);

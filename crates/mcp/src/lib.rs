@@ -15,8 +15,7 @@
 //! - [`stdio`], [`http`] and `listen`: the two transports, and subscriptions to resources.
 //! - [`toolset`], [`session_lookup`]: permissions and dispatch, and the session a server acts for. Start at
 //!   [`toolset::ToolServer`].
-//! - [`tools`]: one function for each tool. [`plans`] keeps moves of the workspace that were shown and await
-//!   confirmation.
+//! - [`tools`]: one function for each tool.
 //! - `resources`, `prompts`, `completion`: resources by URI, prompts by name, and completions.
 //! - [`schema`], [`tool_error`] and `page`: schemas, published and checked; errors worded for a model; cursors.
 //!
@@ -27,7 +26,6 @@ mod completion;
 pub mod http;
 mod listen;
 mod page;
-pub mod plans;
 mod prompts;
 pub mod protocol;
 mod resources;
@@ -41,7 +39,6 @@ pub mod tool_error;
 pub mod tools;
 pub mod toolset;
 
-pub use plans::AgentPlans;
 pub use session_lookup::SessionHint;
 pub use tool_error::ToolError;
 pub use toolset::{Host, ToolServer, ToolServerOptions};

@@ -1,6 +1,5 @@
 //! The service that stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -9,7 +8,6 @@ use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::CommitMark;
 
-use crate::plans::AgentPlans;
 use crate::rpc::{INTERNAL_ERROR, Refusal};
 use crate::schema;
 use crate::service::{McpService, ServerInfo, ServiceRequest};
@@ -53,7 +51,6 @@ pub struct ToolServer<H> {
     host: H,
     options: ToolServerOptions,
     joined: SessionCache,
-    plans: Arc<AgentPlans>,
     tools: Vec<Tool>,
 }
 
@@ -69,8 +66,6 @@ pub struct ToolContext<'g> {
     pub allow_others: bool,
     /// Whether commands may be run.
     pub allow_commands: bool,
-    /// Plans that were shown.
-    pub plans: &'g AgentPlans,
     whose: &'g SessionHint,
     joined: &'g SessionCache,
     named: Option<&'g str>,
@@ -124,13 +119,8 @@ impl ToolContext<'_> {
 impl<H: Host> ToolServer<H> {
     /// A server over the workspace that `host` opens.
     pub fn new(host: H, options: ToolServerOptions) -> Self {
-        Self::with_plans(host, options, Arc::default())
-    }
-
-    /// The same, with plans that outlive it: the HTTP server creates a new `ToolServer` for every request.
-    pub fn with_plans(host: H, options: ToolServerOptions, plans: Arc<AgentPlans>) -> Self {
         let tools = tools::all(options.allow_others);
-        Self { host, options, joined: SessionCache::default(), plans, tools }
+        Self { host, options, joined: SessionCache::default(), tools }
     }
 
     fn tool(&self, name: &str) -> Option<&Tool> {
@@ -154,7 +144,6 @@ impl<H: Host> ToolServer<H> {
                 now: workspace.engine.env.now(),
                 allow_others: self.options.allow_others,
                 allow_commands: self.options.allow_commands,
-                plans: &self.plans,
                 whose: &self.options.whose,
                 joined: &self.joined,
                 named,

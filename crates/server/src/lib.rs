@@ -1,9 +1,9 @@
 //! The HTTP server over a store: for the Studio, for scripts, for teams, for agents in any language.
 //!
 //! The API is below `/api/v1`, described by an OpenAPI document that is generated from the code. The engine blocks on
-//! disks and locks, so every request does its work on a blocking thread. The server keeps no state outside the store,
-//! except for plans that wait for confirmation and reruns that it started; so it can be killed at any time, and several
-//! servers can share one store. It reads no environment variables.
+//! disks and locks, so every request does its work on a blocking thread. Everything that must last is in the store,
+//! also the plans that wait for confirmation; so the server can be killed at any time, and several servers can share one
+//! store. It reads no environment variables.
 //!
 //! # Modules
 //!
@@ -15,8 +15,7 @@
 //! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
 //!   typed input, refusal of unknown names, errors as RFC 9457 documents, pages.
 //! - [`documents`]: records as JSON documents, the same on the command line and over the network.
-//! - `plans`, `live`, `ingest`: plans that await confirmation, followers of the log, and steps that remote agents
-//!   report.
+//! - `live`, `ingest`: followers of the log, and steps that remote agents report.
 //! - `mcp`, `watching`, `static_files`: MCP at `/mcp`, the watcher of a server, and the Studio's files.
 //!
 //! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, a
@@ -34,7 +33,6 @@ mod live;
 mod mcp;
 mod metrics;
 mod pagination;
-mod plans;
 mod problem;
 mod service;
 mod signin;

@@ -17,7 +17,7 @@ use stepback_engine::{Engine, Workspace};
 use stepback_mcp::http::{self, ServiceLocator};
 use stepback_mcp::rpc::Refusal;
 use stepback_mcp::service::McpService;
-use stepback_mcp::{AgentPlans, Host, SessionHint, ToolError, ToolServer, ToolServerOptions};
+use stepback_mcp::{Host, SessionHint, ToolError, ToolServer, ToolServerOptions};
 use stepback_model::path::display_bytes;
 
 use crate::problem::Problem;
@@ -38,12 +38,11 @@ struct Said {
 
 /// The route `/mcp`.
 pub fn router(work: AppState, allow_commands: bool) -> Router {
-    http::router(Arc::new(Addresses { work, plans: Arc::default(), allow_commands }))
+    http::router(Arc::new(Addresses { work, allow_commands }))
 }
 
 struct Addresses {
     work: AppState,
-    plans: Arc<AgentPlans>,
     allow_commands: bool,
 }
 
@@ -60,7 +59,7 @@ impl ServiceLocator for Addresses {
         let agents = Agent::ALL.map(Agent::name).to_vec();
         let whose = SessionHint { session, agent_session: None, agents };
         let options = ToolServerOptions { whose, allow_others, allow_commands: self.allow_commands };
-        Ok(Arc::new(ToolServer::with_plans(host, options, Arc::clone(&self.plans))))
+        Ok(Arc::new(ToolServer::new(host, options)))
     }
 
     fn is_closing(&self) -> bool {

@@ -21,10 +21,9 @@ use crate::api::otlp::Receiver;
 use crate::api::reruns::{Running, ServerHost};
 use crate::ingest::Ingest;
 use crate::live::LiveUpdates;
-use crate::plans::ServerPlans;
 use crate::problem::Problem;
 
-/// The shared state of the server: store, environment, plans, queues. Cheap to clone.
+/// The shared state of the server: store, environment, queues. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
     inner: Arc<Inner>,
@@ -34,7 +33,6 @@ struct Inner {
     store: &'static dyn Store,
     env: Box<dyn Env>,
     threads: usize,
-    plans: ServerPlans,
     stage: Option<ServerHost>,
     running: Running,
     /// Whether a background task is adding steps to the search index.
@@ -73,7 +71,7 @@ impl AppState {
         threads: usize,
         stage: Option<ServerHost>,
     ) -> Self {
-        let (plans, running, receiver) = (ServerPlans::default(), Running::default(), Receiver::default());
+        let (running, receiver) = (Running::default(), Receiver::default());
         let (ingest, live) = (Ingest::default(), LiveUpdates::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
         Self {
@@ -81,7 +79,6 @@ impl AppState {
                 store,
                 env,
                 threads,
-                plans,
                 stage,
                 running,
                 indexing,
@@ -129,11 +126,6 @@ impl AppState {
     /// The store.
     pub fn store(&self) -> &'static dyn Store {
         self.inner.store
-    }
-
-    /// The plans that were shown and not yet applied.
-    pub(crate) fn plans(&self) -> &ServerPlans {
-        &self.inner.plans
     }
 
     /// Whether a background task is adding steps to the search index.

@@ -26,6 +26,7 @@ mod inspect;
 mod maintenance;
 mod mcp;
 mod mind;
+mod moves;
 mod proxy;
 mod replay;
 mod rerun;
@@ -78,8 +79,8 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Diff(arguments) => diff::diff(&known("files looked at")?, arguments),
         Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
-        Command::Undo { operation, agree } => rewind::undo(&known("files")?, operation.as_deref(), agree),
-        Command::Redo { agree } => rewind::redo(&known("files")?, agree),
+        Command::Undo { operation, agree } => moves::undo(&known("files")?, operation.as_deref(), agree),
+        Command::Redo { agree } => moves::redo(&known("files")?, agree),
         Command::At { point } => inspect::at(&known("")?, point),
         Command::Cat { point, path } => inspect::cat(&known("")?, point, path),
         Command::Restore { point, into, git } => {

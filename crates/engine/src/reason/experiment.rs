@@ -59,7 +59,9 @@ impl Thinker<'_> {
     fn enter_new(&mut self, branch: &str, by: Option<SessionId>) -> Result<RewindReport, EngineError> {
         let workspace = self.workspace;
         workspace.create_branch(branch, &workspace.head()?)?;
-        let entered = self.prepare_switch(branch).and_then(|mut prepared| {
+        // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
+        let left = self.workspace.present_branch().and_then(|present| self.leave(&present));
+        let entered = left.and_then(|()| workspace.prepare_switch(branch)).and_then(|mut prepared| {
             // Changes since the checkpoint belong to the experiment too.
             prepared.plan = RewindPlan::default();
             prepared.by = by;
@@ -72,16 +74,16 @@ impl Thinker<'_> {
         entered
     }
 
-    /// Plans a switch to another branch with the board that was left there. Stores the present board for the branch that is
-    /// left.
-    pub fn prepare_switch(&mut self, branch: &str) -> Result<PreparedRewind, EngineError> {
-        // Before the workspace is locked: the lock for recording is always taken before that of the workspace.
-        self.leave(&self.workspace.present_branch()?)?;
-        self.workspace.prepare_switch(branch)
-    }
-
     /// Switches to another branch as planned, and restores the board that was left there.
-    pub fn switch(&mut self, branch: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
+    pub fn switch(
+        &mut self,
+        branch: &str,
+        mut prepared: PreparedRewind,
+    ) -> Result<RewindReport, EngineError> {
+        // The lock for recording is always taken before that of the workspace. Should files change meanwhile: applying
+        // compares every path with the plan.
+        prepared.release();
+        self.leave(&self.workspace.present_branch()?)?;
         // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
         let there = self.at(&BoardMoment::Branch(branch.to_owned()))?.step;
         let report = self.workspace.switch(branch, prepared)?;

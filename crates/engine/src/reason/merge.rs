@@ -164,7 +164,7 @@ impl Thinker<'_> {
     }
 
     /// Stores the present mind as that of `branch`, which is about to be left, so that a switch back can restore it.
-    pub fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
+    pub(super) fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
         let _lock = self.workspace.lock_recording()?;
         let session = self.session()?;
         let name = self.workspace.mind_ref(session.id, branch);

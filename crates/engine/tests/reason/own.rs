@@ -87,7 +87,7 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     rewind(Some(session.id));
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     let reversal = workspace.prepare_own_undo(session.id, None).unwrap();
-    let undone = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap();
+    let undone = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
     assert_eq!(place.read("file"), "2");
     assert_eq!(undone.operation.action.moved().unwrap().by, Some(session.id));
     let reversal = workspace.prepare_own_redo(session.id).unwrap();

@@ -103,7 +103,7 @@ fn hunt(place: &BoardWorkspace) -> Answers {
     for mutation in found {
         say(place, &mut thinker, mutation);
     }
-    let prepared = thinker.prepare_switch("main").unwrap();
+    let prepared = workspace.prepare_switch("main").unwrap();
     answers.push(("back on main".into(), json!(thinker.switch("main", prepared).unwrap().board)));
     assert_eq!(place.read("cache.txt"), "on, but small");
     say(place, &mut thinker, json!({ "do": "revise-belief", "belief": "B3", "confidence": 0.1 }));
@@ -133,7 +133,7 @@ fn hunt(place: &BoardWorkspace) -> Answers {
             UndoDirection::Undo => workspace.prepare_undo(None).unwrap(),
             UndoDirection::Redo => workspace.prepare_redo().unwrap(),
         };
-        let report = workspace.reverse_now(reversal, direction).unwrap().unwrap();
+        let report = workspace.reverse_now(reversal, direction).unwrap().into_files().unwrap();
         answers.push((format!("{direction:?}"), json!(report.board)));
     }
     let noted = say(place, &mut thinker, json!({ "do": "add-note", "text": "gone soon" }));

@@ -26,7 +26,7 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
     place.write("file", "3");
     think(&mut thinker, evidence(1, 0.9, "the test"));
     think(&mut thinker, conclude(1, HypothesisStatus::Confirmed));
-    let prepared = thinker.prepare_switch("main").unwrap();
+    let prepared = workspace.prepare_switch("main").unwrap();
     let report = thinker.switch("main", prepared).unwrap();
     assert!(!report.board.unwrap().diff.changes.is_empty());
     assert_eq!(place.read("file"), "2", "what was there when it began, and not the checkpoint before");
@@ -82,10 +82,10 @@ fn the_board_of_a_branch_is_that_of_its_newest_step_until_it_is_left() {
     place.write("file", "2");
     think(&mut thinker, propose("late"));
     workspace.create_branch("again", &early).unwrap();
-    let prepared = thinker.prepare_switch("again").unwrap();
+    let prepared = workspace.prepare_switch("again").unwrap();
     thinker.switch("again", prepared).unwrap();
     assert_eq!((place.read("file").as_str(), thinker.mind().unwrap().hypotheses.count()), ("1", 1));
-    let prepared = thinker.prepare_switch("main").unwrap();
+    let prepared = workspace.prepare_switch("main").unwrap();
     thinker.switch("main", prepared).unwrap();
     assert_eq!((place.read("file").as_str(), thinker.mind().unwrap().hypotheses.count()), ("2", 2));
 }

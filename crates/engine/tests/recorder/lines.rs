@@ -54,12 +54,12 @@ impl StepScript<'_> {
 
     fn undo(&self, op: OpId) -> RewindReport {
         let reversal = self.workspace.prepare_undo(Some(op)).unwrap();
-        self.workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap()
+        self.workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap()
     }
 
     fn redo(&self) -> RewindReport {
         let reversal = self.workspace.prepare_redo().unwrap();
-        self.workspace.reverse_now(reversal, UndoDirection::Redo).unwrap().unwrap()
+        self.workspace.reverse_now(reversal, UndoDirection::Redo).unwrap().into_files().unwrap()
     }
 
     fn checkpoint(&self) -> u64 {

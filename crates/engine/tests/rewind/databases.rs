@@ -223,7 +223,7 @@ fn an_undo_leaves_an_open_database_alone() {
     let reversal = workspace.prepare_undo(None).unwrap();
     let Reversal::Files { prepared, .. } = &reversal else { panic!("files change") };
     assert!(prepared.plan.left_alone.iter().any(|left| left.reason.contains(&holder.pid())));
-    let report = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().unwrap();
+    let report = workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().unwrap();
     was_left_alone(&report, FILES[1]);
     holder.kill();
     assert_eq!(notes(&world.database()), ["first"]);

@@ -5,6 +5,7 @@ mod databases;
 mod excluded;
 mod git;
 mod hostile;
+mod moves;
 mod paths;
 mod points;
 mod support;

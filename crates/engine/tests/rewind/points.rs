@@ -107,7 +107,10 @@ fn deleted_checkpoints_are_named_as_deleted_and_come_back_with_undo() {
     refused(&workspace, "#1", &["deleted"]);
     refused(&workspace, "one", &["one"]);
     let reversal = workspace.prepare_undo(None).unwrap();
-    assert!(workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().is_none(), "no file changes");
+    assert!(
+        workspace.reverse_now(reversal, UndoDirection::Undo).unwrap().into_files().is_none(),
+        "no file changes"
+    );
     assert_eq!(number(&workspace, "one"), 1);
 }
 

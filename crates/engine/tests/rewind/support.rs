@@ -7,9 +7,29 @@ use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
+use stepback_store::Store;
+use stepback_store::embedded::EmbeddedStore;
 pub use stepback_testkit::TestWorkspace;
 pub use stepback_testkit::test_workspace::START;
 use stepback_worktree::apply::ChangeOutcome;
+
+/// A second handle of a store; of a store in memory there is only one.
+pub struct OtherStore(Option<EmbeddedStore>);
+
+impl OtherStore {
+    /// The store as another process sees it.
+    pub fn open(place: &TestWorkspace) -> Self {
+        let dir = place.top().join("store");
+        Self(dir.exists().then(|| EmbeddedStore::open(&dir).unwrap()))
+    }
+
+    pub fn store<'a>(&'a self, place: &'a TestWorkspace) -> &'a dyn Store {
+        match &self.0 {
+            Some(store) => store,
+            None => &*place.store,
+        }
+    }
+}
 
 /// Short words for a workspace.
 pub trait Words {
@@ -53,12 +73,18 @@ impl Words for Workspace<'_> {
 
     fn undo(&self) -> RewindReport {
         let reversal = self.prepare_undo(None).unwrap();
-        self.reverse_now(reversal, UndoDirection::Undo).unwrap().expect("the last operation changed files")
+        self.reverse_now(reversal, UndoDirection::Undo)
+            .unwrap()
+            .into_files()
+            .expect("the last operation changed files")
     }
 
     fn redo(&self) -> RewindReport {
         let reversal = self.prepare_redo().unwrap();
-        self.reverse_now(reversal, UndoDirection::Redo).unwrap().expect("the undone operation changed files")
+        self.reverse_now(reversal, UndoDirection::Redo)
+            .unwrap()
+            .into_files()
+            .expect("the undone operation changed files")
     }
 
     fn change_of(&self, path: &str) -> usize {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use stepback_engine::kept::Audience;
+use stepback_engine::moves::MoveAction;
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::undo::Reversal;
 use stepback_engine::workspace::describe;
 use stepback_model::point;
 use stepback_model::record::Session;
@@ -11,7 +11,6 @@ use stepback_model::record::StepRow;
 
 use super::apply::{plan_schema, show_plan};
 use super::{Args, LOOKS, Tool, limit_schema, point_schema, resolved};
-use crate::plans::AgentRequest;
 use crate::schema::{count, flag, list, object, text, texts};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -44,9 +43,7 @@ pub(super) fn rewind() -> Tool {
         makes: false,
         run: |ground, args| {
             let (session, request) = asked(ground, args)?;
-            let question =
-                AgentRequest::Rewind { request: Box::new(request), reasoning: args.flag("reasoning") };
-            show_plan(ground, args, &session, question)
+            show_plan(ground, args, &session, MoveAction::Rewind(Box::new(request)))
         },
     }
 }
@@ -147,12 +144,7 @@ pub(super) fn switch() -> Tool {
         run: |ground, args| {
             let session = mover(ground)?;
             let branch = args.need("branch")?.to_owned();
-            show_plan(
-                ground,
-                args,
-                &session,
-                AgentRequest::Switch { branch, reasoning: args.flag("reasoning") },
-            )
+            show_plan(ground, args, &session, MoveAction::Switch { branch, begin_at: None })
         },
     }
 }
@@ -196,35 +188,20 @@ pub(super) fn undo() -> Tool {
         makes: false,
         run: |ground, args| {
             let session = mover(ground)?;
-            let question = match (args.flag("redo"), args.count("operation")) {
-                (true, None) => AgentRequest::Redo,
+            let action = match (args.flag("redo"), args.count("operation")) {
+                (true, None) => MoveAction::Redo,
                 (true, Some(_)) => {
                     return Err(ToolError::new("redo is about what was undone last: leave operation out"));
                 }
-                (false, number) => AgentRequest::Undo(operation(ground, &session, number)?),
+                (false, number) => {
+                    let number = number.map(|number| ground.workspace.find_operation(&number.to_string()));
+                    let operation = number
+                        .transpose()
+                        .map_err(|error| ToolError::from(error).hint("leave it out for the newest one"))?;
+                    MoveAction::Undo { operation }
+                }
             };
-            show_plan(ground, args, &session, question)
+            show_plan(ground, args, &session, action)
         },
     }
-}
-
-/// The operation with the given number, else the newest one.
-fn operation(
-    ground: &ToolContext<'_>,
-    session: &Session,
-    number: Option<u64>,
-) -> Result<stepback_model::ids::OpId, ToolError> {
-    let workspace = ground.workspace;
-    if let Some(number) = number {
-        let found = workspace.operations()?.into_iter().find(|known| known.number == number);
-        return found.map(|found| found.id).ok_or_else(|| {
-            ToolError::new(format!("there is no operation {number}")).hint("leave it out for the newest one")
-        });
-    }
-    let reversal = match ground.allow_others {
-        true => workspace.prepare_undo(None)?,
-        false => workspace.prepare_own_undo(session.id, None)?,
-    };
-    let (Reversal::Files { operation, .. } | Reversal::Log { operation, .. }) = reversal;
-    Ok(operation.id)
 }

@@ -1,13 +1,11 @@
 //! Applies plans, and reports what was done.
 
 use axum::extract::State;
-use serde_json::json;
-use stepback_engine::rewind::RewindReport;
+use serde_json::{Value, json};
+use stepback_engine::moves::{MoveKind, MoveReport};
 use stepback_engine::{Engine, Workspace};
-use stepback_model::ids::OpId;
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::{Operation, OperationAction};
-use stepback_worktree::apply::ChangeOutcome;
 
 use super::plans::{agree, look};
 use crate::documents::OperationDocument;
@@ -15,7 +13,6 @@ use crate::documents::files::LeftAloneDocument;
 use crate::documents::plans::{AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, UndoDocument};
 use crate::extract::{Json, Path, QueryString};
 use crate::pagination::{self, Page, Paging};
-use crate::plans::PlanKind;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -25,8 +22,8 @@ use crate::state::{self, AppState};
 pub async fn rewind_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<PlanDocument>, Problem> {
-    look(work, PlanKind::Rewind, id).await
+) -> Result<Json<Value>, Problem> {
+    look(work, MoveKind::Rewind, id).await
 }
 
 /// Applies a rewind plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -36,17 +33,14 @@ pub async fn rewind(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, PlanKind::Rewind, id).await
+    agree(work, MoveKind::Rewind, id).await
 }
 
 /// Returns an undo plan as it was shown.
 #[utoipa::path(get, path = "/undo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn undo_plan(
-    State(work): State<AppState>,
-    Path(id): Path<String>,
-) -> Result<Json<PlanDocument>, Problem> {
-    look(work, PlanKind::Undo, id).await
+pub async fn undo_plan(State(work): State<AppState>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    look(work, MoveKind::Undo, id).await
 }
 
 /// Applies an undo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -56,17 +50,14 @@ pub async fn undo(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, PlanKind::Undo, id).await
+    agree(work, MoveKind::Undo, id).await
 }
 
 /// Returns a redo plan as it was shown.
 #[utoipa::path(get, path = "/redo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn redo_plan(
-    State(work): State<AppState>,
-    Path(id): Path<String>,
-) -> Result<Json<PlanDocument>, Problem> {
-    look(work, PlanKind::Redo, id).await
+pub async fn redo_plan(State(work): State<AppState>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    look(work, MoveKind::Redo, id).await
 }
 
 /// Applies a redo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -76,7 +67,7 @@ pub async fn redo(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, PlanKind::Redo, id).await
+    agree(work, MoveKind::Redo, id).await
 }
 
 /// Returns a switch plan as it was shown.
@@ -85,8 +76,8 @@ pub async fn redo(
 pub async fn switch_plan(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<PlanDocument>, Problem> {
-    look(work, PlanKind::Switch, id).await
+) -> Result<Json<Value>, Problem> {
+    look(work, MoveKind::Switch, id).await
 }
 
 /// Applies a switch plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
@@ -96,7 +87,7 @@ pub async fn switch(
     State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    agree(work, PlanKind::Switch, id).await
+    agree(work, MoveKind::Switch, id).await
 }
 
 /// Lists the operations of stepback itself in a workspace, newest first.
@@ -122,57 +113,32 @@ pub async fn operations(
     .await
 }
 
-/// The document of an operation that changed files.
+/// The document of a move that was made.
 pub(super) fn applied(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
-    report: &RewindReport,
+    report: &MoveReport,
 ) -> Result<AppliedDocument, Problem> {
-    let mut left = report.left_alone.clone();
-    let mut items = Vec::with_capacity(report.outcomes.len());
-    for (change, outcome) in &report.outcomes {
-        let reason = match outcome {
-            ChangeOutcome::Done => None,
-            ChangeOutcome::LeftAlone(reason) => {
-                left.push(SkippedPath::conflict(change.path.clone(), reason.clone()));
-                Some(reason.clone())
-            }
-        };
-        items.push(OutcomeDocument {
-            path: change.path.display().into_owned(),
-            action: change.verb().to_owned(),
-            done: reason.is_none(),
-            reason,
-        });
-    }
-    Ok(AppliedDocument {
-        operation: OperationDocument::stored(engine, &report.operation)?,
-        before: Some(report.before),
-        after: Some(report.after),
-        items,
-        partial: left.iter().any(SkippedPath::is_conflict),
-        left_alone: left.iter().map(LeftAloneDocument::of).collect(),
-        kept: report.kept.iter().map(KeptDocument::of).collect(),
-        undo: way_back(workspace, &report.operation),
-    })
-}
-
-/// The document of an undo or redo that changed only the log.
-pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<AppliedDocument, Problem> {
-    let about = |other: &&Operation| matches!(&other.action, OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } if *op == operation);
-    let operations = workspace.operations()?;
-    let done = operations.iter().find(about);
-    let done = done.ok_or_else(|| Problem::internal("what was done is not on record"))?;
-    Ok(AppliedDocument {
-        operation: OperationDocument::of(done),
+    let mut document = AppliedDocument {
+        operation: OperationDocument::stored(engine, report.operation())?,
         before: None,
         after: None,
         items: Vec::new(),
         left_alone: Vec::new(),
         kept: Vec::new(),
         partial: false,
-        undo: way_back(workspace, done),
-    })
+        undo: way_back(workspace, report.operation()),
+    };
+    if let MoveReport::Files(report) = report {
+        let left = report.all_left_alone();
+        document.before = Some(report.before);
+        document.after = Some(report.after);
+        document.items = report.outcomes.iter().map(OutcomeDocument::of).collect();
+        document.partial = left.iter().any(SkippedPath::is_conflict);
+        document.left_alone = left.iter().map(LeftAloneDocument::of).collect();
+        document.kept = report.kept.iter().map(KeptDocument::of).collect();
+    }
+    Ok(document)
 }
 
 /// How to undo an operation: an undo is undone by a redo, everything else by an undo.

@@ -4,21 +4,19 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use stepback_engine::kept::Audience;
-use stepback_engine::rewind::{PreparedRewind, RewindRequest};
-use stepback_engine::undo::{Reversal, UndoDirection};
+use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
-use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::ids::OpId;
 use stepback_model::plan::RewindPlan;
 use utoipa::ToSchema;
 
-use super::apply::{applied, reversed};
+use super::apply::applied;
 use super::points::resolved_within;
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::plans::{AppliedDocument, KeptDocument, PlanDocument, PlannedDocument};
 use crate::extract::{Json, OptionalJson, Path, relative};
-use crate::plans::{KeptPlan, PlanKind, PlanRequest};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -84,7 +82,7 @@ pub async fn rewind(
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolved_within(workspace, point, session.as_ref());
         let target = new.point.as_ref().map(within).transpose()?;
-        Ok(PlanRequest::Rewind(Box::new(RewindRequest {
+        Ok(MoveAction::Rewind(Box::new(RewindRequest {
             target,
             paths: new.paths,
             changes: new.changes,
@@ -111,8 +109,13 @@ pub async fn undo(
     Json(new): Json<NewUndo>,
 ) -> Result<Response, Problem> {
     create(work, id, new.force, move |workspace| {
-        let found = new.operation.as_ref().map(|text| operation(workspace, text)).transpose()?;
-        Ok(PlanRequest::Undo(found))
+        let found = new.operation.as_ref().map(|text| {
+            workspace.find_operation(text).map_err(|error| match error {
+                EngineError::Point(_) => Problem::unknown("operation", text),
+                other => other.into(),
+            })
+        });
+        Ok(MoveAction::Undo { operation: found.transpose()? })
     })
     .await
 }
@@ -126,7 +129,7 @@ pub async fn redo(
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create(work, id, options.force, |_| Ok(PlanRequest::Redo)).await
+    create(work, id, options.force, |_| Ok(MoveAction::Redo)).await
 }
 
 /// Plans a switch to another branch. Changes nothing.
@@ -141,177 +144,108 @@ pub async fn switch(
 ) -> Result<Response, Problem> {
     create(work, id, options.force, move |workspace| {
         super::branches::known(workspace, &branch)?;
-        Ok(PlanRequest::Switch(branch))
+        Ok(MoveAction::Switch { branch, begin_at: None })
     })
     .await
-}
-
-/// Finds the operation that `text` names by its number or the beginning of its id.
-fn operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Problem> {
-    workspace.find_operation(text).map_err(|error| match error {
-        EngineError::Point(_) => Problem::unknown("operation", text),
-        other => other.into(),
-    })
 }
 
 async fn create(
     work: AppState,
     id: String,
     force: bool,
-    question: impl FnOnce(&Workspace<'_>) -> Result<PlanRequest, Problem> + Send + 'static,
+    action: impl FnOnce(&Workspace<'_>) -> Result<MoveAction, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let keeper = work.clone();
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
-        let question = question(&workspace)?;
-        let (document, _) = planned(&workspace, &question, force)?;
+        let request = MoveRequest { force, ..MoveRequest::by_user(action(&workspace)?) };
+        let document = show(&workspace, &workspace.plan_move(&request)?)?;
         let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
-        let shown = KeptPlan { workspace: workspace.record.id, question, force, document: document.clone() };
-        keeper.plans().keep(shown);
         Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
     })
     .await
 }
 
-/// What applying a plan will do.
-enum Deed {
-    /// Rewind the workspace or switch its branch.
-    Move(Box<PreparedRewind>),
-    /// Undo or redo an operation.
-    Reverse(Box<Reversal>, UndoDirection),
+/// Keeps a plan until it is confirmed, and returns its document.
+fn show(workspace: &Workspace<'_>, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
+    let document = plan_document(workspace, planned);
+    workspace.keep_plan(planned, json!(document))?;
+    Ok(document)
 }
 
-impl Deed {
-    fn prepared(&mut self) -> Option<&mut PreparedRewind> {
-        match self {
-            Self::Move(prepared) => Some(prepared),
-            Self::Reverse(reversal, _) => match &mut **reversal {
-                Reversal::Files { prepared, .. } => Some(prepared),
-                Reversal::Log { .. } => None,
-            },
-        }
-    }
-}
-
-/// Computes the plan for a request, as things are now.
-fn planned(
-    workspace: &Workspace<'_>,
-    question: &PlanRequest,
-    force: bool,
-) -> Result<(PlanDocument, Deed), Problem> {
-    let empty = RewindPlan::default();
-    let mut deed = match question {
-        PlanRequest::Rewind(request) => Deed::Move(Box::new(workspace.prepare_rewind(request)?)),
-        PlanRequest::Switch(branch) => Deed::Move(Box::new(workspace.prepare_switch(branch)?)),
-        PlanRequest::Undo(operation) => {
-            Deed::Reverse(Box::new(workspace.prepare_undo(*operation)?), UndoDirection::Undo)
-        }
-        PlanRequest::Redo => Deed::Reverse(Box::new(workspace.prepare_redo()?), UndoDirection::Redo),
-    };
-    if let (true, Some(prepared)) = (force, deed.prepared()) {
-        prepared.force();
-    }
-    let (prepared, summary, operation) = match &deed {
-        Deed::Move(prepared) => (Some(prepared), &prepared.summary, None),
-        Deed::Reverse(reversal, _) => match &**reversal {
-            Reversal::Files { prepared, operation } => (Some(prepared), &prepared.summary, Some(operation)),
-            Reversal::Log { operation, summary } => (None, summary, Some(operation)),
-        },
-    };
-    let (plan, git) = prepared.map_or((&empty, false), |prepared| (&prepared.plan, prepared.git));
-    let warnings = prepared.map(|prepared| prepared.warnings.clone()).unwrap_or_default();
-    let kept = prepared.map_or(&[][..], |prepared| &prepared.kept);
-    let everything = prepared.map_or(&[][..], |prepared| &prepared.everything_changes);
-    let kind = question.kind().name();
-    let operation = operation.map(|operation| operation.id.to_string());
-    // The id covers request and plan: a client that applies an id confirms exactly this.
-    let mut content =
-        format!("{} {kind} {question:?} {force} {summary} {warnings:?} {operation:?}\n", workspace.record.id);
-    content.push_str(&Hash::of(ObjectKind::Plan, &plan.encode()).to_string());
-    let id: String = Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(32).collect();
-    let document = PlanDocument {
+fn plan_document(workspace: &Workspace<'_>, planned: &PlannedMove) -> PlanDocument {
+    let (empty, id, kind) = (RewindPlan::default(), planned.id.clone(), planned.request.action.kind().name());
+    let files = planned.files.as_ref();
+    let plan = files.map_or(&empty, |files| &files.plan);
+    let kept = files.map_or(&[][..], |files| &files.kept);
+    let everything = files.map_or(&[][..], |files| &files.everything_changes);
+    PlanDocument {
         apply: format!("/api/v1/{kind}-plans/{id}/apply"),
         id,
         kind: kind.to_owned(),
         workspace: workspace.record.id.to_string(),
-        summary: summary.clone(),
-        git,
+        summary: planned.summary.clone(),
+        git: planned.riders().git,
         items: plan.changes.iter().map(PlannedDocument::of).collect(),
         left_alone: plan.left_alone.iter().map(LeftAloneDocument::of).collect(),
         kept: kept.iter().map(KeptDocument::of).collect(),
         everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
-        unchanged_because: prepared.and_then(|prepared| prepared.unchanged_because.clone()),
-        warnings,
-        operation,
-    };
-    Ok((document, deed))
+        unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
+        warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
+        operation: planned.operation.as_ref().map(|operation| operation.id.to_string()),
+    }
 }
 
-fn kept(work: &AppState, kind: PlanKind, id: &str) -> Result<KeptPlan, Problem> {
-    work.plans().get(kind, id).ok_or_else(|| {
+/// Finds a plan that was shown, by this server or by any other process.
+fn shown(engine: &Engine<'_>, kind: MoveKind, id: &str) -> Result<ShownPlan, Problem> {
+    let found = engine.shown_plan(id)?.filter(|shown| shown.request.action.kind() == kind);
+    found.ok_or_else(|| {
         let what = format!("{} plan", kind.name());
-        Problem::unknown(&what, id)
-            .hint("plans are kept for an hour and not longer than the server runs; plan again")
+        Problem::unknown(&what, id).hint("plans are kept for a day; plan again")
     })
 }
 
 /// Applies a plan, if it is still what would happen.
 pub(super) async fn agree(
     work: AppState,
-    kind: PlanKind,
+    kind: MoveKind,
     id: String,
 ) -> Result<Json<AppliedDocument>, Problem> {
-    let keeper = work.clone();
     work.run(move |engine| {
-        let shown = kept(&keeper, kind, &id)?;
+        let shown = shown(engine, kind, &id)?;
         let workspace = state::opened(engine, shown.workspace)?;
-        let (document, deed) = planned(&workspace, &shown.question, shown.force)?;
-        if document.id != id {
-            let problem = Problem::new(
-                StatusCode::CONFLICT,
-                "refused",
-                "something changed since the plan was made; nothing was done",
-            );
-            let problem = problem.hint("look at the new plan and agree to that one").plan(document.clone());
-            keeper.plans().keep(KeptPlan { document, ..shown });
-            return Err(problem);
-        }
-        let moves_nothing = document.items.is_empty() && document.operation.is_none();
-        if moves_nothing && !matches!(shown.question, PlanRequest::Switch(_)) {
-            let why = document.unchanged_because.map(|because| format!(": {because}")).unwrap_or_default();
-            let detail = format!("the plan changes nothing{why}");
+        let planned = match workspace.confirm_move(&shown)? {
+            Confirmation::Same(planned) => planned,
+            Confirmation::Changed(planned) => {
+                let problem = Problem::new(
+                    StatusCode::CONFLICT,
+                    "refused",
+                    "something changed since the plan was made; nothing was done",
+                );
+                let problem = problem.hint("look at the new plan and agree to that one");
+                return Err(problem.plan(show(&workspace, &planned)?));
+            }
+        };
+        if planned.is_empty() {
+            let detail = format!("the plan changes nothing{}", planned.reason_unchanged());
             return Err(Problem::new(StatusCode::CONFLICT, "nothing", detail));
         }
-        let done = carry_out(engine, &workspace, &shown.question, deed)?;
-        keeper.plans().forget(&id);
-        Ok(Json(done))
+        let report = workspace.apply_move(planned)?;
+        engine.forget_plan(&id)?;
+        Ok(Json(applied(engine, &workspace, &report)?))
     })
     .await
 }
 
-fn carry_out(
-    engine: &Engine<'_>,
-    workspace: &Workspace<'_>,
-    question: &PlanRequest,
-    deed: Deed,
-) -> Result<AppliedDocument, Problem> {
-    match (deed, question) {
-        (Deed::Move(prepared), PlanRequest::Switch(branch)) => {
-            applied(engine, workspace, &workspace.switch(branch, *prepared)?)
+/// Returns a plan as it was shown; one that was too large to be kept, as it is now.
+pub(super) async fn look(work: AppState, kind: MoveKind, id: String) -> Result<Json<Value>, Problem> {
+    work.run(move |engine| {
+        let shown = shown(engine, kind, &id)?;
+        if !shown.document.is_null() {
+            return Ok(Json(shown.document));
         }
-        (Deed::Move(prepared), _) => applied(engine, workspace, &workspace.apply(*prepared)?),
-        (Deed::Reverse(reversal, direction), _) => {
-            let (Reversal::Files { operation, .. } | Reversal::Log { operation, .. }) = &*reversal;
-            let operation = operation.id;
-            match workspace.reverse_now(*reversal, direction)? {
-                Some(report) => applied(engine, workspace, &report),
-                None => reversed(workspace, operation),
-            }
-        }
-    }
-}
-
-/// Returns a plan as it was shown.
-pub(super) async fn look(work: AppState, kind: PlanKind, id: String) -> Result<Json<PlanDocument>, Problem> {
-    Ok(Json(kept(&work, kind, &id)?.document))
+        let workspace = state::opened(engine, shown.workspace)?;
+        let planned = workspace.plan_move(&shown.request)?;
+        Ok(Json(json!(plan_document(&workspace, &planned))))
+    })
+    .await
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
 use stepback_model::plan::PlannedChange;
 use stepback_model::time::Timestamp;
+use stepback_worktree::apply::ChangeOutcome;
 use utoipa::ToSchema;
 
 use super::OperationDocument;
@@ -123,6 +124,22 @@ pub struct OutcomeDocument {
     /// Why it was not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl OutcomeDocument {
+    /// The document of a planned change and its outcome.
+    pub fn of((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
+        let reason = match outcome {
+            ChangeOutcome::Done => None,
+            ChangeOutcome::LeftAlone(reason) => Some(reason.clone()),
+        };
+        Self {
+            path: change.path.display().into_owned(),
+            action: change.verb().to_owned(),
+            done: reason.is_none(),
+            reason,
+        }
+    }
 }
 
 /// The request that undoes an operation.

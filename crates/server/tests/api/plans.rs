@@ -91,6 +91,39 @@ fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
 }
 
 #[test]
+fn a_plan_of_one_server_is_applied_by_another_and_after_a_restart() {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("good");
+    place.write("file", "2");
+    let here = format!("/workspaces/{}", place.workspace());
+    let ask = json!({ "point": "good", "everything": true });
+    let plan = place.post(&format!("{here}/rewind-plans"), &ask).with(201);
+    let other = place.another(3);
+    let own = format!("/rewind-plans/{}", plan["id"].as_str().unwrap());
+    assert_eq!(other.get(&own).with(200), plan);
+    other.get(&own.replace("rewind", "undo")).problem(404);
+    let done = other.ask("POST", below(&plan["apply"]), None).with(200);
+    assert_eq!(place.read("file").unwrap(), "1");
+    place.ask("POST", below(&plan["apply"]), None).problem(404);
+
+    let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
+    place.stop();
+    let restarted = other.another(5);
+    other.stop();
+    restarted.write("other", "2");
+    restarted.ask("POST", below(&undo["apply"]), None).with(200);
+    assert_eq!(restarted.read("file").unwrap(), "2");
+    let plan = restarted.post(&format!("{here}/rewind-plans"), &ask).with(201);
+    restarted.write("file", "3");
+    let last = restarted.another(7);
+    let problem = last.ask("POST", below(&plan["apply"]), None).problem(409);
+    assert_eq!(paths(&problem["plan"]), ["restore file", "delete other"]);
+    restarted.ask("POST", below(&problem["plan"]["apply"]), None).with(200);
+    assert_eq!((last.read("file").unwrap(), last.read("other")), ("1".into(), None));
+}
+
+#[test]
 fn single_changes_and_paths_are_taken_back() {
     let place = TestServer::new();
     place.write("a", "1");

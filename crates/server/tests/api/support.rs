@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,7 +32,7 @@ pub struct TestServer {
     pub root: PathBuf,
     store: &'static dyn Store,
     env: FrozenEnv,
-    _dir: tempfile::TempDir,
+    dir: Arc<tempfile::TempDir>,
 }
 
 /// A conversation that is known as a whole.
@@ -123,7 +124,17 @@ impl TestServer {
             ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
         };
         let server = serve(AppState::new(store, Box::new(env(1)), 2), change(config))?;
-        Ok(Self { server, root, store, env: env(2), _dir: dir })
+        Ok(Self { server, root, store, env: env(2), dir: Arc::new(dir) })
+    }
+
+    /// Another server that opens the same store; `seed` makes its ids different.
+    pub fn another(&self, seed: u64) -> Self {
+        let top = self.dir.path().canonicalize().unwrap();
+        let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
+        let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), top.join("token"));
+        let server = serve(AppState::new(store, Box::new(env(seed)), 2), config).unwrap();
+        Self { server, root: self.root.clone(), store, env: env(seed + 1), dir: Arc::clone(&self.dir) }
     }
 
     pub fn engine(&self) -> Engine<'_> {

@@ -8,7 +8,7 @@ use super::ConfirmArgs;
 #[derive(Debug, Args)]
 pub struct Rewind {
     /// The point to go back to
-    #[arg(required_unless_present_any = ["changes", "last", "all"])]
+    #[arg(required_unless_present_any = ["changes", "last", "all", "plan"])]
     pub point: Option<String>,
     /// Only paths that match (can be repeated); a directory stands for what it holds
     #[arg(long = "path", value_name = "GLOB")]
@@ -50,6 +50,9 @@ pub struct Rewind {
     /// With --conversation or --both: let the agent go on right away, with this prompt if one is given
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
+    /// Apply a plan that a server or an agent showed, by its id
+    #[arg(long, value_name = "ID", conflicts_with_all = ["point", "paths", "changes", "last", "all", "session", "everything", "git", "files", "resume"])]
+    pub plan: Option<String>,
     #[command(flatten)]
     pub agree: ConfirmArgs,
 }

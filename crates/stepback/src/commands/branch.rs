@@ -5,15 +5,17 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::compare::{ComparedRun, Conversations};
+use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
+use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::WorkspaceState;
 
-use super::{CommandResult, DONE, conversation, mind, rewind};
+use super::{CommandResult, DONE, conversation, moves, rewind};
 use crate::args::ConfirmArgs;
 use crate::args::live::BranchCommand;
 use crate::context::Context;
@@ -49,14 +51,13 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             }
         }
         BranchCommand::List => list(context, &workspace),
-        BranchCommand::Switch { name, reasoning: true, agree } => {
-            mind::switch(context, &workspace, name, agree)
-        }
-        BranchCommand::Switch { name, reasoning: false, agree } => {
-            let prepared = workspace.prepare_switch(name)?;
-            let Some(prepared) = rewind::agree(context, &workspace, prepared, agree)? else { return DONE };
-            let report = workspace.switch(name, prepared)?;
-            rewind::finish(context, &workspace, report, "undo", None)
+        BranchCommand::Switch { name, reasoning, agree } => {
+            let board = match reasoning {
+                true => Some(workspace.thinking_session(None, context.now())?.id),
+                false => None,
+            };
+            let request = MoveRequest { board, ..switch(name, None, agree) };
+            moves::carry_out(context, &workspace, workspace.plan_move(&request)?, agree)
         }
         BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
@@ -74,6 +75,12 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
             compare_branches(context, &workspace, a, &b)
         }
     }
+}
+
+/// The request to switch to a branch, which begins at `begin_at` if it is to be created.
+fn switch(name: &str, begin_at: Option<StepId>, agree: &ConfirmArgs) -> MoveRequest {
+    let action = MoveAction::Switch { branch: name.to_owned(), begin_at };
+    MoveRequest { force: agree.force, ..MoveRequest::by_user(action) }
 }
 
 fn done(context: &Context, name: &str, line: &str) -> CommandResult {
@@ -98,15 +105,14 @@ fn create_and_go_on(
 ) -> CommandResult {
     // Checked before anything is written: a conversation that cannot continue must not leave half of the work done.
     let planned = conversation::plan_at(context, workspace, from, None, Some(prompt))?;
-    let prepared = workspace.prepare_switch_to_new(name, from)?;
-    let Some(prepared) = rewind::agree(context, workspace, prepared, agree)? else { return DONE };
-    workspace.create_branch(name, from)?;
-    let report = workspace.switch(name, prepared)?;
+    let switched = workspace.plan_move(&switch(name, Some(from.step.id), agree))?;
+    let Some(switched) = moves::agree(context, workspace, switched, agree)? else { return DONE };
+    let Some(report) = workspace.apply_move(switched)?.into_files() else { return DONE };
     if !context.json {
         output::line(format!("Branch {} begins at {}.", Paint::stdout().strong(name), describe(from)));
     }
     let continued = conversation::carry_out(context, workspace, planned)?;
-    let code = rewind::finish(context, workspace, report, "undo", Some(&continued))?;
+    let code = rewind::finish(context, workspace, report, MoveKind::Switch, Some(&continued))?;
     // If some files could not be restored, the agent would work on files that differ from what it believes.
     let is_there = code == ExitCode::SUCCESS;
     let ran = conversation::go_on(context, &continued, is_there)?;

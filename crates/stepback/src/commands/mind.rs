@@ -16,7 +16,7 @@ use stepback_reasoning::{BoardMutation, ReasoningBoard};
 pub use self::board::{mind, recover};
 pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
 pub use self::check::verify;
-pub use self::trial::{experiment, go_back, switch};
+pub use self::trial::{experiment, go_back, session_at, tell_moved};
 
 use super::{CommandResult, DONE};
 use crate::args::mind::BoardArgs;

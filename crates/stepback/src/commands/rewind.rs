@@ -1,4 +1,4 @@
-//! The commands `stepback rewind`, `stepback undo` and `stepback redo`.
+//! The command `stepback rewind`, and how plans and their results are printed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, list_paths};
+use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
-use stepback_engine::undo::{Reversal, UndoDirection};
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::ids::OpId;
 use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
-use stepback_model::record::OperationAction;
 use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState;
 use stepback_model::tree::TreeNode;
@@ -19,8 +17,8 @@ use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
-use super::{CommandResult, DONE, mind, view};
-use crate::args::{ConfirmArgs, Rewind};
+use super::{CommandResult, DONE, mind, moves, view};
+use crate::args::Rewind;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -34,6 +32,9 @@ const SHOWN_KEPT: usize = 8;
 pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    if let Some(id) = &arguments.plan {
+        return moves::apply_shown(context, &workspace, id, &arguments.agree);
+    }
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
     let target = arguments
         .point
@@ -64,41 +65,47 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
         return conversation_alone(context, &workspace, spoken, arguments);
     }
-    let mut prepared = workspace.prepare_rewind(&request)?;
-    if arguments.agree.force {
-        prepared.force();
-    }
-    let board = request.target.as_ref().filter(|_| arguments.reasoning);
-    if prepared.plan.is_empty() && !arguments.both {
-        let answer = nothing_to_do(context, &prepared, arguments.agree.dry_run);
-        drop(prepared);
-        if let Some(target) = board {
-            mind::go_back(context, &workspace, target, None, arguments.agree.dry_run)?;
+    let target = request.target.clone();
+    let board = match &target {
+        Some(target) if arguments.reasoning => Some(mind::session_at(context, &workspace, target)?),
+        _ => None,
+    };
+    let request = MoveRequest {
+        board: board.as_ref().map(|session| session.id),
+        force: arguments.agree.force,
+        ..MoveRequest::by_user(MoveAction::Rewind(Box::new(request)))
+    };
+    let mut planned = workspace.plan_move(&request)?;
+    if let Some(prepared) = &mut planned.files {
+        if prepared.plan.is_empty() && !arguments.both {
+            let answer = nothing_to_do(context, prepared, arguments.agree.dry_run);
+            drop(planned);
+            if let (Some(target), Some(session)) = (&target, &board) {
+                mind::go_back(context, &workspace, target, session, arguments.agree.dry_run)?;
+            }
+            return answer;
         }
-        return answer;
-    }
-    if !context.json {
-        prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
+        if !context.json {
+            prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
+        }
     }
     // Checked before anything is written: a conversation that cannot continue must not leave half a rewind.
     let conversation = spoken
         .map(|spoken| conversation::plan_at(context, &workspace, &spoken, None, arguments.resume.as_deref()))
         .transpose()?;
-    let Some(prepared) = agree(context, &workspace, prepared, &arguments.agree)? else { return DONE };
-    let report = workspace.apply(prepared)?;
-    if let Some(target) = board {
-        mind::go_back(context, &workspace, target, Some(&report), false)?;
-    }
-    match (&request.target, conversation) {
-        (Some(_), Some(planned)) => {
+    let Some(planned) = moves::agree(context, &workspace, planned, &arguments.agree)? else { return DONE };
+    let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
+    mind::tell_moved(context, report.board.take())?;
+    match conversation {
+        Some(planned) => {
             // Files go first: the agent compares what it knows with the files when it continues.
             let continued = conversation::carry_out(context, &workspace, planned)?;
-            let code = finish(context, &workspace, report, "undo", Some(&continued))?;
+            let code = finish(context, &workspace, report, MoveKind::Rewind, Some(&continued))?;
             let ran = conversation::go_on(context, &continued, arguments.resume.is_some())?;
             Ok(if code == ExitCode::SUCCESS { ran } else { code })
         }
-        (target, _) => {
-            let code = finish(context, &workspace, report, "undo", None)?;
+        None => {
+            let code = finish(context, &workspace, report, MoveKind::Rewind, None)?;
             hint_conversation(context, &workspace, target.as_ref())?;
             Ok(code)
         }
@@ -155,7 +162,7 @@ fn hint_conversation(
 }
 
 /// Reports that the workspace already matches the target, as far as that is possible.
-fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
+pub fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
     if context.json {
         output::document(&plan_document(prepared));
     } else {
@@ -200,134 +207,8 @@ fn uncommitted(workspace: &Workspace<'_>, plan: &RewindPlan) -> Option<String> {
     })
 }
 
-/// Runs `stepback undo`.
-pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
-    let operation = operation.map(|text| find_operation(&workspace, text)).transpose()?;
-    let reversal = workspace.prepare_undo(operation)?;
-    reverse(context, &workspace, reversal, UndoDirection::Undo, arguments)
-}
-
-/// Runs `stepback redo`.
-pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
-    let reversal = workspace.prepare_redo()?;
-    reverse(context, &workspace, reversal, UndoDirection::Redo, arguments)
-}
-
-fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, CommandFailure> {
-    workspace
-        .find_operation(text)
-        .map_err(|error| CommandFailure::from(error).hint("\"stepback op log\" lists the operations"))
-}
-
-fn reverse(
-    context: &Context,
-    workspace: &Workspace<'_>,
-    reversal: Reversal,
-    direction: UndoDirection,
-    arguments: &ConfirmArgs,
-) -> CommandResult {
-    let other = match direction {
-        UndoDirection::Undo => "redo",
-        UndoDirection::Redo => "undo",
-    };
-    match reversal {
-        Reversal::Files { prepared, operation } => {
-            let Some(prepared) = agree(context, workspace, *prepared, arguments)? else { return DONE };
-            let reversal = Reversal::Files { prepared: Box::new(prepared), operation };
-            match workspace.reverse_now(reversal, direction)? {
-                Some(report) => finish(context, workspace, report, other, None),
-                None => DONE,
-            }
-        }
-        Reversal::Log { operation, summary } => {
-            let id = operation.id;
-            let created = matches!(operation.action, OperationAction::CheckpointCreate { .. });
-            if !arguments.dry_run {
-                workspace.reverse_now(Reversal::Log { operation, summary: summary.clone() }, direction)?;
-            }
-            if context.json {
-                output::document(&json!({
-                    "id": id, "summary": summary, "applied": !arguments.dry_run, "items": [], "left_alone": []
-                }));
-            } else {
-                let done = if arguments.dry_run { "Would " } else { "Did " };
-                output::line(format!("{done}{summary} (no file was touched)"));
-                output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
-                if created && direction == UndoDirection::Undo {
-                    output::say(
-                        "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
-                    );
-                }
-            }
-            DONE
-        }
-    }
-}
-
-/// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
-pub fn agree(
-    context: &Context,
-    workspace: &Workspace<'_>,
-    prepared: PreparedRewind,
-    arguments: &ConfirmArgs,
-) -> Result<Option<PreparedRewind>, CommandFailure> {
-    let agreed = show_and_ask(context, prepared, arguments)?;
-    if agreed.is_some() {
-        // Hook events that arrived while the user read the plan happened before this operation.
-        stepback_agents::record::take_in_if_free(workspace)?;
-    }
-    Ok(agreed)
-}
-
-fn show_and_ask(
-    context: &Context,
-    mut prepared: PreparedRewind,
-    arguments: &ConfirmArgs,
-) -> Result<Option<PreparedRewind>, CommandFailure> {
-    if arguments.force {
-        prepared.force();
-    }
-    if arguments.dry_run {
-        if context.json {
-            output::document(&plan_document(&prepared));
-        } else {
-            show(context, &prepared, true);
-            output::say("Nothing was changed (dry run).");
-        }
-        return Ok(None);
-    }
-    if context.json {
-        return match arguments.yes || prepared.plan.changes.len() <= 1 {
-            true => Ok(Some(prepared)),
-            false => Err(CommandFailure::new(
-                FailureKind::Refused,
-                "several files would change and nobody can be asked",
-            )
-            .hint("add --yes, or --dry-run to see the plan")),
-        };
-    }
-    show(context, &prepared, false);
-    if arguments.yes || prepared.plan.changes.len() <= 1 {
-        return Ok(Some(prepared));
-    }
-    prepared.release();
-    match output::ask("Go ahead?") {
-        Some(true) => Ok(Some(prepared)),
-        Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
-        None => Err(CommandFailure::new(
-            FailureKind::Refused,
-            "several files would change and nobody is there to be asked",
-        )
-        .hint("add --yes to go ahead, or --dry-run to only see the plan")),
-    }
-}
-
 /// Prints a plan: as data on stdout if the plan is the result, as narration before it is carried out.
-fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
+pub fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     let tell = |text: String| output::tell(is_data, &text);
     let PreparedRewind { plan, warnings, summary, .. } = prepared;
@@ -413,7 +294,8 @@ fn plan_items(plan: &RewindPlan) -> Vec<Value> {
         .collect()
 }
 
-fn plan_document(prepared: &PreparedRewind) -> Value {
+/// The JSON document of a plan.
+pub fn plan_document(prepared: &PreparedRewind) -> Value {
     json!({
         "summary": prepared.summary,
         "applied": false,
@@ -431,22 +313,11 @@ pub fn finish(
     context: &Context,
     workspace: &Workspace<'_>,
     report: RewindReport,
-    other: &str,
+    kind: MoveKind,
     continued: Option<&Continued>,
 ) -> CommandResult {
-    let conflicts: Vec<SkippedPath> = report
-        .outcomes
-        .iter()
-        .filter_map(|(change, outcome)| match outcome {
-            ChangeOutcome::Done => None,
-            ChangeOutcome::LeftAlone(reason) => {
-                Some(SkippedPath::conflict(change.path.clone(), reason.clone()))
-            }
-        })
-        .collect();
+    let (conflicts, left) = (report.conflicts(), report.all_left_alone());
     let done = report.outcomes.len() - conflicts.len();
-    let mut left = report.left_alone.clone();
-    left.extend(conflicts.iter().cloned());
     if context.json {
         let items: Vec<_> = report
             .outcomes
@@ -490,7 +361,8 @@ pub fn finish(
         }
         output::say(paint.dim(format!(
             "What was there before is step #{}; \"stepback {other}\" brings it back.",
-            report.before
+            report.before,
+            other = kind.reversed_by().name(),
         )));
     }
     if left.is_empty() { DONE } else { Ok(partial(&conflicts, &report)) }

@@ -216,6 +216,42 @@ fn nobody_changes_a_session_of_others() {
     assert!(world.ok(["mind", "--session", "theirs-1"]).out.contains("from the other"));
 }
 
+/// A plan is in the store: it outlives the server that showed it.
+#[test]
+fn a_plan_of_an_agent_is_applied_by_the_user_and_by_another_server() {
+    let world = Sandbox::new();
+    world.write("app.txt", "one\n");
+    world.ok(["checkpoint", "create", "before"]);
+    let talk = Talk::new(&world, "s1");
+    talk.begin();
+    talk.prompt("change the app");
+    talk.write("w1", "app.txt", "two\n");
+    let app = || fs::read_to_string(world.path("app.txt")).unwrap();
+    let plan = |question: Value| {
+        let mut agent = Client::introduced(&world, "claude-code", &[]);
+        let plan = agent.call("rewind_plan", question)["plan"].as_str().unwrap().to_owned();
+        assert!(agent.end().is_empty());
+        plan
+    };
+    let id = plan(json!({ "to": "before" }));
+    let shown = world.ok(["rewind", "--plan", &id, "--dry-run"]);
+    assert!(shown.out.contains("restore app.txt"), "{shown:?}");
+    world.write("app.txt", "three\n");
+    let refused = world.run(["rewind", "--plan", &id]).exits(9);
+    assert!(refused.err.contains("something changed since the plan was made"), "{refused:?}");
+    assert_eq!(app(), "three\n");
+    world.write("app.txt", "two\n");
+    world.ok(["rewind", "--plan", &id]);
+    assert_eq!(app(), "one\n");
+    world.run(["rewind", "--plan", &id]).exits(4);
+    world.ok(["undo"]);
+    assert_eq!(app(), "two\n");
+    let id = plan(json!({ "last": 1 }));
+    let mut other = Client::introduced(&world, "claude-code", &[]);
+    other.call("rewind_apply", json!({ "plan": id }));
+    assert_eq!(app(), "one\n");
+}
+
 #[test]
 fn who_is_not_recorded_takes_nothing_back() {
     let world = Sandbox::new();

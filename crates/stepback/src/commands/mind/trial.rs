@@ -1,16 +1,14 @@
-//! Commands that combine boards and branches: experiments, switching with the board, rewinding with it.
+//! Commands that combine boards and branches: experiments, and boards that move along with the files.
 
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardMoment, Thinker};
-use stepback_engine::rewind::RewindReport;
-use stepback_model::record::StepRow;
+use stepback_engine::reason::{BoardMoment, Joined, Thinker};
+use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
 use super::{board, list, look, name, tell, think, with_board, word};
-use crate::args::ConfirmArgs;
 use crate::args::mind::ExperimentCommand;
-use crate::commands::{CommandResult, DONE, rewind};
+use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
@@ -47,46 +45,38 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
     }
 }
 
-/// Switches to another branch and to the board that was left there.
-pub fn switch(
+/// Finds the session whose board goes back with the files to a point.
+pub fn session_at(
     context: &Context,
     workspace: &Workspace<'_>,
-    branch: &str,
-    agree: &ConfirmArgs,
-) -> CommandResult {
-    let session = workspace.thinking_session(None, context.now())?;
-    let mut thinker = Thinker::new(workspace, &session);
-    let prepared = thinker.prepare_switch(branch)?;
-    let Some(prepared) = rewind::agree(context, workspace, prepared, agree)? else { return DONE };
-    let mut report = thinker.switch(branch, prepared)?;
-    if !context.json
-        && let Some(joined) = report.board.take()
-    {
-        board::tell(context, &joined, false)?;
+    target: &StepRow,
+) -> Result<Session, CommandFailure> {
+    match workspace.store().session(target.step.session)? {
+        Some(session) if session.info.slots.reasoning.is_some() => Ok(session),
+        _ => Ok(workspace.thinking_session(None, context.now())?),
     }
-    rewind::finish(context, workspace, report, "undo", None)
 }
 
-/// Rewinds the board to a point, after the files were rewound there.
+/// Rewinds the board alone to a point at which the files already are.
 pub fn go_back(
     context: &Context,
     workspace: &Workspace<'_>,
     target: &StepRow,
-    with: Option<&RewindReport>,
+    session: &Session,
     dry_run: bool,
 ) -> Result<(), CommandFailure> {
-    let session = match workspace.store().session(target.step.session)? {
-        Some(session) if session.info.slots.reasoning.is_some() => session,
-        _ => workspace.thinking_session(None, context.now())?,
-    };
     let moment = BoardMoment::Step(target.step.number);
-    let mut thinker = Thinker::new(workspace, &session);
-    let joined = match with {
-        Some(report) => thinker.restore_with(&moment, report.operation.id)?,
-        None => thinker.restore(&moment, dry_run)?,
-    };
+    let joined = Thinker::new(workspace, session).restore(&moment, dry_run)?;
     if !context.json {
         board::tell(context, &joined, dry_run)?;
+    }
+    Ok(())
+}
+
+/// Prints what changed on a board that moved along with the files, unless the output is JSON.
+pub fn tell_moved(context: &Context, joined: Option<Joined>) -> Result<(), CommandFailure> {
+    if let (false, Some(joined)) = (context.json, joined) {
+        board::tell(context, &joined, false)?;
     }
     Ok(())
 }

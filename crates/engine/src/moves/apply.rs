@@ -1,0 +1,86 @@
+//! Applies a planned move, with the reasoning board if that moves along.
+
+use stepback_model::ids::SessionId;
+use stepback_model::record::{Operation, Session};
+
+use super::plan::PlannedMove;
+use super::request::{MoveAction, MoveKind};
+use crate::error::EngineError;
+use crate::reason::{BoardMoment, Thinker};
+use crate::rewind::RewindReport;
+use crate::undo::{Reversal, UndoDirection};
+use crate::workspace::Workspace;
+
+/// The result of a move.
+#[derive(Debug)]
+pub enum MoveReport {
+    /// Files may have changed.
+    Files(Box<RewindReport>),
+    /// Only the log changed; this is the undo or redo that was recorded.
+    Log(Operation),
+}
+
+impl MoveReport {
+    /// The operation that was recorded.
+    pub fn operation(&self) -> &Operation {
+        match self {
+            Self::Files(report) => &report.operation,
+            Self::Log(operation) => operation,
+        }
+    }
+
+    /// What happened to the files; `None` if only the log changed.
+    pub fn into_files(self) -> Option<RewindReport> {
+        match self {
+            Self::Files(report) => Some(*report),
+            Self::Log(_) => None,
+        }
+    }
+}
+
+impl Workspace<'_> {
+    /// Applies a planned move. The present state is saved first; `undo` or `redo` takes the move back.
+    pub fn apply_move(&self, planned: PlannedMove) -> Result<MoveReport, EngineError> {
+        let PlannedMove { request, operation, files, summary, .. } = planned;
+        let kind = request.action.kind();
+        match (request.action, files, operation) {
+            (MoveAction::Rewind(rewind), Some(prepared), _) => {
+                let board = request.board.map(|board| self.board_session(board)).transpose()?;
+                let mut report = self.apply(prepared)?;
+                if let (Some(session), Some(target)) = (board, rewind.target) {
+                    let moment = BoardMoment::Step(target.step.number);
+                    let restored = Thinker::new(self, &session).restore_with(&moment, report.operation.id)?;
+                    report.board = Some(restored);
+                }
+                Ok(MoveReport::Files(Box::new(report)))
+            }
+            (MoveAction::Switch { branch, begin_at }, Some(prepared), _) => {
+                if let Some(step) = begin_at {
+                    self.create_branch(&branch, &self.known_step(step)?)?;
+                }
+                let report = match request.board {
+                    Some(board) => {
+                        Thinker::new(self, &self.board_session(board)?).switch(&branch, prepared)?
+                    }
+                    None => self.switch(&branch, prepared)?,
+                };
+                Ok(MoveReport::Files(Box::new(report)))
+            }
+            (_, files, Some(operation)) => {
+                let reversal = match files {
+                    Some(prepared) => Reversal::Files { prepared: Box::new(prepared), operation },
+                    None => Reversal::Log { operation, summary },
+                };
+                let is_redo = kind == MoveKind::Redo;
+                self.reverse_now(reversal, if is_redo { UndoDirection::Redo } else { UndoDirection::Undo })
+            }
+            // A plan to rewind or to switch has files, one to undo or redo has an operation.
+            (_, _, None) => Err(EngineError::NothingTo(kind.name())),
+        }
+    }
+
+    fn board_session(&self, id: SessionId) -> Result<Session, EngineError> {
+        let missing = || EngineError::Point(format!("there is no session {id}"));
+        self.store().session(id)?.ok_or_else(missing)
+    }
+}

@@ -1,0 +1,168 @@
+//! Plans a move, and names the plan by its content.
+
+use serde_json::json;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Operation, Session, StepRow};
+
+use super::request::{MoveAction, MoveRequest};
+use super::shown::request_document;
+use crate::error::EngineError;
+use crate::rewind::PreparedRewind;
+use crate::undo::Reversal;
+use crate::workspace::Workspace;
+
+/// The length of a plan's id, in hexadecimal digits.
+const ID_LENGTH: usize = 32;
+
+/// A move that is planned and not yet applied. It may hold the lock of the workspace.
+pub struct PlannedMove {
+    /// The id of the plan. It stands for the request and for everything that would happen.
+    pub id: String,
+    /// What was asked for.
+    pub request: MoveRequest,
+    /// A one-line description.
+    pub summary: String,
+    /// The operation that is undone or redone.
+    pub operation: Option<Operation>,
+    /// The changes of files; `None` if only the log changes.
+    pub files: Option<PreparedRewind>,
+}
+
+/// The parts of a workspace's state that a move changes.
+#[derive(Clone, Copy, Debug)]
+pub struct MoveRiders {
+    /// Whether files change.
+    pub files: bool,
+    /// Whether git directories take part.
+    pub git: bool,
+    /// The step whose conversation, memory and task list the new state gets; `None` if they stay as they are.
+    pub conversation: Option<StepId>,
+    /// The session whose reasoning board moves along.
+    pub reasoning: Option<SessionId>,
+}
+
+impl PlannedMove {
+    /// The parts of the state that the move changes.
+    pub fn riders(&self) -> MoveRiders {
+        let files = self.files.as_ref();
+        MoveRiders {
+            files: files.is_some_and(|files| !files.plan.is_empty()),
+            git: files.is_some_and(|files| files.git),
+            conversation: files.and_then(|files| files.conversation_from),
+            reasoning: self.request.board,
+        }
+    }
+
+    /// Whether applying it would record an operation and change nothing else.
+    pub fn is_empty(&self) -> bool {
+        let MoveRiders { files, conversation, reasoning, .. } = self.riders();
+        let is_rewind = matches!(self.request.action, MoveAction::Rewind(_));
+        is_rewind && !files && conversation.is_none() && reasoning.is_none()
+    }
+
+    /// Why no file changes, as the end of a sentence: `: the files already are …`, or nothing.
+    pub fn reason_unchanged(&self) -> String {
+        let because = self.files.as_ref().and_then(|files| files.unchanged_because.as_deref());
+        because.map(|because| format!(": {because}")).unwrap_or_default()
+    }
+
+    /// The branch that the workspace will be on, if it is not the present one.
+    pub fn enters(&self) -> Option<&str> {
+        self.files.as_ref().and_then(PreparedRewind::enters)
+    }
+
+    /// Drops the lock so that other processes can use the workspace while the user reads the plan.
+    pub fn release(&mut self) {
+        if let Some(files) = &mut self.files {
+            files.release();
+        }
+    }
+
+    /// Forces the replacement of databases that a process has open.
+    pub fn force(&mut self) {
+        if let Some(files) = &mut self.files {
+            files.force();
+        }
+    }
+}
+
+impl Workspace<'_> {
+    /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
+    pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
+        let mut planned = match &request.action {
+            MoveAction::Rewind(rewind) => moving(request, self.prepare_rewind(rewind)?),
+            MoveAction::Switch { branch, begin_at: None } => moving(request, self.prepare_switch(branch)?),
+            MoveAction::Switch { branch, begin_at: Some(step) } => {
+                moving(request, self.prepare_switch_to_new(branch, &self.known_step(*step)?)?)
+            }
+            MoveAction::Undo { operation } => reversing(
+                request,
+                match own_session(request) {
+                    Some(session) => self.prepare_own_undo(session, *operation)?,
+                    None => self.prepare_undo(*operation)?,
+                },
+            ),
+            MoveAction::Redo => reversing(
+                request,
+                match own_session(request) {
+                    Some(session) => self.prepare_own_redo(session)?,
+                    None => self.prepare_redo()?,
+                },
+            ),
+        };
+        if request.force {
+            planned.force();
+        }
+        if let (Some(files), Some(agent)) = (&mut planned.files, request.agent) {
+            let session = self.store().session(agent.session)?;
+            files.by = session.filter(|session| session.agent != Session::PERSON).map(|session| session.id);
+        }
+        planned.id = self.plan_id(&planned);
+        Ok(planned)
+    }
+
+    fn plan_id(&self, planned: &PlannedMove) -> String {
+        let files = planned.files.as_ref();
+        let content = json!({
+            "workspace": self.record.id,
+            "request": request_document(&planned.request),
+            "summary": planned.summary,
+            "operation": planned.operation.as_ref().map(|operation| operation.id),
+            "warnings": files.map(|files| &files.warnings),
+            "plan": files.map(|files| Hash::of(ObjectKind::Plan, &files.plan.encode()).to_string()),
+        });
+        let mut id = Hash::of(ObjectKind::Blob, content.to_string().as_bytes()).to_string();
+        id.truncate(ID_LENGTH);
+        id
+    }
+
+    pub(super) fn known_step(&self, id: StepId) -> Result<StepRow, EngineError> {
+        self.store().step(id)?.ok_or_else(|| EngineError::Point(format!("there is no step {id}")))
+    }
+}
+
+/// The session outside which nothing may be undone or redone.
+fn own_session(request: &MoveRequest) -> Option<SessionId> {
+    request.agent.filter(|agent| agent.own_only).map(|agent| agent.session)
+}
+
+fn moving(request: &MoveRequest, files: PreparedRewind) -> PlannedMove {
+    let summary = files.summary.clone();
+    PlannedMove { id: String::new(), request: request.clone(), summary, operation: None, files: Some(files) }
+}
+
+fn reversing(request: &MoveRequest, reversal: Reversal) -> PlannedMove {
+    match reversal {
+        Reversal::Files { prepared, operation } => {
+            PlannedMove { operation: Some(operation), ..moving(request, *prepared) }
+        }
+        Reversal::Log { operation, summary } => PlannedMove {
+            id: String::new(),
+            request: request.clone(),
+            summary,
+            operation: Some(operation),
+            files: None,
+        },
+    }
+}

@@ -1,0 +1,180 @@
+//! Shows a planned move, asks for confirmation and applies it: the commands `stepback undo`, `stepback redo` and
+//! `stepback rewind --plan`, and the part of every other move that they share.
+
+use serde_json::{Value, json};
+use stepback_engine::Workspace;
+use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove};
+use stepback_model::record::{Operation, OperationAction};
+
+use super::rewind::{finish, nothing_to_do, plan_document, show};
+use super::{CommandResult, DONE, mind};
+use crate::args::ConfirmArgs;
+use crate::context::Context;
+use crate::failure::{CommandFailure, FailureKind};
+use crate::output::{self, Paint};
+
+/// Runs `stepback undo`.
+pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let operation = operation.map(|text| workspace.find_operation(text)).transpose();
+    let operation = operation
+        .map_err(|error| CommandFailure::from(error).hint("\"stepback op log\" lists the operations"))?;
+    let request =
+        MoveRequest { force: arguments.force, ..MoveRequest::by_user(MoveAction::Undo { operation }) };
+    carry_out(context, &workspace, workspace.plan_move(&request)?, arguments)
+}
+
+/// Runs `stepback redo`.
+pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let request = MoveRequest { force: arguments.force, ..MoveRequest::by_user(MoveAction::Redo) };
+    carry_out(context, &workspace, workspace.plan_move(&request)?, arguments)
+}
+
+/// Shows a plan, asks for confirmation, applies it, and prints what was done.
+pub fn carry_out(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    planned: PlannedMove,
+    arguments: &ConfirmArgs,
+) -> CommandResult {
+    if planned.files.is_none() {
+        return reverse_log(context, workspace, planned, arguments);
+    }
+    let kind = planned.request.action.kind();
+    let moves_board = planned.request.board.is_some();
+    let Some(planned) = agree(context, workspace, planned, arguments)? else { return DONE };
+    let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
+    if moves_board && !context.json {
+        mind::tell_moved(context, report.board.take())?;
+    }
+    finish(context, workspace, report, kind, None)
+}
+
+/// Undoes or redoes an operation that changed no file.
+fn reverse_log(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    planned: PlannedMove,
+    arguments: &ConfirmArgs,
+) -> CommandResult {
+    let (kind, summary) = (planned.request.action.kind(), planned.summary.clone());
+    let operation = planned.operation.clone();
+    if !arguments.dry_run {
+        workspace.apply_move(planned)?;
+    }
+    if context.json {
+        output::document(&json!({
+            "id": operation.map(|operation| operation.id), "summary": summary, "applied": !arguments.dry_run,
+            "items": [], "left_alone": []
+        }));
+        return DONE;
+    }
+    let done = if arguments.dry_run { "Would " } else { "Did " };
+    output::line(format!("{done}{summary} (no file was touched)"));
+    let other = kind.reversed_by().name();
+    output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
+    let created = |operation: Operation| matches!(operation.action, OperationAction::CheckpointCreate { .. });
+    if kind == MoveKind::Undo && operation.is_some_and(created) {
+        output::say(
+            "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
+        );
+    }
+    DONE
+}
+
+/// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
+pub fn agree(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    planned: PlannedMove,
+    arguments: &ConfirmArgs,
+) -> Result<Option<PlannedMove>, CommandFailure> {
+    let agreed = show_and_ask(context, planned, arguments)?;
+    if agreed.is_some() {
+        // Hook events that arrived while the user read the plan happened before this operation.
+        stepback_agents::record::take_in_if_free(workspace)?;
+    }
+    Ok(agreed)
+}
+
+fn show_and_ask(
+    context: &Context,
+    mut planned: PlannedMove,
+    arguments: &ConfirmArgs,
+) -> Result<Option<PlannedMove>, CommandFailure> {
+    let Some(prepared) = &planned.files else { return Ok(Some(planned)) };
+    if arguments.dry_run {
+        if context.json {
+            output::document(&plan_document(prepared));
+        } else {
+            show(context, prepared, true);
+            output::say("Nothing was changed (dry run).");
+        }
+        return Ok(None);
+    }
+    let needs_no_question = arguments.yes || prepared.plan.changes.len() <= 1;
+    if context.json {
+        return match needs_no_question {
+            true => Ok(Some(planned)),
+            false => Err(CommandFailure::new(
+                FailureKind::Refused,
+                "several files would change and nobody can be asked",
+            )
+            .hint("add --yes, or --dry-run to see the plan")),
+        };
+    }
+    show(context, prepared, false);
+    if needs_no_question {
+        return Ok(Some(planned));
+    }
+    planned.release();
+    match output::ask("Go ahead?") {
+        Some(true) => Ok(Some(planned)),
+        Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
+        None => Err(CommandFailure::new(
+            FailureKind::Refused,
+            "several files would change and nobody is there to be asked",
+        )
+        .hint("add --yes to go ahead, or --dry-run to only see the plan")),
+    }
+}
+
+/// Applies a plan that a server showed, to the user or to an agent.
+pub fn apply_shown(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    id: &str,
+    arguments: &ConfirmArgs,
+) -> CommandResult {
+    let shown = workspace.engine.shown_plan(id)?.filter(|shown| shown.workspace == workspace.record.id);
+    let shown = shown.ok_or_else(|| {
+        CommandFailure::new(FailureKind::Nothing, format!("this workspace has no plan {id}"))
+            .hint("plans are kept for a day; plan again")
+    })?;
+    let mut planned = match workspace.confirm_move(&shown)? {
+        Confirmation::Same(planned) => planned,
+        Confirmation::Changed(planned) => {
+            if let Some(prepared) = planned.files.as_ref().filter(|_| !context.json) {
+                show(context, prepared, false);
+            }
+            workspace.keep_plan(&planned, Value::Null)?;
+            let what = "something changed since the plan was made; nothing was done";
+            let hint = format!("\"stepback rewind --plan {}\" applies the new plan", planned.id);
+            return Err(CommandFailure::new(FailureKind::Refused, what).hint(hint));
+        }
+    };
+    if arguments.force {
+        planned.force();
+    }
+    if let Some(prepared) = planned.files.as_ref().filter(|_| planned.is_empty()) {
+        return nothing_to_do(context, prepared, arguments.dry_run);
+    }
+    let applied = carry_out(context, workspace, planned, arguments)?;
+    if !arguments.dry_run {
+        workspace.engine.forget_plan(id)?;
+    }
+    Ok(applied)
+}
