@@ -21,6 +21,14 @@ pub fn text(text: &mut String, most: usize) -> u64 {
     left_out as u64
 }
 
+/// Returns the first `most` characters of a text, with `…` if there are more.
+pub fn first(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Truncates every text of more than `most` bytes in a value. Returns how many bytes are left out.
 pub fn value(value: &mut Value, most: usize) -> u64 {
     match value {

@@ -1,12 +1,15 @@
 //! Escapes untrusted text for display: characters that would control the terminal or deceive the reader become visible.
+//!
+//! All of stepback uses this one rule. Hidden are control characters, those that change the direction of text, line
+//! separators, those without width, and tags. The joiners U+200C and U+200D are not: scripts and emoji need them.
 
 /// Whether a character would control the terminal or deceive the reader instead of being visible.
 pub fn is_hidden(c: char) -> bool {
     (c.is_control() && c != '\t')
         || matches!(
             c,
-            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
-                | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+            '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
         )
 }
 
@@ -32,6 +35,12 @@ pub fn safe(text: &str) -> String {
     out
 }
 
+/// The first `most` characters of a text, escaped: untrusted input as an error message repeats it.
+pub fn excerpt(text: &str, most: usize) -> String {
+    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+    safe(&text[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +50,13 @@ mod tests {
         assert_eq!(safe("a\x1b[31m\tb\r\n"), "a\\x1b[31m\\x09b\\r\\n");
         assert_eq!(safe("\u{202e}txt\u{9b}"), "\\u{202e}txt\\u{9b}");
         assert_eq!(safe("größe 日本"), "größe 日本");
+        assert_eq!(safe("a\u{200b}b\u{e0041}\u{2063}"), "a\\u{200b}b\\u{e0041}\\u{2063}");
+        assert_eq!(safe("👩\u{200d}🚀"), "👩\u{200d}🚀");
+    }
+
+    #[test]
+    fn an_excerpt_counts_characters_before_they_are_escaped() {
+        assert_eq!(excerpt("ä\nb", 2), "ä\\n");
+        assert_eq!(excerpt("ab", 9), "ab");
     }
 }

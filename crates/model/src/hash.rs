@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::from_text::from_text;
+use crate::hex;
 
 /// The kind of an object. The discriminant is stored in packs and selects the hash domain; never renumber.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -96,48 +97,13 @@ impl Hash {
 
     /// Parses 64 hex digits.
     pub fn from_hex(text: &str) -> Option<Self> {
-        decode_hex(text).map(Self)
+        hex::decode_array(text.as_bytes()).map(Self)
     }
-}
-
-/// Parses exactly `2 * N` lower- or upper-case hex digits.
-pub(crate) fn decode_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != N * 2 {
-        return None;
-    }
-    let mut bytes = [0u8; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = digit(pair[0])? * 16 + digit(pair[1])?;
-    }
-    Some(bytes)
-}
-
-fn digit(letter: u8) -> Option<u8> {
-    match letter {
-        b'0'..=b'9' => Some(letter - b'0'),
-        b'a'..=b'f' => Some(letter - b'a' + 10),
-        b'A'..=b'F' => Some(letter - b'A' + 10),
-        _ => None,
-    }
-}
-
-/// Writes two digits for each byte in one call: ids are written for every recorded step, and the formatter's cost per byte
-/// is too high for that.
-pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0u8; 64];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    // Hex digits are valid UTF-8.
-    f.write_str(std::str::from_utf8(&text[..bytes.len() * 2]).unwrap_or_default())
 }
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
+        hex::write(&self.0, f)
     }
 }
 

@@ -32,7 +32,7 @@ macro_rules! id_type {
 
             /// Parses 32 hex digits.
             pub fn from_hex(text: &str) -> Option<Self> {
-                crate::hash::decode_hex(text).map(Self)
+                crate::hex::decode_array(text.as_bytes()).map(Self)
             }
 
             /// The first digits, for display.
@@ -45,7 +45,7 @@ macro_rules! id_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                crate::hash::write_hex(&self.0, f)
+                crate::hex::write(&self.0, f)
             }
         }
 

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::escape::is_hidden;
+
 /// A path relative to a workspace root. The empty path is the root itself.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RelPath(Vec<u8>);
@@ -121,7 +123,7 @@ impl RelPath {
 /// Converts the bytes of a name to text that is safe on a terminal.
 pub fn display_bytes(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
-        && !text.chars().any(|c| c.is_control() || is_direction_override(c) || c == '\\')
+        && !text.chars().any(|c| c == '\t' || c == '\\' || is_hidden(c))
     {
         return Cow::Borrowed(text);
     }
@@ -133,7 +135,8 @@ pub fn display_bytes(bytes: &[u8]) -> Cow<'_, str> {
                 '\n' => out.push_str("\\n"),
                 '\t' => out.push_str("\\t"),
                 '\r' => out.push_str("\\r"),
-                c if c.is_control() || is_direction_override(c) => out.extend(c.escape_unicode()),
+                // Not `\x…`, which stands for a byte that is not UTF-8.
+                c if is_hidden(c) => out.extend(c.escape_unicode()),
                 c => out.push(c),
             }
         }
@@ -142,11 +145,6 @@ pub fn display_bytes(bytes: &[u8]) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// Characters that reorder text on a terminal and could make one name look like another.
-fn is_direction_override(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl fmt::Display for RelPath {

@@ -24,7 +24,6 @@ mod tests;
 mod words;
 
 pub(crate) use parse::EXAMPLES;
-pub(crate) use words::edit_distance;
 
 use std::ops::Range;
 

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr, is_number};
-use crate::time_expr::{TimeExpr, edit_distance};
+use crate::nearest::edit_distance;
+use crate::time_expr::TimeExpr;
 
 /// The words that can stand before a colon, each with a complete example.
 const KINDS: [(&str, &str); 8] = [

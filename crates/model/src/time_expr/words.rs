@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use jiff::civil::Weekday;
 
+use crate::nearest::edit_distance;
+
 /// Words that a misspelt one is compared with.
 const WORDS: &[&str] = &[
     "ago",
@@ -116,25 +118,6 @@ pub(super) fn is_date(word: &str) -> bool {
             .bytes()
             .enumerate()
             .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
-}
-
-/// The number of letters that must be added, removed, replaced or swapped with their neighbour to turn `a` into `b`.
-pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(40).collect(), b.chars().take(40).collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The known word that `word` is probably a misspelling of.
