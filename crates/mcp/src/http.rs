@@ -15,6 +15,8 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -298,39 +300,9 @@ fn mismatch(name: &str, why: &str) -> Refusal {
 /// The value of a header: as it is, or decoded from `=?base64?…?=`. `None` if that cannot be decoded.
 fn plain(text: &str) -> Option<String> {
     match text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) {
-        Some(coded) => String::from_utf8(base64(coded)?).ok(),
+        Some(coded) => String::from_utf8(STANDARD.decode(coded).ok()?).ok(),
         None => Some(text.to_owned()),
     }
-}
-
-/// Decodes Base64 with padding.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let groups = text.len() / 4;
-    for (at, group) in text.as_bytes().chunks(4).enumerate() {
-        let padding = group.iter().rev().take_while(|byte| **byte == b'=').count();
-        if padding > 2 || (padding > 0 && at + 1 < groups) {
-            return None;
-        }
-        let mut number = 0_u32;
-        for byte in &group[..4 - padding] {
-            number = number << 6 | u32::from(digit(*byte)?);
-        }
-        number <<= 6 * padding;
-        bytes.extend_from_slice(&number.to_be_bytes()[1..4 - padding]);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@
 mod completion;
 pub mod http;
 mod listen;
-mod page;
 mod prompts;
 pub mod protocol;
 mod resources;

@@ -1,17 +1,20 @@
 //! Resources: sessions, steps, past files and the board, each readable by URI.
 
+use std::borrow::Cow;
+
 use jiff::tz::TimeZone;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use stepback_engine::EngineError;
 use stepback_engine::reason::BoardMoment;
 use stepback_engine::session::{seen, status};
 use stepback_model::clip;
+use stepback_model::page_cursor;
 use stepback_model::path::RelPath;
 use stepback_model::record::Session;
 use stepback_model::tree::TreeNode;
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::page;
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
 
@@ -75,7 +78,7 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
             0
         }
         Some(cursor) => {
-            let last = page::place(cursor, &ABOUT);
+            let last: Option<String> = page_cursor::decode(cursor, &ABOUT);
             let place = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
             place.ok_or_else(|| ToolError::new("the cursor does not belong to this list"))? + 1
         }
@@ -92,7 +95,7 @@ pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, Too
     }));
     let mut listed = json!({ "resources": resources });
     if let (Some(last), true) = (shown.last(), after + PAGE < sessions.len()) {
-        listed["nextCursor"] = json!(page::cursor(&last.id.to_string(), &ABOUT));
+        listed["nextCursor"] = json!(page_cursor::encode(last.id, &ABOUT));
     }
     Ok(listed)
 }
@@ -292,23 +295,8 @@ fn binary(length: usize) -> String {
 }
 
 /// Decodes the percent-encoding of a part of a URI.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let digits = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! each of them is enforced. What a name already says is not described again, because every client reads all of this.
 
 use serde_json::{Map, Value, json};
+use stepback_model::clip;
 
 /// A string.
 pub fn text(description: &str) -> Value {
@@ -174,10 +175,7 @@ fn shown(value: &Value) -> String {
         Value::Object(_) => "an object".to_owned(),
         other => other.to_string(),
     };
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    clip::first(&text, 60)
 }
 
 #[cfg(test)]

@@ -15,11 +15,12 @@ mod rewind;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
+use stepback_model::clip;
+use stepback_model::page_cursor;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use stepback_reasoning::{BoardMutation, MindError};
 
-use crate::page;
 use crate::schema;
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -232,9 +233,9 @@ impl Args {
     }
 
     /// Where the page begins, from the cursor.
-    pub fn place(&self) -> Result<Option<&str>, ToolError> {
+    pub fn place<T: std::str::FromStr>(&self) -> Result<Option<T>, ToolError> {
         let Some(cursor) = self.text("cursor") else { return Ok(None) };
-        page::place(cursor, &self.question()).map(Some).ok_or_else(|| {
+        page_cursor::decode(cursor, &self.question()).map(Some).ok_or_else(|| {
             ToolError::new("the cursor does not belong to this list")
                 .hint("use next_cursor of the page before, with the same arguments")
         })
@@ -242,12 +243,12 @@ impl Args {
 
     /// How many items were on the pages before this one.
     pub fn seen(&self) -> Result<usize, ToolError> {
-        Ok(self.place()?.and_then(|place| place.parse().ok()).unwrap_or(0))
+        Ok(self.place()?.unwrap_or(0))
     }
 
     /// The cursor of a page that ends at `place`.
-    pub fn cursor(&self, place: &str) -> String {
-        page::cursor(place, &self.question())
+    pub fn cursor(&self, place: impl std::fmt::Display) -> String {
+        page_cursor::encode(place, &self.question())
     }
 }
 
@@ -294,11 +295,7 @@ fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Time
 
 /// The first line of a text, cut to `most` characters.
 pub(crate) fn short(text: &str, most: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
+    clip::first(text.lines().next().unwrap_or_default(), most)
 }
 
 /// A step as one entry of a list.

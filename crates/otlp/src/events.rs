@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 use stepback_llm_wire::prices::Prices;
 use stepback_model::event::{AgentEvent, ReportedError};
+use stepback_model::quantity::count;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
 use crate::conventions::{SpanReading, SpanRole};
 use crate::messages::GenAiMessage;
-use crate::summaries::{about, count, in_short, one_line};
+use crate::summaries::{about, in_short, one_line};
 use crate::telemetry::{Span, SpanEvent};
 
 /// How far in the future a time may be before it counts as a clock error. In microseconds.
@@ -173,10 +174,10 @@ fn began_words(seen: &SpanInContext<'_>) -> String {
             let model = reading.model.as_deref().unwrap_or(&seen.span.name);
             let mut parts = Vec::new();
             if !reading.asked.is_empty() {
-                parts.push(count(reading.asked.len(), "message"));
+                parts.push(count(reading.asked.len() as u64, "message"));
             }
             if let Some(Value::Array(tools)) = &reading.tools {
-                parts.push(count(tools.len(), "tool"));
+                parts.push(count(tools.len() as u64, "tool"));
             }
             match parts.is_empty() {
                 true => one_line(model),

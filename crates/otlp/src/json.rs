@@ -9,6 +9,8 @@ mod value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
@@ -20,6 +22,7 @@ use crate::read::{MOST, Unreadable};
 use crate::telemetry::{
     Group, LogRecord, Rejected, Span, SpanEvent, SpanId, SpanLink, SpanSide, TelemetryBatch, TraceId,
 };
+use stepback_model::hex;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -299,38 +302,12 @@ impl Text<'_> {
         let text = self.0.as_bytes();
         if text.len() == count.div_ceil(3) * 4
             && text.ends_with(b"=")
-            && let Some(bytes) = from_base64(text)
+            && let Ok(bytes) = STANDARD.decode(text)
         {
             return Ok(bytes);
         }
-        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-        let pairs = text.chunks(2).map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?));
-        pairs.collect::<Option<_>>().ok_or_else(|| Error::custom(format_args!("{what} is not hex")))
+        hex::decode(&self.0).ok_or_else(|| Error::custom(format_args!("{what} is not hex")))
     }
-}
-
-fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.iter().take_while(|byte| **byte != b'=');
-    let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0u32, 0);
-    for digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-            bits &= (1 << held) - 1;
-        }
-    }
-    Some(bytes)
 }
 
 /// A number that may be written as text, as JSON's 64-bit numbers are. Anything that is not a number counts as 0.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use stepback_model::event::AgentEvent;
 use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::hex;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
@@ -105,5 +106,5 @@ impl<'a> MessageSource<'a> {
 pub fn digest(texts: &[&str]) -> String {
     let all = texts.join("\0");
     let hash = Hash::of(ObjectKind::Blob, all.as_bytes());
-    hash.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.as_bytes()[..8])
 }

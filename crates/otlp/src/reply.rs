@@ -1,8 +1,9 @@
 //! The answers of the protocol: how much was accepted, or an error status.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::protobuf::base64;
 use crate::read::Encoding;
 use crate::telemetry::Rejected;
 
@@ -80,7 +81,7 @@ pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
     bytes(&mut any, 2, &info);
     let mut status = self::status(Encoding::Protobuf, code, message);
     bytes(&mut status, 3, &any);
-    base64(&status).trim_end_matches('=').to_owned()
+    STANDARD_NO_PAD.encode(&status)
 }
 
 fn varint(into: &mut Vec<u8>, mut value: u64) {

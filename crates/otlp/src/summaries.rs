@@ -1,6 +1,7 @@
 //! Short texts for display.
 
 use serde_json::Value;
+use stepback_model::clip;
 
 /// The maximum length of a summary, in characters.
 const SUMMARY: usize = 160;
@@ -8,15 +9,7 @@ const SUMMARY: usize = 160;
 /// Returns the first non-empty line, shortened.
 pub fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    match line.char_indices().nth(SUMMARY) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
-}
-
-/// Formats a number with its noun.
-pub fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    clip::first(line, SUMMARY)
 }
 
 /// Returns a value on one line: a text unchanged, everything else as JSON.

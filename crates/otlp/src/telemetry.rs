@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
+use stepback_model::hex;
 
 use crate::attributes::Attributes;
 
@@ -19,7 +20,7 @@ macro_rules! hex {
     ($id:ident) => {
         impl fmt::Display for $id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(&hex::encode(&self.0))
             }
         }
 

@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::{self, HeaderName};
+use percent_encoding::percent_decode_str;
 
 /// The replacement for a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
@@ -85,7 +86,7 @@ pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<
 /// Returns an address or a path with the values of secret parameters replaced.
 pub(crate) fn without_secret_parameters(text: &str) -> String {
     parameters(text, &mut |name, value| {
-        let name = decode_percent(name).to_ascii_lowercase();
+        let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
         if SECRET_PARAMETERS.contains(&name.as_str()) && !value.is_empty() {
             REDACTED.into()
         } else {
@@ -123,22 +124,6 @@ fn parameters(text: &str, value: &mut dyn FnMut(&str, &str) -> String) -> String
         })
         .collect();
     format!("{path}?{}", pairs.join("&"))
-}
-
-/// Resolves percent escapes in a parameter's name; invalid ones are unchanged.
-fn decode_percent(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escape = (bytes[at] == b'%')
-            .then(|| text.get(at + 1..at + 3))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        decoded.push(escape.unwrap_or(bytes[at]));
-        at += if escape.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stepback_model::path::RelPath;
@@ -134,37 +135,22 @@ pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
     })
 }
 
+/// The bytes that are escaped in a part of a URL; `/` is kept.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+
 /// Decodes a percent-encoded part of a URL. Names of files are bytes, and need not be UTF-8.
 pub fn percent_decoded(text: &str) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| Problem::usage("after % two hex digits must follow"))?);
-        rest = rest.get(2..).unwrap_or_default();
+    let is_escape =
+        |rest: &str| matches!(rest.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    match text.split('%').skip(1).all(is_escape) {
+        true => Ok(percent_decode_str(text).collect()),
+        false => Err(Problem::usage("after % two hex digits must follow")),
     }
-    Ok(bytes)
 }
 
 /// Percent-encodes bytes as a part of a URL; `/` is kept.
 pub fn percent_encoded(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                text.push(char::from(*byte));
-            }
-            other => text.push_str(&format!("%{other:02X}")),
-        }
-    }
-    text
+    percent_encode(bytes, ESCAPED).to_string()
 }
 
 #[cfg(test)]

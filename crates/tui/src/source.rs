@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::{Handle, Runtime};
@@ -219,14 +220,10 @@ async fn collect(mut body: Pieces, most: usize) -> SourceResult<(Vec<u8>, bool)>
     Ok((bytes, false))
 }
 
+/// The bytes that are escaped in one segment of a URL.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// Encodes a text as one segment of a URL.
 pub fn part(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    utf8_percent_encode(text, ESCAPED).to_string()
 }

@@ -1,6 +1,9 @@
 //! Renders documents as rows of text. It runs off the screen's thread, so that large documents do not delay a key.
 
+use std::time::Duration;
+
 use serde_json::Value;
+use stepback_model::quantity;
 
 use crate::app::pager::{Mood, PagerRow, RowBuilder};
 use crate::documents::{Changed, StatusMessage, Step};
@@ -15,7 +18,7 @@ pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<PagerRow> {
         facts.push("failed".into());
     }
     facts.extend(step.tool.clone());
-    facts.extend(step.duration_us.map(took));
+    facts.extend(step.duration_us.map(Duration::from_micros).map(quantity::duration));
     facts.push(format!("turn {}", step.iteration));
     facts.extend(step.worker.as_ref().map(|worker| format!("by {worker}")));
     if step.checkpoint {
@@ -178,15 +181,6 @@ pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<PagerRow> {
         rows.line("", "… there are more files; \"stepback diff\" shows all", Mood::Quiet);
     }
     rows.done()
-}
-
-/// Formats a duration.
-pub fn took(micros: u64) -> String {
-    match micros {
-        0..1_000_000 => format!("{} ms", micros / 1000),
-        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
-        _ => format!("{} min {} s", micros / 60_000_000, micros / 1_000_000 % 60),
-    }
 }
 
 #[cfg(test)]

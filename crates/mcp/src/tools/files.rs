@@ -106,7 +106,7 @@ fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     }
     let mut structured = json!({ "files": files, "total": changes.len() });
     if changes.len() > seen + most {
-        structured["next_cursor"] = json!(args.cursor(&(seen + most).to_string()));
+        structured["next_cursor"] = json!(args.cursor(seen + most));
         lines.push(format!("… of {}", changes.len()));
     }
     Ok(ToolReply { text: lines.join("\n"), structured })

@@ -65,10 +65,6 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
         // The user's own session has only what the user did; a client that is not recorded wants to see all sessions.
         (false, None) => Some(ground.own()?).filter(|own| own.agent != Session::PERSON),
     };
-    let from = match args.place()? {
-        None => None,
-        Some(place) => Some(place.parse().map_err(|why: &str| ToolError::new(format!("the cursor: {why}")))?),
-    };
     let query = StepQuery {
         session: session.map(|session| session.id),
         kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
@@ -79,7 +75,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
         since: time(ground, args, "since")?,
         until: time(ground, args, "until")?,
         oldest_first: args.text("order") == Some("oldest"),
-        from,
+        from: args.place()?,
         limit: Some(limit(args, 20) as u64),
         ..StepQuery::default()
     };
@@ -92,7 +88,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
     }
     let mut structured = json!({ "steps": steps, "total": page.total });
     if let Some(next) = page.next {
-        structured["next_cursor"] = json!(args.cursor(&next.to_string()));
+        structured["next_cursor"] = json!(args.cursor(next));
         lines.push(format!("… of {}", page.total));
     }
     Ok(ToolReply { text: lines.join("\n"), structured })
@@ -285,7 +281,7 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErro
     }
     let mut structured = json!({ "hits": hits, "total": found.total, "complete": complete });
     if let Some(next) = found.next {
-        structured["next_cursor"] = json!(args.cursor(&next.to_string()));
+        structured["next_cursor"] = json!(args.cursor(next));
     }
     Ok(ToolReply { text: lines.join("\n"), structured })
 }

@@ -1,15 +1,17 @@
 //! Draws lists: sessions, steps, search results, breakpoints.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use stepback_model::escape::safe;
+use stepback_model::quantity;
 
 use super::page::{loaded, note};
 use super::{bad, fit, put, quiet, strong};
 use crate::app::{App, Chosen, Opened, SearchHits, WIDE};
 use crate::documents::{Session, Step};
-use crate::write::took;
 
 fn selected(style: Style, is: bool) -> Style {
     if is { style.add_modifier(Modifier::REVERSED) } else { style }
@@ -109,7 +111,9 @@ fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buff
     let time = time.get(11..19).unwrap_or_default();
     let number = format!("#{}", step.number);
     let took = match step.kind.as_str() {
-        "tool-end" | "model-end" => step.duration_us.map(|took_us| format!(" {}", took(took_us))),
+        "tool-end" | "model-end" => {
+            step.duration_us.map(|took_us| format!(" {}", quantity::duration(Duration::from_micros(took_us))))
+        }
         _ => None,
     };
     let label = step.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use stepback_model::quantity;
 
 use super::{bad, fit, fit_at, put, quiet, strong, styled};
 use crate::app::pager::Pager;
@@ -126,7 +127,7 @@ fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
         };
         let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
         let text = stepback_model::escape::safe(&text);
-        let size = leaf.entry.size.map(bytes).unwrap_or_default();
+        let size = leaf.entry.size.map(quantity::bytes).unwrap_or_default();
         let changed = leaf.changed.map(|kind| format!("* {kind}  ")).unwrap_or_default();
         let right = format!("{changed}{size:>9}");
         let room = width.saturating_sub(right.len() + 3);
@@ -156,16 +157,6 @@ fn git(files: Option<&FileTree>, area: Rect, buffer: &mut Buffer) {
         let stashes = if one.stashes > 0 { format!(", {} stashes", one.stashes) } else { String::new() };
         let text = stepback_model::escape::safe(&format!("{}: {head}{doing}{stashes}", one.path));
         put(buffer, area.x, y, &fit(&text, usize::from(area.width)), usize::from(area.width), Style::new());
-    }
-}
-
-/// Formats a number of bytes.
-fn bytes(number: u64) -> String {
-    match number {
-        0..1000 => format!("{number} B"),
-        1000..1_000_000 => format!("{:.1} KB", number as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", number as f64 / 1e6),
-        _ => format!("{:.1} GB", number as f64 / 1e9),
     }
 }
 

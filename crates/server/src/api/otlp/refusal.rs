@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 use stepback_otlp::Encoding;
 use stepback_otlp::reply::{self, Code};
@@ -18,6 +19,8 @@ use super::content_type;
 const MOST: usize = 64 << 10;
 /// Seconds after which a client that was turned away should retry.
 const RETRY: u64 = 1;
+/// What a `grpc-message` header escapes, besides bytes that are not ASCII.
+const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The protocol of the client, which decides the form of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +82,7 @@ fn refusal(asker: Asker, status: StatusCode, words: &str) -> Response {
             let mut response = ([(header::CONTENT_TYPE, "application/grpc")], Body::empty()).into_response();
             let headers = response.headers_mut();
             headers.insert("grpc-status", HeaderValue::from(code as u32));
-            insert(headers, "grpc-message", &percent_encoded(words));
+            insert(headers, "grpc-message", &utf8_percent_encode(words, GRPC_ESCAPED).to_string());
             if retry {
                 insert(headers, "grpc-status-details-bin", &reply::retry_details(code, words, RETRY));
             }
@@ -108,16 +111,4 @@ fn code(status: StatusCode) -> Code {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
         _ => Code::Internal,
     }
-}
-
-/// Encodes text for a `grpc-message` header.
-fn percent_encoded(text: &str) -> String {
-    let mut written = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => written.push(char::from(byte)),
-            other => written.push_str(&format!("%{other:02X}")),
-        }
-    }
-    written
 }
