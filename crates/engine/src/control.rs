@@ -22,11 +22,12 @@ pub(crate) use stop::is_running;
 pub use stop::{Stop, StopAnswer};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stepback_model::ids::SessionId;
+use stepback_store::new_file::{Durability, replace_file};
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -152,12 +153,8 @@ impl Control {
 
     /// Writes a file atomically: a reader sees all of it or nothing.
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let aside = self.dir.join(format!(".{name}.{}", std::process::id()));
-        self.while_it_vanishes(|| {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?.write_all(bytes)?;
-            fs::rename(&aside, self.dir.join(name))
-        })
+        let path = self.dir.join(name);
+        self.while_it_vanishes(|| replace_file(&path, bytes, 0o600, Durability::Unsynced))
     }
 
     fn remove(&self, name: &str) -> io::Result<bool> {

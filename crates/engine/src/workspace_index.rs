@@ -4,14 +4,16 @@
 //! hash of the workspace's root, that contains its id. The file is a hint: if it is lost, the next command that opens the
 //! workspace writes it again; if it is wrong, it names a workspace that does not exist, and the database is queried.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::hex;
 use stepback_model::ids::WorkspaceId;
+use stepback_store::new_file::{Durability, replace_file};
 
 /// Returns the nearest workspace at or above `dir`: its root, and the directory for its caches and locks.
 pub fn find(store: &Path, dir: &Path) -> Option<(PathBuf, PathBuf)> {
@@ -31,12 +33,10 @@ pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()>
     if let Some(dir) = marker.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(marker)?;
-    file.write_all(id.to_string().as_bytes())
+    replace_file(&marker, id.to_string().as_bytes(), 0o600, Durability::Unsynced)
 }
 
 fn marker(store: &Path, root: &Path) -> PathBuf {
     let hash = Hash::of(ObjectKind::Blob, root.as_os_str().as_bytes());
-    let name: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    store.join("roots").join(name)
+    store.join("roots").join(hex::encode(&hash.as_bytes()[..16]))
 }

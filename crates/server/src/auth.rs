@@ -4,9 +4,8 @@
 //! name of this server (which stops DNS rebinding: a name that is pointed at this address later is refused), and its
 //! `Origin`, if it has one, must be the server's own or one that was allowed by name.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use stepback_model::hex;
+use stepback_store::new_file::{Durability, NewFile};
 
 use crate::problem::Problem;
 use crate::static_files;
@@ -42,20 +43,11 @@ impl AuthToken {
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let aside = path.with_extension(format!("new-{}", std::process::id()));
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&aside)?
-            .write_all(token.as_bytes())?;
+        let token = hex::encode(&bytes);
+        let new = NewFile::create(path, 0o600, Durability::Synced)?;
+        new.file().write_all(token.as_bytes())?;
         // Another server may have created the file first; then its token counts.
-        let linked = fs::hard_link(&aside, path);
-        fs::remove_file(&aside)?;
-        match linked {
+        match new.link() {
             Ok(()) => Ok(Self(token)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
             Err(error) => Err(error),

@@ -1,13 +1,11 @@
 //! Settings of a store: a few numbers and switches, each with a default that most users never change.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
+use stepback_store::new_file::{Durability, replace_file};
 
 use crate::failure::{CommandFailure, FailureKind};
 
@@ -109,17 +107,7 @@ impl Settings {
         };
         let text = serde_json::to_string_pretty(&self.values)
             .map_err(|error| CommandFailure::new(FailureKind::Internal, error.to_string()))?;
-        let aside = self.path.with_extension("json.new");
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&aside)?
-            .write_all(text.as_bytes())?;
-        std::fs::rename(&aside, &self.path)?;
-        Ok(())
+        Ok(replace_file(&self.path, text.as_bytes(), 0o600, Durability::Synced)?)
     }
 
     /// Returns how long a stopped agent waits.

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use flate2::bufread::ZlibDecoder;
 use sha1::{Digest, Sha1};
+use stepback_model::hex;
 
 /// A git object id (SHA-1).
 pub type Oid = [u8; 20];
@@ -33,21 +34,13 @@ pub fn blob_oid(bytes: &[u8]) -> Oid {
 
 /// The file names in the vault of the pack with this id and of its index.
 pub fn file_names(pack: &Oid) -> (String, String) {
-    let hex: String = pack.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(pack);
     (format!("pack-{hex}.pack"), format!("pack-{hex}.idx"))
 }
 
 /// The id in the name of a pack file; `None` for any other name.
 pub fn pack_id(name: &[u8]) -> Option<Oid> {
-    let hex = name.strip_prefix(b"pack-")?.strip_suffix(b".pack")?;
-    if hex.len() != 40 {
-        return None;
-    }
-    let mut id = [0; 20];
-    for (byte, pair) in id.iter_mut().zip(hex.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(id)
+    hex::decode_array(name.strip_prefix(b"pack-")?.strip_suffix(b".pack")?)
 }
 
 /// Checks an immutable git file against the hash that it contains or is named after.
@@ -55,11 +48,10 @@ pub fn verify_file(path: &Path) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let file = File::open(path).map_err(text)?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    if let Some(hex) = name.strip_prefix(b"object-") {
+    if let Some(id) = name.strip_prefix(b"object-") {
         // Repositories with longer ids use another hash; checking it is left to git.
         let found = digest(ZlibDecoder::new(BufReader::new(file))).map_err(text)?;
-        let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
-        return match hex.len() != 40 || found.as_bytes() == hex {
+        return match id.len() != 40 || hex::encode(&found).as_bytes() == id {
             true => Ok(()),
             false => Err("its content has another hash".into()),
         };
@@ -334,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_blob_has_the_id_git_gives_it() {
-        let hex: String = blob_oid(b"hello\n").iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(&blob_oid(b"hello\n"));
         assert_eq!(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 

@@ -19,6 +19,7 @@
 //!   the vault already holds.
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
+//! - [`new_file`]: replaces files atomically, here and in other crates.
 //!
 //! A new query is a method of the port, an implementation in all three stores, and a clause of the contract. Every
 //! write, sync and rename passes `faults::point`. The bytes are specified in `docs/spec/store.md`.
@@ -29,6 +30,7 @@ pub mod embedded;
 pub mod error;
 mod git_pack;
 pub mod memory;
+pub mod new_file;
 mod pack;
 pub mod port;
 mod query;

@@ -351,7 +351,7 @@ impl Sight {
 
 impl Mark {
     fn make(dir: &Path, instance: &[u8; 16], kernel: &mut dyn Kernel) -> io::Result<Self> {
-        let name: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = stepback_model::hex::encode(instance);
         let path = dir.join(&name);
         stepback_faults::point()?;
         let file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;

@@ -188,7 +188,7 @@ mod linux {
         let name = String::from_utf8_lossy(&name);
         match name.trim() {
             "" => "a process".into(),
-            name => name.chars().filter(|c| !c.is_control()).collect(),
+            name => stepback_model::escape::safe(name),
         }
     }
 }

@@ -169,9 +169,5 @@ impl Scan<'_> {
 pub fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let mut id = [0u8; 16];
-    for (byte, pair) in id.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(&String::from_utf8_lossy(pair), 16).unwrap_or(0);
-    }
-    id
+    stepback_model::hex::decode_array(hex.as_bytes()).unwrap_or_default()
 }

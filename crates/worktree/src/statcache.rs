@@ -5,14 +5,13 @@
 //! belongs to their directory. It is only a cache: if it is lost, torn or not ours, it is rebuilt by hashing. It is written
 //! beside its old version and renamed over it, so readers see one or the other.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
+use stepback_store::new_file::{Durability, replace_file};
 
 use self::body::{Body, read_at};
 use self::meta::decode_paths;
@@ -371,27 +370,9 @@ fn append_entry(records: &mut Vec<u8>, names: &mut Vec<u8>, names_start: usize, 
     records.extend_from_slice(&record);
 }
 
-/// Writes a file beside `path` and renames it into place. It is a cache, so it is not synced to disk.
+/// Replaces a file of the cache, which need not survive a power failure.
 fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    static WRITES: AtomicU32 = AtomicU32::new(0);
-    let unique = format!("{}.{}", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(unique);
-    let temporary = path.with_file_name(name);
-    let mut options = fs::OpenOptions::new();
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    replace_file(path, bytes, 0o600, Durability::Unsynced)
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
+
+use stepback_store::new_file::{Durability, NewFile};
 
 use super::{InstallError, InstallPlan};
 
@@ -115,41 +118,14 @@ fn writable(target: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Replaces a file atomically: a reader sees the old or the new one, also after a crash.
+/// Replaces a file atomically: a reader sees the old or the new one, also after a crash. It keeps its mode and its owner.
 fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(format!(".stepback-{}", std::process::id()));
-    let temporary = target.with_file_name(name);
-    let written = write_new(&temporary, target, bytes).and_then(|()| {
-        stepback_faults::point()?;
-        fs::rename(&temporary, target)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-        return written;
+    let new = NewFile::create(target, 0o666, Durability::Synced)?;
+    new.file().write_all(bytes)?;
+    if let Ok(metadata) = fs::metadata(target) {
+        new.file().set_permissions(metadata.permissions())?;
+        // Matters only to root, who may be editing the settings of another user.
+        let _ = fchown(new.file(), Some(metadata.uid()), Some(metadata.gid()));
     }
-    if let Some(dir) = target.parent().and_then(|dir| fs::File::open(dir).ok()) {
-        // Some file systems cannot sync a directory. The file itself is safe either way.
-        let _ = dir.sync_all();
-    }
-    Ok(())
-}
-
-fn write_new(temporary: &Path, like: &Path, bytes: &[u8]) -> io::Result<()> {
-    stepback_faults::point()?;
-    // A killed process with the same id may have left one behind.
-    let _ = fs::remove_file(temporary);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(temporary)?;
-    file.write_all(bytes)?;
-    if let Ok(metadata) = fs::metadata(like) {
-        file.set_permissions(metadata.permissions())?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            // Matters only to root, who may be editing the settings of another user.
-            let _ = std::os::unix::fs::fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
-        }
-    }
-    file.sync_all()
+    new.replace()
 }

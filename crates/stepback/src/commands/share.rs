@@ -9,6 +9,7 @@ use stepback_engine::bundle::{self, Exported, ImportReport};
 use stepback_engine::{Engine, EngineError};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
+use stepback_store::new_file::{Durability, NewFile};
 
 use super::{CommandResult, DONE, sessions};
 use crate::args::share::{Export, ExportFormat};
@@ -94,18 +95,10 @@ fn into_file<T>(
         return Err(CommandFailure::new(FailureKind::Usage, format!("{} is a directory", path.display()))
             .hint("-o FILE"));
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".part-{}", std::process::id()));
-    let aside = path.with_file_name(name);
-    let file = File::create_new(&aside).map_err(refused)?;
-    let written = write(&file).map_err(CommandFailure::from).and_then(|done| {
-        file.sync_all().and_then(|()| fs::rename(&aside, path)).map_err(refused)?;
-        Ok(done)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
-    }
-    written
+    let new = NewFile::create(path, 0o666, Durability::Synced).map_err(refused)?;
+    let done = write(new.file())?;
+    new.replace().map_err(refused)?;
+    Ok(done)
 }
 
 /// The format of a file.

@@ -3,16 +3,16 @@
 //! It uses the server that runs for this store, and starts one if there is none. A running server is found by a file that
 //! it writes beside its token. The token is sent only to that server, or to the address that the user gives.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
+use stepback_store::new_file::{Durability, replace_file};
 
 use super::{CommandResult, DONE, serve};
 use crate::args::proxy::{Serve, Studio};
@@ -36,9 +36,7 @@ impl ServerFile {
     pub(super) fn leave(dir: &Path, url: &str) -> Self {
         let path = dir.join(NOTICE);
         let text = json!({ "url": url, "pid": std::process::id() }).to_string();
-        let mut options = OpenOptions::new();
-        let written = (options.write(true).create(true).truncate(true).mode(0o600).open(&path))
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = replace_file(&path, text.as_bytes(), 0o600, Durability::Unsynced);
         Self(written.is_ok().then_some(path))
     }
 

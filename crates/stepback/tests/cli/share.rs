@@ -149,5 +149,5 @@ fn lines_go_to_standard_output_and_files_appear_whole() {
     assert_eq!(written["bytes"], fs::metadata(world.work.join("x.bundle")).unwrap().len());
     assert_eq!(written["exported"]["sessions"], 1);
     let left = fs::read_dir(&world.work).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".part-")));
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".stepback-")));
 }
