@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
+use stepback_model::hex;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, OperationAction, SessionInfo, Step};
@@ -168,8 +169,7 @@ pub(crate) fn authors_in(detail: Option<&Value>) -> Authors {
 
 /// Encodes a change that a rewind took back: the id of the step that recorded it, and the path in hex.
 pub(crate) fn mark(step: StepId, path: &[u8]) -> Value {
-    let path: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
-    serde_json::json!([step, path])
+    serde_json::json!([step, hex::encode(path)])
 }
 
 /// Removes the marks of paths for which `left` returns true: the rewind left them alone.
@@ -184,9 +184,7 @@ fn marks(list: &Value) -> Vec<(StepId, Vec<u8>)> {
     let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let read = |item: &Value| {
         let step = StepId::from_hex(item.get(0)?.as_str()?)?;
-        let hex = item.get(1)?.as_str()?;
-        let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
-        Some((step, (0..hex.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?))
+        Some((step, hex::decode(item.get(1)?.as_str()?)?))
     };
     items.iter().filter_map(read).collect()
 }

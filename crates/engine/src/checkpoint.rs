@@ -22,13 +22,11 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{
     Annotation, OpStatus, Operation, OperationAction, Step, StepKind, StepMeta, Trigger,
 };
-use stepback_store::{Mutation, StoreError};
+use stepback_store::Mutation;
 
 use crate::error::EngineError;
+use crate::retry::{is_race, retry};
 use crate::workspace::{PresentState, ScanMode, Workspace, describe};
-
-/// Maximum attempts to commit while other processes commit at the same time.
-const ATTEMPTS: usize = 50;
 
 /// Longest label or tag, in bytes.
 const MAX_LABEL: usize = 200;
@@ -76,7 +74,8 @@ impl Workspace<'_> {
         trigger: Trigger,
     ) -> Result<Created, EngineError> {
         let _lock = self.lock_shared()?;
-        for _ in 0..ATTEMPTS {
+        // Each attempt scans again, which is cheap because the processes share the stat cache.
+        retry("create the checkpoint", is_race, || {
             let mut detail = None;
             let mut present = self.present_with(ScanMode::Hinted, &mut |batch, state| {
                 self.fill_session_slots(state)?;
@@ -87,18 +86,10 @@ impl Workspace<'_> {
                 Some(label) => format!("checkpoint \"{label}\""),
                 None => "checkpoint".to_string(),
             };
-            match self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail)) {
-                // A garbage collection freed objects that the scan relied on, or another process moved the head: scan again,
-                // which is cheap because the processes share the stat cache.
-                Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
-                Err(error) => return Err(error),
-                Ok(stored) => {
-                    let PresentState { hashed, troubles, .. } = present;
-                    return Ok(Created { stored, hashed, troubles });
-                }
-            }
-        }
-        Err(StoreError::Locked.into())
+            let stored = self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail))?;
+            let PresentState { hashed, troubles, .. } = present;
+            Ok(Created { stored, hashed, troubles })
+        })
     }
 
     fn append_checkpoint(

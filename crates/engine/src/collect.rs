@@ -12,6 +12,7 @@ use stepback_store::port::{StepQuery, Swept};
 
 use crate::error::EngineError;
 use crate::reachability::{Alive, Marker};
+use crate::retry::{is_race, retry};
 use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
 
 /// The result of a check of the store.
@@ -74,7 +75,7 @@ impl Engine<'_> {
             Some(dir) => Some(wait_for(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
             None => None,
         };
-        for _ in 0..20 {
+        retry("free unused objects", is_race, || {
             let mark = self.store.commit_seq()?;
             let (alive, problems) = self.alive()?;
             if let Some(problem) = problems.first() {
@@ -83,22 +84,16 @@ impl Engine<'_> {
                 }
                 .into());
             }
-            match self.store.sweep(&alive.objects, mark) {
-                Err(StoreError::Grew) => {}
-                Err(error) => return Err(error.into()),
-                Ok(mut swept) => {
-                    if let Some(vault) = self.vault()? {
-                        let lenders = self.store.lenders()?;
-                        let (_, bytes) = vault
-                            .retain(|name| alive.vaulted.contains(name) || lenders.contains(name))
-                            .map_err(stepback_worktree::WorktreeError::aside("clean up", "the vault"))?;
-                        swept.bytes += bytes;
-                    }
-                    return Ok(swept);
-                }
+            let mut swept = self.store.sweep(&alive.objects, mark)?;
+            if let Some(vault) = self.vault()? {
+                let lenders = self.store.lenders()?;
+                let (_, bytes) = vault
+                    .retain(|name| alive.vaulted.contains(name) || lenders.contains(name))
+                    .map_err(stepback_worktree::WorktreeError::aside("clean up", "the vault"))?;
+                swept.bytes += bytes;
             }
-        }
-        Err(StoreError::Locked.into())
+            Ok(swept)
+        })
     }
 
     /// Reads and verifies all objects.

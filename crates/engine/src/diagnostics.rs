@@ -83,6 +83,10 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         }
         EngineError::Mind(error) => of_mind(error),
         EngineError::Input(_) => (FailureKind::Usage, None),
+        EngineError::GaveUp { .. } => (
+            FailureKind::Busy,
+            Some("many stepback processes are writing to this store; try again when there are fewer"),
+        ),
         EngineError::Busy { .. } => (FailureKind::Busy, Some("wait until it has finished, then try again")),
         EngineError::GitBusy { .. } => {
             (FailureKind::Busy, Some("let git finish; if no git is running, remove that lock file"))

@@ -63,6 +63,16 @@ pub enum EngineError {
     /// An input of the caller is invalid.
     #[error("{0}")]
     Input(String),
+    /// Other processes committed at the same time, in every attempt.
+    #[error("cannot {what}: another process committed first, {attempts} times ({cause})")]
+    GaveUp {
+        /// What was tried, as a verb phrase.
+        what: &'static str,
+        /// How often it was tried.
+        attempts: usize,
+        /// The error of the last attempt.
+        cause: StoreError,
+    },
     /// Another process is changing this workspace.
     #[error("another stepback is changing {root} right now")]
     Busy {

@@ -20,6 +20,7 @@ use stepback_worktree::apply::{Applier, ApplyFailure, ChangeOutcome};
 
 use crate::error::EngineError;
 use crate::git_lock::GitLocks;
+use crate::retry::{is_race, retry};
 use crate::rewind::{PreparedRewind, RewindReport};
 use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace};
@@ -112,7 +113,7 @@ impl Workspace<'_> {
         purpose: &Purpose,
         also: Vec<Mutation>,
     ) -> Result<Opened, EngineError> {
-        for _ in 0..50 {
+        retry("begin the journal", is_race, || {
             let batch = self.store().begin()?;
             let journal = batch.write(ObjectKind::Plan, &prepared.plan.encode(), None)?;
             let head = match self.head_id()? {
@@ -171,17 +172,11 @@ impl Workspace<'_> {
                 ..self.operation(prepared.summary.clone(), action)
             };
             mutations.push(Mutation::AppendOp(operation.clone()));
-            match self.store().commit(Some(batch.finish()?), &mutations) {
-                Err(StoreError::Moved { .. } | StoreError::Collected) => {}
-                Err(error) => return Err(error.into()),
-                Ok(receipt) => {
-                    let before_number = known_number.or(receipt.steps.first().copied()).unwrap_or_default();
-                    let op_number = receipt.ops.first().copied().unwrap_or_default();
-                    return Ok(Opened { operation, before_number, op_number });
-                }
-            }
-        }
-        Err(StoreError::Locked.into())
+            let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
+            let before_number = known_number.or(receipt.steps.first().copied()).unwrap_or_default();
+            let op_number = receipt.ops.first().copied().unwrap_or_default();
+            Ok(Opened { operation, before_number, op_number })
+        })
     }
 
     /// Whether the head has the same files and git state as the present.
@@ -206,7 +201,7 @@ impl Workspace<'_> {
         git_target: Option<GitState>,
     ) -> Result<u64, EngineError> {
         let Some(moved) = operation.action.moved().cloned() else { return Ok(0) };
-        for _ in 0..50 {
+        retry("record what was done", is_race, || {
             let batch = self.store().begin()?;
             let mut state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
             if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
@@ -243,13 +238,9 @@ impl Workspace<'_> {
                 mutations.extend(self.branch_moves(from, to, moved.before, moved.after)?);
                 mutations.extend(self.note_conversation(from)?);
             }
-            match self.store().commit(Some(batch.finish()?), &mutations) {
-                Err(StoreError::Moved { .. } | StoreError::Collected) => {}
-                Err(error) => return Err(error.into()),
-                Ok(receipt) => return Ok(receipt.steps.first().copied().unwrap_or_default()),
-            }
-        }
-        Err(StoreError::Locked.into())
+            let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
+            Ok(receipt.steps.first().copied().unwrap_or_default())
+        })
     }
 
     /// Returns the detail record of the reached step: the changes it took back, without those that were left alone after all,

@@ -76,6 +76,7 @@ pub mod recorder;
 pub mod reruns;
 pub mod resolve;
 mod restore_plan;
+mod retry;
 mod revert;
 pub mod rewind;
 mod rewind_scope;

@@ -26,17 +26,15 @@ use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_reasoning::ReasoningBoard;
 use stepback_reasoning::store::{BoardLocation, WrittenBoard};
-use stepback_store::{Mutation, ObjectBatch, StoreError};
+use stepback_store::{Mutation, ObjectBatch};
 
 pub use self::batch::WorkspaceEvents;
 use self::step_writer::{Detail, ObjectCache, PendingStep, RecordingBatch};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
+use crate::retry::{is_race_or_exists, retry};
 use crate::workspace::{ScanMode, Workspace, wait_for};
-
-/// How many times a commit is tried when other processes commit at the same time.
-const ATTEMPTS: usize = 50;
 
 /// What a reported event means for the files, and so whether the workspace is scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,7 +221,7 @@ impl Workspace<'_> {
         _lock: &RecordLock,
         report: &ReportedEvent<'_>,
     ) -> Result<RecordedStep, EngineError> {
-        until_committed(|| self.try_record(report))
+        retry("record the event", is_race_or_exists, || self.try_record(report))
     }
 
     /// Records events in their order. If none of them needs a scan, they are recorded in one commit, all or none: a single
@@ -463,20 +461,6 @@ enum StepSlot {
     New(StepId),
     /// The event is already recorded: what is known of its step, and the step's index in the batch if it is part of it.
     Taken(RecordedStep, Option<usize>),
-}
-
-/// Retries `attempt` while other processes commit at the same time.
-fn until_committed<T>(mut attempt: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    for _ in 0..ATTEMPTS {
-        match attempt() {
-            // `Exists`: a process on another machine, which does not share our locks, recorded it.
-            Err(EngineError::Store(
-                StoreError::Collected | StoreError::Moved { .. } | StoreError::Exists { .. },
-            )) => {}
-            other => return other,
-        }
-    }
-    Err(StoreError::Locked.into())
 }
 
 fn set_session(session: Session, is_new: bool) -> Mutation {

@@ -1,6 +1,7 @@
 //! Resolves a point to the step it names. All user interfaces share this resolver.
 
 use jiff::tz::TimeZone;
+use stepback_model::nearest::edit_distance;
 use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
@@ -322,7 +323,7 @@ impl<'s> Resolver<'s> {
         let mut names: Vec<(usize, String)> = self
             .visible()
             .filter_map(|stored| stored.annotation.label.clone())
-            .map(|label| (distance(&label.to_lowercase(), &wanted), label))
+            .map(|label| (edit_distance(&label.to_lowercase(), &wanted), label))
             .collect();
         names.sort_by_key(|(distance, _)| *distance);
         names.dedup_by(|a, b| a.1 == b.1);
@@ -388,20 +389,4 @@ impl<'s> Resolver<'s> {
 /// Returns the error message for a step number that does not exist.
 pub(crate) fn no_step(number: u64, newest: u64) -> String {
     format!("there is no step {number} (the last is {newest})")
-}
-
-/// Edit distance, for suggestions.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }

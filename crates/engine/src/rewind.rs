@@ -22,6 +22,7 @@ use crate::kept::{Audience, KeptChange, why_unchanged};
 use crate::path_filter::PathFilter;
 use crate::reason::Joined;
 use crate::restore_plan::{direct, is_git_dir, limited, links_leading_out};
+use crate::retry::{is_race, retry};
 use crate::revert::Lookup;
 use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
@@ -267,18 +268,12 @@ impl Workspace<'_> {
 
     /// Scans the whole workspace and commits the objects, so that plans can refer to them.
     pub(crate) fn committed_present(&self) -> Result<PresentState, EngineError> {
-        for _ in 0..50 {
+        retry("save the present files", is_race, || {
             let mut present = self.present()?;
-            match self.store().commit(present.batch.take(), &[]) {
-                Err(stepback_store::StoreError::Collected) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => {
-                    present.remember();
-                    return Ok(present);
-                }
-            }
-        }
-        Err(stepback_store::StoreError::Locked.into())
+            self.store().commit(present.batch.take(), &[])?;
+            present.remember();
+            Ok(present)
+        })
     }
 
     /// Returns the state at the head with only `paths` scanned again; `None` if a full scan is needed, for example because one

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use stepback_model::escape::excerpt;
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{OpStatus, Session};
 
@@ -92,7 +93,7 @@ impl Seen {
 
 fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
     let Reference { what, name, step } = reference;
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+    let shown = excerpt(name, 80);
     if !steps.contains(step) {
         return Err(BundleError::senseless(format!("\"{shown}\" names a step that is not there")));
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::hex;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, Session, SessionInfo, Step, WorkspaceRecord};
@@ -127,8 +128,7 @@ struct Aside(PathBuf);
 
 impl Aside {
     fn new(dir: &Path, id: &[u8; 16]) -> Result<Self, EngineError> {
-        let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = dir.join(format!("import-{name}"));
+        let path = dir.join(format!("import-{}", hex::encode(id)));
         stepback_faults::point()
             .and_then(|()| DirBuilder::new().mode(0o700).create(&path))
             .map_err(WorktreeError::aside("create", &path))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use stepback_llm_wire::semantics::TokenUsage;
+use stepback_model::clip;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepKind;
 
@@ -105,13 +106,7 @@ impl Totals {
                 None => Ending::Open,
             });
         }
-        totals.last_words = reading.last_words.as_ref().map(|words| {
-            let words = words.trim();
-            match words.char_indices().nth(WORDS) {
-                Some((at, _)) => format!("{}…", &words[..at]),
-                None => words.to_string(),
-            }
-        });
+        totals.last_words = reading.last_words.as_ref().map(|words| clip::first(words.trim(), WORDS));
         totals
     }
 }

@@ -1,5 +1,6 @@
 //! Summarises a comparison in a few sentences. The sides are called A and B, as in all output.
 
+use stepback_model::quantity;
 use stepback_model::record::StepKind;
 
 use crate::timeline::all_tokens;
@@ -15,7 +16,7 @@ pub fn sentences(found: &Comparison) -> Vec<String> {
     }
     sentences.push(files(found));
     for slot in &found.ends.slots {
-        let places = plural(slot.differences.len() as u64, "place");
+        let places = quantity::count(slot.differences.len() as u64, "place");
         sentences.push(format!("Their {} differs in {places}.", slot.slot));
     }
     sentences.extend(conversation(found));
@@ -24,13 +25,13 @@ pub fn sentences(found: &Comparison) -> Vec<String> {
 
 fn parting(found: &Comparison) -> String {
     let Some(first) = &found.first_difference else {
-        return format!("Both take the same {}.", plural(found.counts.same, "step"));
+        return format!("Both take the same {}.", quantity::count(found.counts.same, "step"));
     };
     let row = telling(&found.rows[first.row..]);
     let what = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
     let after = match first.row {
         0 => String::new(),
-        same => format!(" after {} in common", plural(same as u64, "step")),
+        same => format!(" after {} in common", quantity::count(same as u64, "step")),
     };
     match (&row.a, &row.b) {
         (Some(a), None) => format!("They part{after}: only A has #{}, {}.", a.number, what(a)),
@@ -79,7 +80,7 @@ fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String 
 fn numbers(a: &Totals, b: &Totals) -> Option<String> {
     let mut parts = Vec::new();
     let mut count = |verb: &str, a: u64, b: u64, unit: &str| {
-        let by = plural(a.abs_diff(b), unit);
+        let by = quantity::count(a.abs_diff(b), unit);
         match a.cmp(&b) {
             std::cmp::Ordering::Less => parts.push(format!("{verb} {by} more")),
             std::cmp::Ordering::Greater => parts.push(format!("{verb} {by} fewer")),
@@ -112,7 +113,7 @@ fn numbers(a: &Totals, b: &Totals) -> Option<String> {
 fn files(found: &Comparison) -> String {
     let began = match found.ends.files_at_start {
         Some(count) if count > 0 => {
-            format!("They began with {} that {}. ", plural(count, "file"), differ(count))
+            format!("They began with {} that {}. ", quantity::count(count, "file"), differ(count))
         }
         _ => String::new(),
     };
@@ -121,8 +122,10 @@ fn files(found: &Comparison) -> String {
         None => "The files of at least one of them are not known.".to_string(),
         Some(0) if is_run => "They end with the same files.".to_string(),
         Some(0) => "They have the same files.".to_string(),
-        Some(count) if is_run => format!("They end with {} that {}.", plural(count, "file"), differ(count)),
-        Some(count) => format!("They differ in {}.", plural(count, "file")),
+        Some(count) if is_run => {
+            format!("They end with {} that {}.", quantity::count(count, "file"), differ(count))
+        }
+        Some(count) => format!("They differ in {}.", quantity::count(count, "file")),
     };
     began + &ended
 }
@@ -138,14 +141,13 @@ fn conversation(found: &Comparison) -> Option<String> {
     }
     let (a, b) = (talk.a - talk.shared, talk.b - talk.shared);
     Some(match (talk.shared, a, b) {
-        (shared, 0, 0) => format!("They have the same {}.", plural(shared, "message")),
+        (shared, 0, 0) => format!("They have the same {}.", quantity::count(shared, "message")),
         (0, a, b) => format!("They have no message in common: A has {a}, B has {b}."),
         (shared, a, b) => {
-            format!("They have {} in common; then A has {a} more and B {b}.", plural(shared, "message"))
+            format!(
+                "They have {} in common; then A has {a} more and B {b}.",
+                quantity::count(shared, "message")
+            )
         }
     })
-}
-
-fn plural(count: u64, unit: &str) -> String {
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }

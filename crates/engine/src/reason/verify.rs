@@ -1,6 +1,5 @@
 //! Runs checks: compares what is there with what should be, and records the outcome on the board.
 
-use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use globset::{Glob, GlobSetBuilder};
 use serde::Serialize;
 use serde_json::Value;
+use stepback_model::hex;
 use stepback_reasoning::ids::{RunId, VerificationId};
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, Verification};
 use stepback_reasoning::{BoardMutation, MindError};
@@ -253,12 +253,7 @@ impl Thinker<'_> {
                 Err(_) => hasher.update(b"cannot be read"),
             };
         }
-        let mut key = String::new();
-        for byte in &hasher.finalize().as_bytes()[..16] {
-            // Writing into a String cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
-        Ok(Some(key))
+        Ok(Some(hex::encode(&hasher.finalize().as_bytes()[..16])))
     }
 }
 

@@ -15,11 +15,9 @@ use stepback_store::port::{BatchAnswers, Questions};
 
 use super::detail_pages::{PageRef, Pages};
 use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
-use super::{
-    ATTEMPTS, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far,
-    until_committed,
-};
+use super::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far};
 use crate::error::EngineError;
+use crate::retry::{ATTEMPTS, is_race_or_exists, retry};
 use crate::workspace::{Engine, Workspace};
 
 /// Events of one workspace, in their order. None of them may need a scan.
@@ -56,7 +54,9 @@ impl Engine<'_> {
         }
         let mut basis =
             [ReadMode::Recalled].into_iter().chain(std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 2));
-        until_committed(|| self.try_record_together(all, basis.next().unwrap_or(ReadMode::Looked)))
+        retry("record the events", is_race_or_exists, || {
+            self.try_record_together(all, basis.next().unwrap_or(ReadMode::Looked))
+        })
     }
 
     fn try_record_together(
