@@ -18,6 +18,7 @@ use stepback_llm_wire::prices::Prices;
 use stepback_llm_wire::semantics::{self, ContentPart, ResponseSummary};
 use stepback_llm_wire::{AnswerEnd, Exchange, ModelRequest, Response};
 use stepback_model::event::{AgentEvent, ReportedError};
+use stepback_model::quantity::count;
 use stepback_model::record::{LaunchCommand, StepKind};
 use stepback_model::time::Timestamp;
 
@@ -111,11 +112,9 @@ impl ModelCallWriter {
     pub fn begun(&self, id: &str, at: Timestamp, request: &ModelRequest, caller: &Caller) -> io::Result<()> {
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
-        let count =
-            |number: usize, unit: &str| format!("{number} {unit}{}", if number == 1 { "" } else { "s" });
-        let mut summary = format!("{model}: {}", count(asked.messages.len(), "message"));
+        let mut summary = format!("{model}: {}", count(asked.messages.len() as u64, "message"));
         if !asked.tools.is_empty() {
-            summary.push_str(&format!(", {}", count(asked.tools.len(), "tool")));
+            summary.push_str(&format!(", {}", count(asked.tools.len() as u64, "tool")));
         }
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);

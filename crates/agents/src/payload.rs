@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
 use stepback_model::clip;
+use stepback_model::escape::safe;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
@@ -61,9 +62,6 @@ pub struct HookEvent {
 /// Why a payload cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PayloadError {
-    /// Not JSON, or cut off.
-    #[error("the payload is not JSON: {0}")]
-    NotJson(String),
     /// JSON, but not an object.
     #[error("the payload is not a JSON object")]
     NotAnObject,
@@ -86,14 +84,14 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let session = text("session_id").ok_or(PayloadError::NoSession)?.to_string();
     let name = text("hook_event_name").unwrap_or("unknown").to_string();
-    let tool = text("tool_name").map(visible);
+    let tool = text("tool_name").map(safe);
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
         // Without an id, a call is identified by its tool and input.
         Some(AgentEvent::derived_call(tool.as_ref()?, input.as_ref().unwrap_or(&Value::Null)))
     });
     // The id alone: model calls and transcripts have nothing else, and a sub-agent needs one name. Its kind is in `raw`.
-    let worker = text("agent_id").map(visible);
+    let worker = text("agent_id").map(safe);
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
     let told = PayloadFields {
         agent,
@@ -361,26 +359,7 @@ fn usage(fields: &Map<String, Value>) -> Option<Value> {
 /// Returns the first line, shortened, with control characters escaped for a terminal.
 pub fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
-    match line.char_indices().nth(SUMMARY) {
-        Some((at, _)) => format!("{}…", visible(&line[..at])),
-        None => visible(line),
-    }
-}
-
-/// Escapes every character that is not visible itself: control characters, and those that change the text direction.
-pub fn visible(text: &str) -> String {
-    let is_unseen = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut seen = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_unseen(c) {
-            true => seen.extend(c.escape_default()),
-            false => seen.push(c),
-        }
-    }
-    seen
+    safe(&clip::first(line, SUMMARY))
 }
 
 /// Shortens the long texts in a value and marks the cut. Clipping a value again changes nothing.

@@ -578,7 +578,7 @@ pub fn redact_event(event: &mut AgentEvent) {
     {
         stepback_redact::redact_value(value);
     }
-    event.summary = payload::visible(&stepback_redact::redact(&event.summary));
+    event.summary = stepback_model::escape::safe(&stepback_redact::redact(&event.summary));
     if let Some(error) = &mut event.error {
         error.message = stepback_redact::redact(&error.message).into_owned();
         for text in [&mut error.stack, &mut error.cause].into_iter().flatten() {

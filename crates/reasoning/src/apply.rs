@@ -4,6 +4,8 @@ mod beliefs;
 mod gaps;
 mod hypotheses;
 
+use stepback_model::clip;
+
 use crate::error::MindError;
 use crate::ids::{ExperimentId, ItemId, NoteId};
 use crate::item::{Experiment, ExperimentStatus, ItemOrigin, Note};
@@ -80,10 +82,9 @@ pub(crate) fn shown(confidence: f64) -> String {
 pub(crate) fn short(text: &str) -> String {
     const WIDTH: usize = 100;
     let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(WIDTH) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None if text.lines().nth(1).is_some() => format!("{line}…"),
-        None => line.to_owned(),
+    match clip::first(line, WIDTH) {
+        whole if whole == line && text.lines().nth(1).is_some() => format!("{line}…"),
+        short => short,
     }
 }
 

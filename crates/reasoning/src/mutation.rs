@@ -4,7 +4,6 @@
 //! input of the step that recorded it; replaying those of a session in order produces the same mind.
 
 use serde::{Deserialize, Serialize};
-use stepback_model::ids::StepId;
 
 use crate::ids::{
     BeliefId, ContradictionId, EvidenceId, ExperimentId, GapId, HypothesisId, ItemId, VerificationId,
@@ -349,14 +348,6 @@ impl BoardMutation {
             Self::AddVerification { .. } | Self::RecordRun { .. } => "verify",
             Self::AddNote { .. } => "note",
             Self::StartExperiment { .. } | Self::EndExperiment { .. } => "experiment",
-        }
-    }
-
-    /// The step that is named as the source, if any.
-    pub fn source_step(&self) -> Option<StepId> {
-        match self {
-            Self::AddEvidence { source: EvidenceOrigin::Tool { step, .. }, .. } => *step,
-            _ => None,
         }
     }
 }

@@ -225,11 +225,6 @@ impl RecordedSession {
         self.steps.iter().find(|stored| stored.step.number == number)
     }
 
-    /// Returns the call that begins or ends at the step with this number.
-    pub fn call_at(&self, number: u64) -> Option<&ToolCall> {
-        self.calls.iter().find(|call| call.steps.0 == number || call.steps.1 == Some(number))
-    }
-
     /// Returns the index of the prompt that the agent worked on at the step with this number.
     pub fn prompt_at(&self, number: u64) -> Option<usize> {
         self.prompts.iter().rposition(|prompt| prompt.number <= number)

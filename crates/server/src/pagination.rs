@@ -1,9 +1,10 @@
-//! Pagination: a cursor holds where the next page begins, and which query it belongs to.
+//! Pages of lists in the API.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use stepback_store::port::QueryCursor as Place;
+use stepback_model::page_cursor;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;
@@ -43,47 +44,14 @@ impl Paging {
         }
     }
 
-    /// Returns the position of the cursor. Fails if the cursor was not made for the query `about`.
-    pub fn position(&self, about: &impl Hash) -> Result<Option<u64>, Problem> {
-        let Some(text) = &self.after else { return Ok(None) };
-        let (position, mark) = text.split_once('.').ok_or_else(foreign)?;
-        let position = u64::from_str_radix(position, 36).map_err(|_| foreign())?;
-        (cursor(position, about) == format!("{}.{mark}", in_base_36(position)))
-            .then_some(Some(position))
-            .ok_or_else(foreign)
+    /// Returns where the page begins, as the cursor says. Fails if the cursor was not made for the query `about`.
+    pub fn position<T: FromStr>(&self, about: &impl Hash) -> Result<Option<T>, Problem> {
+        let Some(cursor) = &self.after else { return Ok(None) };
+        page_cursor::decode(cursor, about).map(Some).ok_or_else(|| {
+            Problem::usage("the cursor does not belong to this list")
+                .hint("use next_cursor of the page before, with the same filters")
+        })
     }
-}
-
-impl Paging {
-    /// Returns the position of the cursor in an order of steps.
-    pub fn place(&self, about: &impl Hash) -> Result<Option<Place>, Problem> {
-        let Some(text) = &self.after else { return Ok(None) };
-        let place = text.rsplit_once('.').and_then(|(place, _)| place.replace('~', "-").parse().ok());
-        match place.filter(|place| place_cursor(*place, about) == *text) {
-            Some(place) => Ok(Some(place)),
-            None => Err(foreign()),
-        }
-    }
-}
-
-/// Makes a cursor that continues after a position in an order of steps.
-pub fn place_cursor(place: Place, about: &impl Hash) -> String {
-    let mut hasher = DefaultHasher::new();
-    (about, place.value, place.position).hash(&mut hasher);
-    // A leading minus sign would look like a command line option.
-    format!("{}.{}", place.to_string().replace('-', "~"), in_base_36(hasher.finish()))
-}
-
-fn foreign() -> Problem {
-    Problem::usage("the cursor does not belong to this list")
-        .hint("use next_cursor of the page before, with the same filters")
-}
-
-/// Makes a cursor that continues after `position`.
-pub fn cursor(position: u64, about: &impl Hash) -> String {
-    let mut hasher = DefaultHasher::new();
-    (about, position).hash(&mut hasher);
-    format!("{}.{}", in_base_36(position), in_base_36(hasher.finish()))
 }
 
 /// Makes a page of at most `limit` rows, and its cursor. `rows` has one more if there is a next page.
@@ -97,20 +65,8 @@ pub fn page<S, T>(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next_cursor = rows.last().filter(|_| more).map(|last| cursor(position(last), about));
+    let next_cursor = rows.last().filter(|_| more).map(|last| page_cursor::encode(position(last), about));
     Page { items: rows.iter().map(item).collect(), next_cursor }
-}
-
-fn in_base_36(mut number: u64) -> String {
-    let mut digits = Vec::new();
-    loop {
-        digits.push(b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize]);
-        number /= 36;
-        if number == 0 {
-            break;
-        }
-    }
-    digits.iter().rev().map(|digit| char::from(*digit)).collect()
 }
 
 #[cfg(test)]
@@ -123,10 +79,10 @@ mod tests {
         assert_eq!(next.items, [9, 7]);
         let paging = Paging { limit: None, after: next.next_cursor };
         assert_eq!(paging.position(&"steps of x").unwrap(), Some(7));
-        assert!(paging.position(&"steps of y").is_err());
+        assert!(paging.position::<u64>(&"steps of y").is_err());
         for wrong in ["", ".", "7", "7.", "7.x", "-1.z", "zzzzzzzzzzzzzzzzzzzzz.1"] {
             let paging = Paging { limit: None, after: Some(wrong.into()) };
-            assert!(paging.position(&"steps of x").is_err(), "{wrong}");
+            assert!(paging.position::<u64>(&"steps of x").is_err(), "{wrong}");
         }
         assert_eq!(page(vec![9, 7], 2, &"", |row| *row, |row| *row).next_cursor, None);
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use stepback_engine::EngineError;
 use stepback_engine::bundle::BundleError;
 use stepback_engine::diagnostics::{self, FailureKind};
+use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
@@ -70,13 +71,13 @@ impl Problem {
 
     /// The requested object was not found.
     pub fn unknown(what: &str, id: &str) -> Self {
-        let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
+        let shown = excerpt(id, 80);
         Self::new(StatusCode::NOT_FOUND, "nothing", format!("there is no {what} {shown}"))
     }
 
     /// A word that is not one of the known ones.
     pub fn unknown_word(what: &str, word: &str, known: &[&str]) -> Self {
-        let shown: String = word.chars().filter(|c| !c.is_control()).take(80).collect();
+        let shown = excerpt(word, 80);
         Self::usage(format!("{what}: there is no \"{shown}\""))
             .hint(format!("there are {}", known.join(", ")))
     }

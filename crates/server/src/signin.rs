@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use stepback_model::hex;
 
 use crate::auth::{AuthToken, COOKIE};
 use crate::extract::{Json, QueryString};
@@ -42,7 +43,7 @@ impl SignIn {
     pub(crate) fn code(&self) -> std::io::Result<String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-        let code: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let code = hex::encode(&bytes);
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         if codes.len() >= AT_ONCE {
             codes.remove(0);

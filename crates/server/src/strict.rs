@@ -13,6 +13,7 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
+use stepback_model::escape::excerpt;
 use stepback_model::nearest::nearest_word;
 use utoipa::openapi::OpenApi;
 
@@ -201,7 +202,7 @@ fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 /// The error for an unknown name, with the nearest known one as a hint.
 fn unknown_name(what: &str, name: &str, known: &[&str]) -> Problem {
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+    let shown = excerpt(name, 80);
     let problem = Problem::usage(format!("there is no {what} \"{shown}\" here"));
     if known.is_empty() {
         return problem.hint(format!("there is no {what} at all"));

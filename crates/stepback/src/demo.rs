@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use stepback_model::shell::quote_word;
 
 use self::stage::DemoProject;
 use crate::commands::CommandResult;
@@ -103,9 +104,5 @@ fn is_on_path(program: &Path) -> bool {
 
 /// Returns a path quoted for a shell.
 fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    match text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
+    quote_word(&path.to_string_lossy())
 }

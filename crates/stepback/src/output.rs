@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stepback_model::change::{ChangeKind, PathChange};
+pub use stepback_model::quantity::{bytes, count, duration, grouped};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Colours with meanings, or none.
@@ -140,24 +141,6 @@ pub fn document(value: &serde_json::Value) {
     line(value);
 }
 
-/// Formats a count with its unit: `1 file`, `2 files`.
-pub fn count(number: u64, unit: &str) -> String {
-    format!("{} {unit}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
-/// Formats a number with its digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Returns the columns of the terminal, or a default if there is no terminal.
 pub fn width() -> usize {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| match size.ws_col {
@@ -212,29 +195,6 @@ fn visible_width(text: &str) -> usize {
     let mut parts = text.split("\x1b[");
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
     first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
-}
-
-/// Formats a duration in suitable units: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
-pub fn took(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 => format!("{} ms", duration.as_millis()),
-        1..=9 => format!("{:.1} s", duration.as_secs_f64()),
-        seconds @ 10..=59 => format!("{seconds} s"),
-        seconds @ 60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
-        seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-/// Formats a number of bytes.
-pub fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
-    let mut value = number as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit < UNITS.len() - 1 {
-        value /= 1000.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 /// A progress display on stderr that appears only if the work takes long, and only on a terminal.

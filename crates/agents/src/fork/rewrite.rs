@@ -25,7 +25,7 @@ pub(super) fn timed_uuid(mut bytes: [u8; 16], now: Timestamp) -> String {
 
 fn hyphenated(mut bytes: [u8; 16]) -> String {
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = stepback_model::hex::encode(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 

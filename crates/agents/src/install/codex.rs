@@ -7,8 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use stepback_model::shell::quote_word;
 
-use super::hooks::{OwnHandlers, Wanted, shell_word};
+use super::hooks::{OwnHandlers, Wanted};
 use super::jsonc::JsoncDocument;
 use super::value::{Value, quoted};
 use super::{Hook, InstallScope, SettingsPaths};
@@ -118,7 +119,7 @@ fn installed(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
 }
 
 fn command(hook: &Hook<'_>) -> String {
-    format!("{} {}", shell_word(hook.binary), hook.args().join(" "))
+    format!("{} {}", quote_word(hook.binary), hook.args().join(" "))
 }
 
 /// Returns the hash that Codex compares: of the definition as JSON with sorted keys and no white space.
@@ -128,8 +129,7 @@ fn trusted_hash(event: &str, command: &str, timeout: u64) -> String {
         quoted(command)
     );
     let digest = Sha256::digest(definition.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", stepback_model::hex::encode(&digest))
 }
 
 #[cfg(test)]

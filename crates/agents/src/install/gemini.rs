@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
-use super::hooks::{Wanted, shell_word};
+use stepback_model::shell::quote_word;
+
+use super::hooks::Wanted;
 use super::value::Value;
 use super::{Hook, InstallScope, SettingsPaths};
 
@@ -33,7 +35,7 @@ pub(super) fn file(scope: InstallScope, place: &SettingsPaths) -> PathBuf {
 }
 
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
-    let command = format!("{} {}", shell_word(hook.binary), hook.args().join(" "));
+    let command = format!("{} {}", quote_word(hook.binary), hook.args().join(" "));
     let handler = |event| {
         // The agent may also be stopped after a call, by a breakpoint on errors.
         let stops = matches!(event, "BeforeTool" | "AfterTool");

@@ -188,15 +188,6 @@ fn misfit(document: &JsoncDocument, node: &SpannedNode, what: &str) -> HookConfl
     HookConflict::Shape { what: what.to_owned(), position: document.position(node) }
 }
 
-/// Quotes `text` as one word of a POSIX shell.
-pub(super) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// Splits a simple shell command into words. `None` if it is more than a simple command.
 fn shell_words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
@@ -235,12 +226,14 @@ fn shell_words(command: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use stepback_model::shell::quote_word;
+
     use super::*;
 
     #[test]
     fn a_path_with_blanks_and_quotes_survives_the_shell() {
         for path in ["/usr/bin/stepback", "/a b/stepback", "/it's/stepback", "/$HOME/stepback"] {
-            let words = shell_words(&format!("{} hook codex", shell_word(path)));
+            let words = shell_words(&format!("{} hook codex", quote_word(path)));
             assert_eq!(words, Some(vec![path.to_owned(), "hook".to_owned(), "codex".to_owned()]));
         }
     }

@@ -4,8 +4,10 @@ use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use stepback_engine::Engine;
+use stepback_model::escape::excerpt;
 use stepback_model::hash::Hash;
 use stepback_model::ids::WorkspaceId;
+use stepback_model::page_cursor;
 use stepback_model::search::{Pattern, PatternError};
 use stepback_model::time::Timestamp;
 use stepback_model::time_expr;
@@ -15,7 +17,7 @@ use utoipa::IntoParams;
 use super::steps::kinds;
 use crate::documents::find::{Agents, FoundStepsDocument, HitsDocument};
 use crate::extract::{Json, QueryString};
-use crate::pagination::{self, Paging};
+use crate::pagination::Paging;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -154,7 +156,7 @@ pub async fn steps(
     QueryString(paging): QueryString<Paging>,
 ) -> Result<Json<FoundStepsDocument>, Problem> {
     let about = ("find", format!("{among:?} {known:?}"));
-    let (limit, from) = (paging.limit()?, paging.place(&about)?);
+    let (limit, from) = (paging.limit()?, paging.position(&about)?);
     work.run(move |engine| {
         let (workspace, among) = among.resolve(engine)?;
         let query = Steps { from, limit: Some(limit), ..known.limit(among)? };
@@ -168,7 +170,7 @@ pub async fn steps(
             items,
             total: page.total,
             total_is_exact: !page.at_least,
-            next_cursor: page.next.map(|next| pagination::place_cursor(next, &about)),
+            next_cursor: page.next.map(|next| page_cursor::encode(next, &about)),
         }))
     })
     .await
@@ -222,7 +224,7 @@ pub async fn search(
             items,
             total: found.total,
             total_is_exact: !found.at_least,
-            next_cursor: found.next.map(|next| pagination::cursor(next, &about)),
+            next_cursor: found.next.map(|next| page_cursor::encode(next, &about)),
             complete,
         }))
     })
@@ -235,6 +237,5 @@ fn not_understood(error: PatternError) -> Problem {
         PatternError::Unclosed => "substring=true looks for a quotation mark itself",
         _ => "word, \"a phrase\", begin*, -not",
     };
-    let shown: String = error.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
-    Problem::usage(format!("q: {shown}")).hint(hint)
+    Problem::usage(format!("q: {}", excerpt(&error.to_string(), 300))).hint(hint)
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use stepback_engine::Engine;
 use stepback_engine::bundle;
 use stepback_engine::session::status;
+use stepback_model::hex;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::SessionDocument;
@@ -110,8 +111,7 @@ pub async fn export(
 fn nameless(engine: &Engine<'_>) -> Result<File, Problem> {
     let dir = engine.store.local_dir();
     let dir = dir.ok_or_else(|| Problem::internal("this store has no directory for files"))?;
-    let id: String = engine.env.fresh_id().iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = dir.join(format!("passing-{id}"));
+    let path = dir.join(format!("passing-{}", hex::encode(&engine.env.fresh_id())));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)

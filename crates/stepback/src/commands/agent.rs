@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_agents::payload::{one_line, visible};
+use stepback_agents::payload::one_line;
 use stepback_builtin_agent::provider::{Dialect, Http, Post, ScriptError, Scripted};
 use stepback_builtin_agent::{ExitReason, NAME, Provider, RunEvent, RunOptions, RunOutcome};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Response;
 use stepback_model::conversation;
+use stepback_model::escape::safe;
 use stepback_model::hash::Hash;
 use stepback_model::record::Step;
 use stepback_model::state::WorkspaceState;
@@ -302,14 +303,14 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
     let who = |worker: Option<&str>| match worker {
         Some(worker) => {
             let name = worker.rsplit_once(' ').map_or(worker, |(name, _)| name);
-            format!("{} ", paint.name(format!("{}:", visible(name))))
+            format!("{} ", paint.name(format!("{}:", safe(name))))
         }
         None => String::new(),
     };
     let mut out = std::io::stdout().lock();
     let _ = match happening {
         RunEvent::Said { worker, text } => {
-            let text = text.trim().lines().map(visible).collect::<Vec<_>>().join("\n");
+            let text = text.trim().lines().map(safe).collect::<Vec<_>>().join("\n");
             writeln!(out, "{}{text}", who(worker))
         }
         RunEvent::Calls { worker, summary } => {
@@ -364,7 +365,7 @@ fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
         output::document(&document);
     }
     if let Some(trouble) = failed {
-        return CommandFailure::new(FailureKind::System, visible(&trouble.message)).hint(hint).report(false);
+        return CommandFailure::new(FailureKind::System, safe(&trouble.message)).hint(hint).report(false);
     }
     let cost = if outcome.cost > 0 { format!(", ${:.4}", outcome.cost as f64 / 1e6) } else { String::new() };
     let counts =

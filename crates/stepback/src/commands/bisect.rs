@@ -184,8 +184,8 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
             paint.dim(format!(
                 "{} (set up in {}, ran for {})",
                 view::title(stored),
-                output::took(probe.set_up),
-                output::took(probe.ran)
+                output::duration(probe.set_up),
+                output::duration(probe.ran)
             ))
         ));
     }

@@ -155,7 +155,7 @@ fn numbers(totals: &Totals) -> String {
     put(totals.messages, "message");
     parts.extend(totals.cost_usd.map(|cost| format!("${cost:.4}")));
     if totals.duration_us > 0 {
-        parts.push(output::took(std::time::Duration::from_micros(totals.duration_us)));
+        parts.push(output::duration(std::time::Duration::from_micros(totals.duration_us)));
     }
     match totals.ended {
         Some(Ending::Ended) => parts.push("ended".into()),

@@ -8,6 +8,7 @@ use stepback_engine::control::{Breakpoint as Stored, Condition, Control, Stop, S
 use stepback_engine::session::{seen, status, why_not_running};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
+use stepback_model::escape::safe;
 use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
 
@@ -360,7 +361,7 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     for message in &messages {
         // Printed line by line, so that message text cannot send control sequences to the terminal.
         let text = if message.role == MessageRole::Unknown { message.shown_text() } else { message.text() };
-        let text = text.lines().map(stepback_agents::payload::visible).collect::<Vec<_>>().join("\n");
+        let text = text.lines().map(safe).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {
             output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
         }

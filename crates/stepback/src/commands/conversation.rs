@@ -8,6 +8,7 @@ use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, PlannedFork, Rea
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
+use stepback_model::shell::{quote_word, quote_words};
 use stepback_store::port::{StepQuery, StepRow};
 
 use super::{CommandResult, DONE};
@@ -152,7 +153,7 @@ pub fn document(continued: &Continued) -> Value {
 
 /// Prints the command that continues the conversation, or runs it.
 pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResult {
-    let command = shell_words(&continued.ready.command);
+    let command = quote_words(&continued.ready.command);
     if !context.json {
         let paint = Paint::stdout();
         output::line(format!(
@@ -166,7 +167,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
         if !run {
             output::line(format!(
                 "  cd {} && {}",
-                shell_word(&continued.ready.cwd.display().to_string()),
+                quote_word(&continued.ready.cwd.display().to_string()),
                 paint.strong(&command)
             ));
         }
@@ -185,16 +186,4 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
         },
     )?;
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
-}
-
-fn shell_words(words: &[String]) -> String {
-    words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
-}
-
-fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }

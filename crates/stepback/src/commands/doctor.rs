@@ -114,7 +114,7 @@ fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), Comma
     findings.push(finding(
         "workspace",
         Verdict::Good,
-        format!("{}, a scan of every file took {}", workspace.root.display(), output::took(took)),
+        format!("{}, a scan of every file took {}", workspace.root.display(), output::duration(took)),
     ));
     for trouble in &present.troubles {
         let text = format!("{} is not covered: {}", trouble.path, trouble.reason);

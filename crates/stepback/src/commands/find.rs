@@ -272,7 +272,7 @@ impl Places {
             false => String::new(),
         };
         let took = match step.meta.duration {
-            Some(micros) => format!("  {}", output::took(std::time::Duration::from_micros(micros))),
+            Some(micros) => format!("  {}", output::duration(std::time::Duration::from_micros(micros))),
             None => String::new(),
         };
         let failed = if step.meta.failed { paint.bad("  failed") } else { String::new() };

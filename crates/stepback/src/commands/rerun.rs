@@ -14,6 +14,7 @@ use stepback_engine::compare::{self, ComparedRun, Comparison};
 use stepback_engine::materialize::apart;
 use stepback_engine::reruns::RerunStatus;
 use stepback_engine::{Engine, EngineError, Workspace};
+use stepback_model::escape::safe;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Session, StepKind};
 use stepback_rerun::replay_responder::Parted;
@@ -203,7 +204,7 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
     } else if rerun.status == RerunStatus::Failed && !ran.output.is_empty() {
         output::line("  the agent's last words:");
         for line in ran.output.lines() {
-            output::line(format!("    {}", paint.dim(stepback_agents::payload::visible(line))));
+            output::line(format!("    {}", paint.dim(safe(line))));
         }
     }
     if let Some(found) = compared {
@@ -225,10 +226,10 @@ pub fn show_parted(parted: &Parted) {
     let paint = Paint::stdout();
     output::line(format!("  model call {} was never asked like this:", parted.call));
     for difference in &parted.differences {
-        output::line(format!("    {}", paint.name(stepback_agents::payload::visible(&difference.path))));
+        output::line(format!("    {}", paint.name(safe(&difference.path))));
         let side = |sign: &str, text: &Option<String>| {
             for line in text.iter().flat_map(|text| text.lines()).take(6) {
-                output::line(format!("      {sign} {}", stepback_agents::payload::visible(line)));
+                output::line(format!("      {sign} {}", safe(line)));
             }
         };
         side("-", &difference.recorded);

@@ -168,18 +168,3 @@ impl<'a> Text<'a> {
         })
     }
 }
-
-/// A length for people: `812 B`, `1.2 KB`, `3.4 MB`.
-pub(super) fn human_size(size: u64) -> String {
-    if size < 1000 {
-        return format!("{size} B");
-    }
-    let mut value = size as f64 / 1000.0;
-    for unit in ["KB", "MB", "GB"] {
-        if value < 999.95 {
-            return format!("{value:.1} {unit}");
-        }
-        value /= 1000.0;
-    }
-    format!("{value:.1} TB")
-}

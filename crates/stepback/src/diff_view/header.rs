@@ -5,7 +5,9 @@
 
 use std::io::{self, Write};
 
-use super::compare::{Body, Part, human_size};
+use stepback_model::quantity;
+
+use super::compare::{Body, Part};
 use super::paint::{Palette, write_styled};
 use super::{FileDiff, Style};
 
@@ -161,7 +163,7 @@ fn opaque(lines: &mut Vec<String>, part: &Part<'_>, old: &str, new: &str, style:
     let unloaded = blobs.iter().any(|blob| blob.is_some_and(|blob| blob.bytes.is_none()));
     let what = if unloaded { "Files" } else { "Binary files" };
     let why = if unloaded { "too large to compare, " } else { "" };
-    let sizes = blobs.map(|blob| blob.map(|blob| human_size(blob.size)));
+    let sizes = blobs.map(|blob| blob.map(|blob| quantity::bytes(blob.size)));
     let sizes = match sizes {
         [Some(old), Some(new)] => format!("{old} → {new}"),
         [Some(size), None] | [None, Some(size)] => size,

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use anstyle::AnsiColor;
 use serde_json::{Value, json};
 use similar::DiffTag;
+use stepback_model::quantity;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::compare::{Body, human_size, parts};
+use super::compare::{Body, parts};
 use super::paint::write_styled;
 use super::safe;
 use super::unified::hunk_place;
@@ -162,7 +163,7 @@ fn row(diff: &FileDiff) -> Row {
             }
             Body::Opaque => {
                 let [old, new] = [&part.old, &part.new].map(|blob| blob.map_or(0, |blob| blob.size));
-                words.push(format!("Bin {} → {}", human_size(old), human_size(new)));
+                words.push(format!("Bin {} → {}", quantity::bytes(old), quantity::bytes(new)));
             }
             Body::Text(text) => {
                 let counts = text.counts();

@@ -44,7 +44,7 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
     let failed = if step.meta.failed { "  failed" } else { "" };
     let took = match (step.kind, step.meta.duration) {
         (StepKind::ToolEnd | StepKind::ModelEnd, Some(micros)) => {
-            format!("  {}", output::took(Duration::from_micros(micros)))
+            format!("  {}", output::duration(Duration::from_micros(micros)))
         }
         _ => String::new(),
     };
