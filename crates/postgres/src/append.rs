@@ -1,65 +1,66 @@
-//! Commits that only append steps, as most do: one call of a function in the database.
+//! Appends steps: one function in the database, for a single step or many.
 //!
-//! There are two functions, for a single step ([`one`]) and for any number. A round trip, and every separate statement,
-//! takes as long as writing a step does. The function does all of a commit but COMMIT itself in one statement. Outside of
-//! an open transaction, a statement is a transaction of its own and takes effect as a whole or not at all. Its plans are
-//! made once per connection.
+//! A commit that only appends steps, as most do, is one call of the function. Outside of an open transaction, a statement
+//! is a transaction of its own and takes effect as a whole or not at all, so the call takes one round trip. Any other
+//! commit calls the same function where its mutations append steps.
+//!
+//! Steps, sessions and references are one JSON argument, so that the function has few parameters; objects are columns,
+//! because their bytes would have to be encoded in JSON.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
-use stepback_model::ids::{SessionId, WorkspaceId};
+use serde::Serialize;
+use stepback_model::json::ValueRoot;
+use stepback_model::record::{Annotation, Session, SessionInfo, Step, Trigger};
 use stepback_store::StoreError;
-use stepback_store::port::Mutation;
+use stepback_store::port::{Mutation, ReadVersions};
+use tokio_postgres::Row;
 
-use crate::mutations::{Owned, Wanted, counts, given, is_working, wanted, workspace_of};
-use crate::optimistic_cache::{ReliedOn, Version};
-use crate::steps::Steps;
-use crate::{one, text};
+use crate::{rows, text};
 
-/// Calls the function.
-const CALL: &str = "SELECT stepback_append_steps($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-    $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44, $45, $46, $47, $48, $49)";
+/// Calls the function: the format that the caller knows, the epoch it relies on, the key of locks, seven columns of
+/// objects, and a [`StepBatch`] as JSON.
+pub(crate) const CALL: &str = "SELECT stepback_append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+/// Calls it inside a transaction that has checked the epoch and added the objects.
+pub(crate) const CALL_INSIDE: &str =
+    "SELECT stepback_append($1, NULL, $2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)";
 
 /// Error code of the function when the store's format is newer than the caller's.
 pub(crate) const NEWER: &str = "SB001";
 /// Error code when objects were freed that the caller may rely on.
 pub(crate) const COLLECTED: &str = "SB002";
-
-/// Error code when a session or reference is not as the caller recalls.
+/// Error code when a session or reference has changed since the caller read it.
 pub(crate) const CHANGED: &str = "SB003";
+/// Error code when a session, or its workspace, does not exist.
+pub(crate) const UNKNOWN: &str = "SB004";
 
-/// Creates the function. It is released and must never change: a new version gets a new name.
+/// Creates the function. Once it is released it must never change: a new version gets a new name.
 ///
-/// `known` is the format that the caller knows, `since` the epoch it relies on, `key` the second half of the keys of locks.
-/// Then come columns: of objects (`o_`), of new sessions (`b_`) and of sessions whose info changes (`k_`, with the
-/// transaction that must have written the row, or null), of references and their required targets (`r_`), of workspaces and
-/// how many numbers each has to assign (`w_`), of steps (`s_`), and of counters (`c_`). It returns the number of its
-/// transaction, whether another process may be listening, and the last number that each workspace assigned.
+/// Inside a transaction, without objects, it does not count the commit: that must be the last thing before COMMIT, because
+/// it cannot be rolled back. It returns whether another process may be listening (1 or 0), and the number of each step.
 ///
 /// Each statement in it sees what was committed before it, so the epoch is read after the lock was taken, and references
-/// are compared while the rows of the workspaces are locked. Conditions are written as expressions where possible, since
-/// these cost next to nothing compared to a statement.
-pub(crate) const MAKE: &str = "
-CREATE FUNCTION stepback_append_steps(
+/// are compared while the rows of the workspaces are locked. Workspaces are locked in order of their ids, as every commit
+/// does. Sessions are looked up one by one (`LATERAL … OFFSET 0`): the server takes every JSON list for a long one, and
+/// would read the whole table otherwise.
+pub(crate) const MAKE: &str = r#"
+DROP FUNCTION IF EXISTS stepback_append_steps;
+DROP FUNCTION IF EXISTS stepback_append_step;
+CREATE FUNCTION stepback_append(
     known integer, since bigint, key integer,
-    o_hash bytea[], o_kind smallint[], o_codec smallint[], o_depth smallint[], o_raw_len bigint[], o_base bytea[], o_payload bytea[],
-    b_id bytea[], b_workspace bytea[], b_agent text[], b_started_at bigint[], b_info text[], b_working boolean[],
-    k_id bytea[], k_info text[], k_working boolean[], k_version text[],
-    r_name text[], r_value bytea[],
-    w_id bytea[], w_steps bigint[],
-    s_id bytea[], s_workspace bytea[], s_session bytea[], s_after bigint[], s_parent bytea[], s_kind text[], s_at bigint[],
-    s_state bytea[], s_summary text[], s_label text[], s_note text[], s_tags text[], s_trigger_kind text[], s_iteration bigint[],
-    s_worker text[], s_call text[], s_tool text[], s_failed boolean[], s_duration bigint[], s_detail bytea[],
-    c_session bytea[], c_kind text[], c_tool text[], c_steps bigint[], c_failed bigint[]
+    o_hash bytea[], o_kind smallint[], o_codec smallint[], o_depth smallint[], o_raw_len bigint[], o_base bytea[],
+    o_payload bytea[], argument text
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $append$
 #variable_conflict use_column
 DECLARE
+    batch json := argument::json;
     done boolean;
     version_now integer;
     epoch_now bigint;
+    appended_to bytea;
+    appended bigint;
     changed bigint;
-    given bigint[];
+    numbers bigint[];
 BEGIN
     done := pg_advisory_xact_lock_shared(1396834306, key) IS NULL;
     SELECT s.version, m.epoch INTO version_now, epoch_now FROM stepback_schema s, stepback_meta m;
@@ -68,159 +69,237 @@ BEGIN
     ELSIF since <> epoch_now THEN
         RAISE EXCEPTION 'objects were freed' USING ERRCODE = 'SB002';
     END IF;
-    IF cardinality(b_id) > 0 THEN
+    IF json_array_length(batch->'new_sessions') > 0 THEN
         INSERT INTO stepback_sessions (id, workspace, agent, started_at, info, working)
-            SELECT a, b, c, d, e::jsonb, f
-            FROM unnest(b_id, b_workspace, b_agent, b_started_at, b_info, b_working) new (a, b, c, d, e, f);
+            SELECT id, workspace, agent, started_at, info::jsonb, working
+            FROM json_to_recordset(batch->'new_sessions')
+                AS new (id bytea, workspace bytea, agent text, started_at bigint, info text, working boolean);
     END IF;
     IF cardinality(o_hash) > 0 THEN
         INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
             SELECT * FROM unnest(o_hash, o_kind, o_codec, o_depth, o_raw_len, o_base, o_payload)
             ON CONFLICT (hash) DO NOTHING;
     END IF;
-    WITH raised AS (
-        UPDATE stepback_workspaces w SET steps = w.steps + n.steps
-        FROM unnest(w_id, w_steps) n (id, steps) WHERE w.id = n.id RETURNING w.id, w.steps
-    ) SELECT array_agg(steps ORDER BY id) INTO given FROM raised;
-    done := NOT EXISTS (SELECT FROM unnest(r_name, r_value) r (name, value) LEFT JOIN stepback_refs f USING (name)
-        WHERE f.value IS DISTINCT FROM r.value);
-    IF NOT done THEN
-        RAISE EXCEPTION 'a reference was moved' USING ERRCODE = 'SB003';
+    FOR appended_to, appended IN
+        SELECT of_session.workspace, count(*) FROM json_to_recordset(batch->'steps') AS new (session bytea)
+            LEFT JOIN LATERAL (SELECT workspace FROM stepback_sessions WHERE id = new.session OFFSET 0) of_session ON true
+            GROUP BY 1 ORDER BY 1
+    LOOP
+        UPDATE stepback_workspaces SET steps = steps + appended WHERE id = appended_to;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a session or its workspace does not exist' USING ERRCODE = 'SB004';
+        END IF;
+    END LOOP;
+    IF json_array_length(batch->'references') > 0 THEN
+        done := NOT EXISTS (SELECT FROM json_to_recordset(batch->'references') AS expected (name text, value bytea)
+            WHERE (SELECT value FROM stepback_refs WHERE name = expected.name) IS DISTINCT FROM expected.value);
+        IF NOT done THEN
+            RAISE EXCEPTION 'a reference was moved' USING ERRCODE = 'SB003';
+        END IF;
     END IF;
-    done := pg_advisory_xact_lock_shared(1396834307, key) IS NULL;
-    IF cardinality(k_id) > 0 THEN
+    IF json_array_length(batch->'sessions') > 0 THEN
         UPDATE stepback_sessions s SET info = n.info::jsonb, working = n.working
-            FROM unnest(k_id, k_info, k_working, k_version) n (id, info, working, version)
-            WHERE s.id = n.id AND (n.version IS NULL OR s.xmin::text = n.version);
+            FROM json_to_recordset(batch->'sessions') AS n (id bytea, info text, working boolean, version text)
+            WHERE s.id = ANY (ARRAY(SELECT id FROM json_to_recordset(batch->'sessions') AS i (id bytea)))
+                AND s.id = n.id AND (n.version IS NULL OR s.xmin::text = n.version);
         GET DIAGNOSTICS changed = ROW_COUNT;
-        IF changed < cardinality(k_id) AND array_remove(k_version, NULL) <> '{}' THEN
+        IF changed < json_array_length(batch->'sessions') AND EXISTS (SELECT
+                FROM json_to_recordset(batch->'sessions') AS n (version text) WHERE version IS NOT NULL) THEN
             RAISE EXCEPTION 'a session was changed' USING ERRCODE = 'SB003';
         END IF;
     END IF;
-    INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
-            tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
-        SELECT a, b, c, last_number - d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
-        FROM (SELECT new.*, w.steps AS last_number
-            FROM unnest(s_id, s_workspace, s_session, s_after, s_parent, s_kind, s_at, s_state, s_summary, s_label, s_note,
-                s_tags, s_trigger_kind, s_iteration, s_worker, s_call, s_tool, s_failed, s_duration, s_detail)
-                WITH ORDINALITY AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, place)
-            JOIN stepback_workspaces w ON w.id = new.b ORDER BY place) steps;
+    done := pg_advisory_xact_lock_shared(1396834307, key) IS NULL;
+    WITH inserted AS (
+        INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
+                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
+            SELECT id, workspace, session, number, parent, kind, at, state, summary, label, note, tags::jsonb, trigger_kind,
+                iteration, worker, call, tool, failed, duration, detail, nextval('stepback_positions')
+            FROM (SELECT new.*, of_session.workspace, of_session.steps
+                    + row_number() OVER (PARTITION BY of_session.workspace ORDER BY new.ordinality)
+                    - count(*) OVER (PARTITION BY of_session.workspace) AS number
+                FROM ROWS FROM (json_to_recordset(batch->'steps') AS (id bytea, session bytea, parent bytea, kind text,
+                    at bigint, state bytea, summary text, label text, note text, tags text, trigger_kind text,
+                    iteration bigint, worker text, call text, tool text, failed boolean, duration bigint, detail bytea))
+                    WITH ORDINALITY AS new
+                CROSS JOIN LATERAL (SELECT w.id AS workspace, w.steps FROM stepback_sessions s
+                    JOIN stepback_workspaces w ON w.id = s.workspace WHERE s.id = new.session OFFSET 0) of_session
+                ORDER BY new.ordinality) steps
+            RETURNING number, position
+    ) SELECT array_agg(number ORDER BY position) INTO numbers FROM inserted;
     INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
-        SELECT * FROM unnest(c_session, c_kind, c_tool, c_steps, c_failed)
+        SELECT session, kind, coalesce(lower(tool COLLATE "C"), ''), count(*), count(*) FILTER (WHERE failed)
+        FROM json_to_recordset(batch->'steps') AS new (session bytea, kind text, tool text, failed boolean)
+        GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (session, kind, tool)
         DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed;
-    done := nextval('stepback_commits') IS NULL;
-    RETURN ARRAY[pg_current_xact_id()::text::bigint, (NOT pg_try_advisory_xact_lock(1396834309, key))::integer] || given;
+    IF o_hash IS NOT NULL THEN
+        done := nextval('stepback_commits') IS NULL;
+    END IF;
+    RETURN ARRAY[(NOT pg_try_advisory_xact_lock(1396834309, key))::integer::bigint] || numbers;
 END
 $append$;
-";
+"#;
 
-/// A commit that only appends steps.
-pub(crate) struct Appending {
-    /// The SQL that calls the function.
-    pub call: &'static str,
-    /// For each step, its workspace, and how many numbers are assigned after its own.
-    pub steps: Vec<(WorkspaceId, i64)>,
-    /// The workspaces, in ascending order.
-    pub workspaces: Vec<WorkspaceId>,
-    /// The arguments of the function after the objects.
-    pub values: Vec<Owned>,
+/// What the function appends, and what it changes with it.
+#[derive(Default, Serialize)]
+pub(crate) struct StepBatch<'a> {
+    new_sessions: Vec<NewSession<'a>>,
+    sessions: Vec<ChangedSession<'a>>,
+    references: Vec<ExpectedReference<'a>>,
+    steps: Vec<NewStep<'a>>,
 }
 
-impl Appending {
-    /// What `mutations` append, provided that `relied_on` still holds; `None` if they do anything else. `sessions` are
-    /// those that steps are appended to, with their workspaces. There is always at least one step: by its row one can see
-    /// later whether the commit took effect.
-    pub fn of(
-        mutations: &[Mutation],
-        sessions: &HashMap<SessionId, WorkspaceId>,
-        relied_on: Option<&ReliedOn>,
-    ) -> Result<Option<Self>, StoreError> {
-        if let Some(one) = one::appending(mutations, sessions, relied_on)? {
-            return Ok(Some(one));
-        }
-        let (mut begun, mut known) = (Begun::default(), Known::default());
-        let (mut columns, mut places) = (Steps::default(), Vec::new());
-        let wanted = wanted(mutations, sessions)?;
-        let mut left: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
+#[derive(Serialize)]
+struct NewSession<'a> {
+    id: String,
+    workspace: String,
+    agent: Cow<'a, str>,
+    started_at: i64,
+    info: String,
+    working: bool,
+}
+
+#[derive(Serialize)]
+struct ChangedSession<'a> {
+    id: String,
+    info: String,
+    working: bool,
+    /// The version that the row must have; `None` for any.
+    version: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ExpectedReference<'a> {
+    name: Cow<'a, str>,
+    value: Option<String>,
+}
+
+#[derive(Serialize)]
+struct NewStep<'a> {
+    id: String,
+    session: String,
+    parent: Option<String>,
+    kind: &'static str,
+    at: i64,
+    state: String,
+    summary: Cow<'a, str>,
+    label: Option<Cow<'a, str>>,
+    note: Option<Cow<'a, str>>,
+    tags: String,
+    trigger_kind: Option<&'static str>,
+    iteration: u64,
+    worker: Option<Cow<'a, str>>,
+    call: Option<Cow<'a, str>>,
+    tool: Option<Cow<'a, str>>,
+    failed: bool,
+    duration: Option<u64>,
+    detail: Option<String>,
+}
+
+impl<'a> StepBatch<'a> {
+    /// The batch of a commit of `mutations`, provided that `expected` still holds; `None` if they do anything but append
+    /// steps. There is always at least one step: by its row one can see later whether the commit took effect.
+    pub fn of(mutations: &'a [Mutation], expected: Option<&'a ReadVersions>) -> Option<Self> {
+        let mut batch = Self::default();
         for mutation in mutations {
             match mutation {
-                Mutation::AddSession(session) => {
-                    begun.ids.push(session.id.as_bytes().to_vec());
-                    begun.workspaces.push(session.workspace.as_bytes().to_vec());
-                    begun.agents.push(text::stored(&session.agent).into_owned());
-                    begun.times.push(session.started_at.as_micros());
-                    begun.infos.push(text::document(&session.info));
-                    begun.working.push(is_working(&session.info));
-                }
+                Mutation::AddSession(session) => batch.new_sessions.push(new_session(session)),
                 Mutation::SetSessionInfo { session, info } => {
-                    known.ids.push(session.as_bytes().to_vec());
-                    known.infos.push(text::document(info));
-                    known.working.push(is_working(info));
-                    known.versions.push(relied_on.and_then(|relied_on| relied_on.version(*session).cloned()));
+                    let version = expected.and_then(|expected| expected.sessions.get(session));
+                    batch.sessions.push(ChangedSession {
+                        id: bytea(session.as_bytes()),
+                        info: text::document(info),
+                        working: is_working(info),
+                        version: version.map(String::as_str),
+                    });
                 }
                 Mutation::AppendStep { step, annotation, trigger } => {
-                    let workspace = workspace_of(step, sessions)?;
-                    let after = &mut left.entry(workspace).or_default().steps;
-                    *after -= 1;
-                    places.push((workspace, *after));
-                    columns.push(step, workspace, *after, annotation, *trigger);
+                    batch.push_step(step, annotation, *trigger);
                 }
-                _ => return Ok(None),
+                _ => return None,
             }
         }
-        if places.is_empty() {
-            return Ok(None);
+        for (name, value) in expected.map_or(&[][..], |expected| &expected.references) {
+            let value = value.map(|step| bytea(step.as_bytes()));
+            batch.references.push(ExpectedReference { name: text::stored(name), value });
         }
-        let references = relied_on.map_or(&[][..], |relied_on| &relied_on.references);
-        let mut all: Vec<Owned> = vec![
-            Box::new(begun.ids),
-            Box::new(begun.workspaces),
-            Box::new(begun.agents),
-            Box::new(begun.times),
-            Box::new(begun.infos),
-            Box::new(begun.working),
-            Box::new(known.ids),
-            Box::new(known.infos),
-            Box::new(known.working),
-            Box::new(known.versions),
-            Box::new(references.iter().map(|(name, _)| text::stored(name).into_owned()).collect::<Vec<_>>()),
-            Box::new(
-                references.iter().map(|(_, at)| at.map(|at| at.as_bytes().to_vec())).collect::<Vec<_>>(),
-            ),
-            Box::new(wanted.iter().map(|(id, _)| id.as_bytes().to_vec()).collect::<Vec<_>>()),
-            Box::new(wanted.iter().map(|(_, wanted)| wanted.steps).collect::<Vec<_>>()),
-        ];
-        all.extend(columns.values());
-        all.extend(counts(mutations));
-        let workspaces = wanted.iter().map(|(id, _)| *id).collect();
-        Ok(Some(Self { call: CALL, steps: places, workspaces, values: all }))
+        (!batch.is_empty()).then_some(batch)
     }
 
-    /// The assigned numbers, given the last number of each workspace as the function returns it.
-    pub fn numbers(&self, last: &[i64]) -> Result<Vec<u64>, StoreError> {
-        let last = self.workspaces.iter().zip(last);
-        let last = last.map(|(id, steps)| (*id, Wanted { steps: *steps, operations: 0 })).collect();
-        given(&self.steps, &last, |last| last.steps)
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Adds a step.
+    pub fn push_step(&mut self, step: &'a Step, annotation: &'a Annotation, trigger: Option<Trigger>) {
+        fn stored(words: &Option<String>) -> Option<Cow<'_, str>> {
+            words.as_deref().map(text::stored)
+        }
+        self.steps.push(NewStep {
+            id: bytea(step.id.as_bytes()),
+            session: bytea(step.session.as_bytes()),
+            parent: step.parent.map(|id| bytea(id.as_bytes())),
+            kind: step.kind.as_str(),
+            at: step.at.as_micros(),
+            state: bytea(step.state.as_bytes()),
+            summary: text::stored(&step.summary),
+            label: stored(&annotation.label),
+            note: stored(&annotation.note),
+            tags: text::document(&annotation.tags),
+            trigger_kind: trigger.map(Trigger::as_str),
+            iteration: step.meta.iteration,
+            worker: stored(&step.meta.worker),
+            call: stored(&step.meta.call),
+            tool: stored(&step.meta.tool),
+            failed: step.meta.failed,
+            duration: step.meta.duration,
+            detail: step.meta.detail.map(|detail| bytea(&ValueRoot::to_bytes(detail))),
+        });
+    }
+
+    /// The last argument of the function.
+    pub fn to_json(&self) -> String {
+        // Plain data with string keys always serialises.
+        serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-#[derive(Default)]
-struct Begun {
-    ids: Vec<Vec<u8>>,
-    workspaces: Vec<Vec<u8>>,
-    agents: Vec<String>,
-    times: Vec<i64>,
-    infos: Vec<String>,
-    working: Vec<bool>,
+fn new_session(session: &Session) -> NewSession<'_> {
+    NewSession {
+        id: bytea(session.id.as_bytes()),
+        workspace: bytea(session.workspace.as_bytes()),
+        agent: text::stored(&session.agent),
+        started_at: session.started_at.as_micros(),
+        info: text::document(&session.info),
+        working: is_working(&session.info),
+    }
 }
 
-#[derive(Default)]
-struct Known {
-    ids: Vec<Vec<u8>>,
-    infos: Vec<String>,
-    working: Vec<bool>,
-    versions: Vec<Option<Version>>,
+/// Whether a session has an open call.
+pub(crate) fn is_working(info: &SessionInfo) -> bool {
+    !info.open.is_empty()
+}
+
+/// Bytes as PostgreSQL writes them in a text.
+fn bytea(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// Reads what the function returned: whether another process may be listening, and the numbers of the steps.
+pub(crate) fn read_result(row: &Row) -> Result<(bool, Vec<u64>), StoreError> {
+    let result: Vec<i64> = rows::get(row, 0)?;
+    let Some((heard, numbers)) = result.split_first() else {
+        return Err(StoreError::Corrupt { what: "stepback_append returned nothing".into() });
+    };
+    Ok((*heard != 0, numbers.iter().map(|number| *number as u64).collect()))
 }
 
 #[cfg(test)]
@@ -231,13 +310,11 @@ mod tests {
     use crate::notify::LISTENING;
 
     #[test]
-    fn the_functions_take_the_locks_that_everybody_takes() {
-        for make in [MAKE, one::MAKE] {
-            for lock in [COLLECTING, ORDERING] {
-                assert!(make.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
-            }
-            assert!(make.contains(&format!("pg_try_advisory_xact_lock({LISTENING}, key)")));
-            assert!([NEWER, COLLECTED, CHANGED].iter().all(|code| make.contains(code)));
+    fn the_function_takes_the_locks_that_every_commit_takes() {
+        for lock in [COLLECTING, ORDERING] {
+            assert!(MAKE.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
         }
+        assert!(MAKE.contains(&format!("pg_try_advisory_xact_lock({LISTENING}, key)")));
+        assert!([NEWER, COLLECTED, CHANGED, UNKNOWN].iter().all(|code| MAKE.contains(code)));
     }
 }

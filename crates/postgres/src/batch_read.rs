@@ -1,19 +1,17 @@
 //! Several lookups in one round trip.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use futures_util::future::join;
-use stepback_model::ids::{SessionId, StepId};
+use stepback_model::ids::StepId;
 use stepback_model::record::Session;
 use stepback_store::StoreError;
-use stepback_store::port::{BatchAnswers, Questions};
+use stepback_store::port::{BatchAnswers, Questions, ReadVersions};
 
-use crate::optimistic_cache::{ReliedOn, Version};
 use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
 
-/// Reads sessions, with the transaction that wrote each.
+/// Reads sessions, each with the transaction that wrote its row, which is the version of the row.
 const SEEN: &str = "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
 
 /// Reads the epoch, which of some steps are stored, and the targets of references. One statement sees all of it at one
@@ -64,18 +62,21 @@ impl PostgresStore {
         let references = rows::get::<Vec<Option<&[u8]>>>(&row, 2)?;
         let references = references.into_iter().map(|value| value.map(step).transpose());
         let references = references.collect::<Result<Vec<_>, _>>()?;
-        let seen = met.iter().map(|row| Ok((Session::read(row)?, rows::get(row, 5)?)));
-        let seen = seen.collect::<Result<Vec<(Session, Version)>, StoreError>>()?;
-        self.remember(seen.iter().map(|(session, _)| (session.id, session.workspace)));
-        let met: HashMap<SessionId, Session> =
-            seen.iter().map(|(session, _)| (session.id, session.clone())).collect();
-        let sessions = questions.sessions.iter().map(|session| met.get(session).cloned()).collect();
-        let epoch = rows::get::<i64>(&row, 0)? as u64;
-        let named: Vec<_> = questions.references.iter().cloned().zip(references.iter().copied()).collect();
-        let versions = seen.iter().map(|(session, version)| (session.id, version.clone()));
-        let relied_on = ReliedOn::seen(versions, named.clone());
-        self.recall.saw(self.pool.dialed(), epoch, seen.into_iter(), named.into_iter());
-        Ok(BatchAnswers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
+        let (mut known, mut versions) = (HashMap::new(), HashMap::new());
+        for row in &met {
+            let session = Session::read(row)?;
+            versions.insert(session.id, rows::get::<String>(row, 5)?);
+            known.insert(session.id, session);
+        }
+        let sessions = questions.sessions.iter().map(|session| known.get(session).cloned()).collect();
+        let named = questions.references.iter().cloned().zip(references.iter().copied()).collect();
+        Ok(BatchAnswers {
+            epoch: rows::get::<i64>(&row, 0)? as u64,
+            stored,
+            references,
+            sessions,
+            versions: ReadVersions { sessions: versions, references: named },
+        })
     }
 }
 

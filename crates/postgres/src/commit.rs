@@ -4,25 +4,20 @@
 //! freed. If the connection is lost before COMMIT was sent, nothing happened, and the commit is retried. If it is lost
 //! after that, the store asks the server for the outcome of the transaction, by its number and by the rows it writes.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{FinishedBatch, Mutation, Receipt};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::mutations;
 use crate::objects::Written;
 use crate::pool::{Connection, Failed};
-use crate::{PostgresStore, commit_verification, error, rows};
+use crate::{PostgresStore, commit_verification, error};
 
 /// The first half of the key of the lock between commits and collections.
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
 
-/// Maximum number of cached sessions.
-const MOST_SESSIONS: usize = 10_000;
 /// How long to query the outcome of a transaction, unless the caller that opened the store has less time than usual.
 const UNTIL_KNOWN: Duration = Duration::from_secs(20);
 /// The delay between two such queries.
@@ -84,11 +79,7 @@ impl PostgresStore {
                 _ => Ok(Receipt::default()),
             };
         }
-        let receipt = self.commit_written(epoch, written, mutations);
-        if receipt.is_err() {
-            self.recall.forget();
-        }
-        receipt
+        self.commit_written(epoch, written, mutations)
     }
 
     fn commit_written(
@@ -97,7 +88,7 @@ impl PostgresStore {
         mut written: Written,
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
-        let receipt = match written.ahead.take() {
+        match written.ahead.take() {
             // The batch's objects are on this connection alone, so there is no second attempt.
             Some(mut lease) => {
                 let work = Work { epoch, written: &written, mutations };
@@ -108,7 +99,7 @@ impl PostgresStore {
                 lease.discard();
                 attempt.map_err(|failed| match failed {
                     Failed::For(error) | Failed::Lost(error) => error,
-                })?
+                })
             }
             None => {
                 let work = Work { epoch, written: &written, mutations };
@@ -131,11 +122,9 @@ impl PostgresStore {
                             attempt
                         }
                     }
-                })?
+                })
             }
-        };
-        self.remember(mutations::added_sessions(mutations));
-        Ok(receipt)
+        }
     }
 
     fn try_once(&self, connection: &mut Connection, work: &Work<'_>, ahead: bool) -> Result<Receipt, Failed> {
@@ -164,46 +153,6 @@ impl PostgresStore {
             let connection = self.pool.connect().await.ok()?;
             commit_verification::found(&connection.client, mutations).await.ok()?
         })
-    }
-
-    /// The workspaces of all sessions that steps are appended to.
-    pub(crate) async fn workspaces_of_sessions(
-        &self,
-        connection: &mut Connection,
-        mutations: &[Mutation],
-    ) -> Result<HashMap<SessionId, WorkspaceId>, Trouble> {
-        let mut found: HashMap<SessionId, WorkspaceId> = mutations::added_sessions(mutations).collect();
-        let mut unknown = Vec::new();
-        {
-            let known = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            for session in mutations::sessions_needed(mutations) {
-                match known.get(&session) {
-                    Some(workspace) => drop(found.insert(session, *workspace)),
-                    None => unknown.push(session.as_bytes().to_vec()),
-                }
-            }
-        }
-        if !unknown.is_empty() {
-            let sql = "SELECT id, workspace FROM stepback_sessions WHERE id = ANY($1)";
-            let mut asked = Vec::new();
-            for row in connection.rows(sql, &[&unknown]).await? {
-                asked.push((
-                    rows::id(&row, 0, SessionId::from_slice)?,
-                    rows::id(&row, 1, WorkspaceId::from_slice)?,
-                ));
-            }
-            found.extend(asked.iter().copied());
-            self.remember(asked.into_iter());
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn remember(&self, sessions: impl Iterator<Item = (SessionId, WorkspaceId)>) {
-        let mut known = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if known.len() > MOST_SESSIONS {
-            known.clear();
-        }
-        known.extend(sessions);
     }
 
     /// The receipt of a transaction, if it took effect. Returns only when the outcome is certain, or when the server stays

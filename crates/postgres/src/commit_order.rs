@@ -14,7 +14,6 @@ use stepback_store::port::CommitMark;
 use tokio_postgres::Error;
 
 use crate::PostgresStore;
-use crate::mutations::Planned;
 use crate::pool::Connection;
 
 /// The first half of the key of the lock that commits hold while they take positions.
@@ -40,11 +39,6 @@ pub(crate) struct Horizon {
 /// The statement that takes the lock for the rest of a transaction.
 pub(crate) fn taking(key: i32) -> String {
     format!("SELECT pg_advisory_xact_lock_shared({ORDERING}, {key})")
-}
-
-/// The same, as the first of several planned statements.
-pub(crate) fn taking_first(key: i32) -> Planned {
-    Planned::new("SELECT pg_advisory_xact_lock_shared($1, $2)", vec![Box::new(ORDERING), Box::new(key)])
 }
 
 impl PostgresStore {

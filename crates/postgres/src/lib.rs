@@ -39,8 +39,6 @@ mod index;
 mod mutations;
 mod notify;
 mod objects;
-mod one;
-mod optimistic_cache;
 mod plans;
 mod pool;
 mod postings;
@@ -48,7 +46,6 @@ mod query;
 mod rows;
 mod schema;
 mod search;
-mod steps;
 mod store;
 mod sweep;
 mod tables;
@@ -56,13 +53,10 @@ mod text;
 mod tls;
 mod trigrams;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::tree_cache::Recent;
 
@@ -82,13 +76,7 @@ pub struct PostgresStore {
     machine: String,
     /// The second half of the keys of this store's advisory locks.
     key: i32,
-    /// Cache of the workspace of each session; it never changes.
-    sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
-    /// What this process can answer without a round trip.
-    recall: optimistic_cache::Recall,
     recent: Recent,
-    /// Whether another process was listening when this one last appended steps.
-    heard: AtomicBool,
     /// Notifications of commits; started when a caller first waits for one.
     ears: OnceLock<notify::Listener>,
     patience: Option<Duration>,
@@ -155,10 +143,7 @@ impl PostgresStore {
             local: access.local.clone(),
             machine: access.machine.clone().unwrap_or_else(address::machine),
             key: found.key,
-            sessions: Mutex::default(),
-            recall: optimistic_cache::Recall::default(),
             recent: Recent::default(),
-            heard: AtomicBool::new(false),
             ears: OnceLock::new(),
             patience: access.patience,
         })

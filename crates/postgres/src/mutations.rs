@@ -1,23 +1,27 @@
-//! Translates a commit's mutations into as few statements as possible, since each one that has to be waited for is a round
-//! trip.
+//! Translates a commit's mutations into statements that are sent in order, without waiting in between.
 //!
 //! Workspaces and sessions come first, since steps depend on them and they depend on nothing. Then the rows of the
-//! workspaces are locked and their counters raised, which assigns all numbers at once. The rest is sent in order; where a
-//! statement needs a number, the server counts back from the counter. So nothing has to be waited for in between.
-
-use std::collections::HashMap;
+//! workspaces are locked, in the same order by every commit. The rest follows the order of the mutations; consecutive steps
+//! are one call of the function that appends them. The server assigns the numbers and returns them.
 
 use stepback_model::ids::{SessionId, WorkspaceId};
-use stepback_model::record::{SessionInfo, Step};
-use stepback_store::StoreError;
-use stepback_store::port::{Mutation, Receipt};
+use stepback_store::port::Mutation;
 use tokio_postgres::types::ToSql;
 
-use crate::steps::Steps;
+use crate::append::{self, StepBatch, is_working};
+use crate::schema::FORMAT;
 use crate::text;
 
 /// A parameter value that a statement owns.
 pub(crate) type Owned = Box<dyn ToSql + Sync + Send>;
+
+/// Which numbers a statement returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Assigns {
+    Nothing,
+    Steps,
+    Operation,
+}
 
 /// One statement with its values.
 pub(crate) struct Planned {
@@ -25,11 +29,12 @@ pub(crate) struct Planned {
     pub values: Vec<Owned>,
     /// The reference that another process moved, if this statement divides by zero.
     pub moves: Option<String>,
+    pub assigns: Assigns,
 }
 
 impl Planned {
     pub fn new(sql: &'static str, values: Vec<Owned>) -> Self {
-        Self { sql, values, moves: None }
+        Self { sql, values, moves: None, assigns: Assigns::Nothing }
     }
 }
 
@@ -37,108 +42,57 @@ impl Planned {
 pub(crate) struct Plan {
     /// The statements that add workspaces and sessions.
     pub beginnings: Vec<Planned>,
-    /// How many numbers each workspace has to assign, in order of the workspaces.
-    pub wanted: Vec<(WorkspaceId, Wanted)>,
     /// The remaining statements, in order.
     pub rest: Vec<Planned>,
-    /// For each step and each operation, its workspace, and how many numbers are assigned after its own.
-    steps: Vec<(WorkspaceId, i64)>,
-    operations: Vec<(WorkspaceId, i64)>,
 }
 
-impl Plan {
-    /// Whether the commit appends steps.
-    pub fn has_steps(&self) -> bool {
-        !self.steps.is_empty()
+/// Plans a commit. `key` is the second half of the keys of this store's locks.
+pub(crate) fn plan(mutations: &[Mutation], machine: &str, key: i32) -> Plan {
+    let mut rest = Vec::from_iter(locking(mutations));
+    let mut batch = StepBatch::default();
+    for mutation in mutations {
+        if let Mutation::AppendStep { step, annotation, trigger } = mutation {
+            batch.push_step(step, annotation, *trigger);
+            continue;
+        }
+        rest.extend(appending(std::mem::take(&mut batch), key));
+        rest.extend(change(mutation));
     }
-
-    /// The receipt, given the `last` number of each workspace.
-    pub fn receipt(&self, last: &HashMap<WorkspaceId, Wanted>) -> Result<Receipt, StoreError> {
-        Ok(Receipt {
-            steps: given(&self.steps, last, |last| last.steps)?,
-            ops: given(&self.operations, last, |last| last.operations)?,
-        })
-    }
+    rest.extend(appending(batch, key));
+    Plan { beginnings: beginnings(mutations, machine), rest }
 }
 
-/// The assigned numbers, counted back from the `last` ones.
-pub(crate) fn given(
-    places: &[(WorkspaceId, i64)],
-    last: &HashMap<WorkspaceId, Wanted>,
-    counter: fn(&Wanted) -> i64,
-) -> Result<Vec<u64>, StoreError> {
-    let gone = || StoreError::Corrupt { what: "a step of a workspace that does not exist".into() };
-    let number = |(workspace, after): &(WorkspaceId, i64)| {
-        let last = last.get(workspace).map(counter).ok_or_else(gone)?;
-        Ok((last - after) as u64)
-    };
-    places.iter().map(number).collect()
-}
-
-/// How many numbers a workspace has to assign.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Wanted {
-    pub steps: i64,
-    pub operations: i64,
-}
-
-/// Raises the counters of workspaces, and locks their rows until the end of the transaction.
-pub(crate) const NUMBER: &str = "UPDATE stepback_workspaces w
-    SET steps = w.steps + n.steps, operations = w.operations + n.operations
-    FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) n (id, steps, operations)
-    WHERE w.id = n.id RETURNING w.id, w.steps, w.operations";
-
-/// Sessions that `mutations` append steps to and do not add.
-pub(crate) fn sessions_needed(mutations: &[Mutation]) -> Vec<SessionId> {
-    let mut needed: Vec<SessionId> = mutations
-        .iter()
-        .filter_map(|mutation| match mutation {
-            Mutation::AppendStep { step, .. } => Some(step.session),
-            _ => None,
-        })
-        .collect();
-    needed.sort_unstable();
-    needed.dedup();
-    needed.retain(|id| added_sessions(mutations).all(|(added, _)| added != *id));
-    needed
-}
-
-/// The sessions that `mutations` add, with their workspaces.
-pub(crate) fn added_sessions(mutations: &[Mutation]) -> impl Iterator<Item = (SessionId, WorkspaceId)> {
-    mutations.iter().filter_map(|mutation| match mutation {
-        Mutation::AddSession(session) => Some((session.id, session.workspace)),
-        _ => None,
-    })
-}
-
-/// How many numbers each workspace has to assign, in order of the workspaces.
-pub(crate) fn wanted(
-    mutations: &[Mutation],
-    sessions: &HashMap<SessionId, WorkspaceId>,
-) -> Result<Vec<(WorkspaceId, Wanted)>, StoreError> {
-    let mut wanted: HashMap<WorkspaceId, Wanted> = HashMap::new();
+/// The statement that locks the workspaces in which numbers are assigned; `None` if there are none. Without it, commits
+/// that change the same rows in another order would wait for each other.
+fn locking(mutations: &[Mutation]) -> Option<Planned> {
+    let (mut workspaces, mut sessions): (Vec<WorkspaceId>, Vec<SessionId>) = Default::default();
     for mutation in mutations {
         match mutation {
-            Mutation::AppendStep { step, .. } => {
-                wanted.entry(workspace_of(step, sessions)?).or_default().steps += 1;
-            }
-            Mutation::AppendOp(op) => wanted.entry(op.workspace).or_default().operations += 1,
+            Mutation::AppendStep { step, .. } => sessions.push(step.session),
+            Mutation::AppendOp(op) => workspaces.push(op.workspace),
             _ => {}
         }
     }
-    let mut wanted: Vec<_> = wanted.into_iter().collect();
-    wanted.sort_unstable_by_key(|(workspace, _)| *workspace);
-    Ok(wanted)
+    if workspaces.is_empty() && sessions.is_empty() {
+        return None;
+    }
+    sessions.sort_unstable();
+    sessions.dedup();
+    let sql = "SELECT 1 FROM stepback_workspaces WHERE id = ANY ($1::bytea[] ||
+            ARRAY(SELECT workspace FROM stepback_sessions WHERE id = ANY ($2::bytea[])))
+        ORDER BY id FOR NO KEY UPDATE";
+    let workspaces: Vec<_> = workspaces.iter().map(|id| id.as_bytes().to_vec()).collect();
+    let sessions: Vec<_> = sessions.iter().map(|id| id.as_bytes().to_vec()).collect();
+    Some(Planned::new(sql, vec![Box::new(workspaces), Box::new(sessions)]))
 }
 
-pub(crate) fn workspace_of(
-    step: &Step,
-    sessions: &HashMap<SessionId, WorkspaceId>,
-) -> Result<WorkspaceId, StoreError> {
-    sessions
-        .get(&step.session)
-        .copied()
-        .ok_or_else(|| StoreError::Corrupt { what: "a step of a session that does not exist".into() })
+/// The call that appends steps; `None` if there are none.
+fn appending(batch: StepBatch<'_>, key: i32) -> Option<Planned> {
+    if batch.is_empty() {
+        return None;
+    }
+    let values: Vec<Owned> = vec![Box::new(FORMAT as i32), Box::new(key), Box::new(batch.to_json())];
+    Some(Planned { assigns: Assigns::Steps, ..Planned::new(append::CALL_INSIDE, values) })
 }
 
 /// The statements that add workspaces and sessions.
@@ -177,104 +131,7 @@ fn beginnings(mutations: &[Mutation], machine: &str) -> Vec<Planned> {
     planned
 }
 
-/// Plans a commit. `sessions` are those that steps are appended to, with their workspaces.
-pub(crate) fn plan(
-    mutations: &[Mutation],
-    sessions: &HashMap<SessionId, WorkspaceId>,
-    machine: &str,
-) -> Result<Plan, StoreError> {
-    let wanted = wanted(mutations, sessions)?;
-    let mut left: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
-    let mut plan = Plan {
-        beginnings: beginnings(mutations, machine),
-        wanted,
-        rest: Vec::new(),
-        steps: Vec::new(),
-        operations: Vec::new(),
-    };
-    let mut steps = Steps::default();
-    for mutation in mutations {
-        if let Mutation::AppendStep { step, annotation, trigger } = mutation {
-            let workspace = workspace_of(step, sessions)?;
-            let after = &mut left.entry(workspace).or_default().steps;
-            *after -= 1;
-            plan.steps.push((workspace, *after));
-            steps.push(step, workspace, *after, annotation, *trigger);
-            continue;
-        }
-        plan.rest.extend(std::mem::take(&mut steps).planned());
-        if let Mutation::AppendOp(op) = mutation {
-            let after = &mut left.entry(op.workspace).or_default().operations;
-            *after -= 1;
-            plan.operations.push((op.workspace, *after));
-            plan.rest.push(Planned::new(
-                "INSERT INTO stepback_operations (id, workspace, number, status, undone, journal, at, summary, action)
-                 SELECT $1, w.id, w.operations - $3, $4, $5, $6, $7, $8, $9::text::jsonb
-                 FROM stepback_workspaces w WHERE w.id = $2",
-                vec![
-                    bytes(op.id.as_bytes()),
-                    bytes(op.workspace.as_bytes()),
-                    Box::new(*after),
-                    Box::new(op.status.as_str()),
-                    Box::new(op.undone),
-                    Box::new(op.journal.map(|hash| hash.as_bytes().to_vec())),
-                    Box::new(op.at.as_micros()),
-                    words(&op.summary),
-                    Box::new(text::document(&op.action)),
-                ],
-            ));
-        } else {
-            plan.rest.extend(change(mutation));
-        }
-    }
-    plan.rest.extend(steps.planned());
-    if plan.has_steps() {
-        plan.rest.push(counted(mutations));
-    }
-    Ok(plan)
-}
-
-/// The number of steps by session, kind and tool, as columns.
-pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
-    let mut counts: HashMap<(SessionId, &'static str, String), (i64, i64)> = HashMap::new();
-    for mutation in mutations {
-        if let Mutation::AppendStep { step, .. } = mutation {
-            let tool = counted_tool(step);
-            let (steps, failed) = counts.entry((step.session, step.kind.as_str(), tool)).or_default();
-            *steps += 1;
-            *failed += i64::from(step.meta.failed);
-        }
-    }
-    vec![
-        Box::new(counts.keys().map(|(session, ..)| session.as_bytes().to_vec()).collect::<Vec<_>>()),
-        Box::new(counts.keys().map(|(_, kind, _)| *kind).collect::<Vec<_>>()),
-        Box::new(counts.keys().map(|(.., tool)| tool.clone()).collect::<Vec<_>>()),
-        Box::new(counts.values().map(|(steps, _)| *steps).collect::<Vec<_>>()),
-        Box::new(counts.values().map(|(_, failed)| *failed).collect::<Vec<_>>()),
-    ]
-}
-
-/// Whether a session has an open call.
-pub(crate) fn is_working(info: &SessionInfo) -> bool {
-    !info.open.is_empty()
-}
-
-/// The name under which the tool of a step is counted.
-pub(crate) fn counted_tool(step: &Step) -> String {
-    step.meta.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase()
-}
-
-/// The statement that counts the steps by session, kind and tool. The appending commit holds the row lock of the workspace,
-/// so no other commit counts for the same session.
-fn counted(mutations: &[Mutation]) -> Planned {
-    let sql = "INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
-         SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
-         ON CONFLICT (session, kind, tool)
-         DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed";
-    Planned::new(sql, counts(mutations))
-}
-
-/// The statement for a mutation that changes an existing row.
+/// The statement for a mutation that changes an existing row, or appends an operation.
 fn change(mutation: &Mutation) -> Option<Planned> {
     Some(match mutation {
         Mutation::SetSessionInfo { session, info } => Planned::new(
@@ -329,10 +186,23 @@ fn change(mutation: &Mutation) -> Option<Planned> {
             "UPDATE stepback_operations SET undone = $2 WHERE id = $1",
             vec![bytes(op.as_bytes()), Box::new(*undone)],
         ),
-        Mutation::AddWorkspace(_)
-        | Mutation::AddSession(_)
-        | Mutation::AppendStep { .. }
-        | Mutation::AppendOp(_) => return None,
+        Mutation::AppendOp(op) => {
+            let sql = "WITH raised AS (UPDATE stepback_workspaces SET operations = operations + 1 WHERE id = $2 RETURNING operations)
+                INSERT INTO stepback_operations (id, workspace, number, status, undone, journal, at, summary, action)
+                SELECT $1, $2, operations, $3, $4, $5, $6, $7, $8::text::jsonb FROM raised RETURNING number";
+            let values = vec![
+                bytes(op.id.as_bytes()),
+                bytes(op.workspace.as_bytes()),
+                Box::new(op.status.as_str()),
+                Box::new(op.undone),
+                Box::new(op.journal.map(|hash| hash.as_bytes().to_vec())),
+                Box::new(op.at.as_micros()),
+                words(&op.summary),
+                Box::new(text::document(&op.action)),
+            ];
+            Planned { assigns: Assigns::Operation, ..Planned::new(sql, values) }
+        }
+        Mutation::AddWorkspace(_) | Mutation::AddSession(_) | Mutation::AppendStep { .. } => return None,
     })
 }
 

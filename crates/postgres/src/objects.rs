@@ -6,17 +6,16 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_store::codec::{self, Codec};
-use stepback_store::port::{FinishedBatch, ObjectBatch};
+use stepback_store::port::{FinishedBatch, ObjectBatch, ReadVersions};
 use stepback_store::{Store, StoreError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::optimistic_cache::ReliedOn;
 use crate::pool::{Connection, Lease};
 use crate::{PostgresStore, rows};
 
@@ -56,7 +55,7 @@ const MAX_DIFFERENCES: u32 = 96;
 
 /// An object in its stored form.
 pub(crate) struct Encoded {
-    pub hash: Hash,
+    hash: Hash,
     kind: ObjectKind,
     codec: Codec,
     depth: u8,
@@ -110,10 +109,8 @@ pub(crate) struct Written {
     pub objects: Vec<Encoded>,
     /// The connection whose temporary table holds the rest of the batch.
     pub ahead: Option<Lease>,
-    /// What the commit relies on to be unchanged.
-    pub relied_on: Option<Arc<ReliedOn>>,
-    /// If a part of it comes from the cache: the value of [`crate::pool::Pool::dialed`] at that time.
-    pub recalled: Option<u64>,
+    /// What must be unchanged when it is committed.
+    pub expected: Option<ReadVersions>,
 }
 
 impl Written {
@@ -175,8 +172,6 @@ fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
 pub(crate) struct Batch<'a> {
     store: &'a PostgresStore,
     epoch: u64,
-    /// The number of connections opened when the batch began.
-    dialed: u64,
     differences: AtomicU32,
     inner: Mutex<Pending>,
 }
@@ -190,12 +185,10 @@ struct Pending {
 
 impl PostgresStore {
     /// Starts a batch.
-    pub(crate) fn new_batch(&self, epoch: u64, relied_on: Option<Arc<ReliedOn>>) -> Batch<'_> {
-        let recalled = relied_on.as_ref().and_then(|relied_on| relied_on.recalled);
-        let dialed = recalled.unwrap_or_else(|| self.pool.dialed());
-        let written = Written { relied_on, recalled, ..Written::default() };
+    pub(crate) fn new_batch(&self, epoch: u64, expected: Option<ReadVersions>) -> Batch<'_> {
+        let written = Written { expected, ..Written::default() };
         let inner = Mutex::new(Pending { written, ..Pending::default() });
-        Batch { store: self, epoch, dialed, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
+        Batch { store: self, epoch, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
     }
 
     /// The delta depth of a stored object, and its base.
@@ -286,10 +279,6 @@ impl ObjectSink for Batch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = Hash::of(kind, bytes);
         if self.pending().seen.contains(&hash) {
-            return Ok(hash);
-        }
-        if self.store.recall.has(self.dialed, self.epoch, hash) {
-            self.pending().written.recalled = Some(self.dialed);
             return Ok(hash);
         }
         if bytes.len() > LARGEST {

@@ -4,7 +4,6 @@
 //! takes as long as the server needs for most queries. Where several threads wait, one of them drives all connections.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -103,7 +102,6 @@ pub(crate) struct Pool {
     patience: Duration,
     state: Mutex<Idle>,
     returned: Condvar,
-    dialed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -136,14 +134,7 @@ impl Pool {
             patience,
             state: Mutex::default(),
             returned: Condvar::new(),
-            dialed: AtomicU64::new(0),
         })
-    }
-
-    /// The number of connections opened so far. If it has changed, the server may be a different one, or may have lost
-    /// data.
-    pub fn dialed(&self) -> u64 {
-        self.dialed.load(Ordering::Relaxed)
     }
 
     /// Blocks until `answer` is ready.
@@ -281,7 +272,6 @@ impl Pool {
             )),
             _ => {
                 let backend = said.map_or(0, |(_, backend)| backend);
-                self.dialed.fetch_add(1, Ordering::Relaxed);
                 Ok(Connection { client, backend, is_clean: true, statements: HashMap::new(), moving })
             }
         }

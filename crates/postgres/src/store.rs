@@ -33,8 +33,7 @@ impl Store for PostgresStore {
     }
 
     fn begin_on(&self, answers: &BatchAnswers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        let relied_on = answers.relied_on.clone().and_then(|relied_on| relied_on.downcast().ok());
-        Ok(Box::new(self.new_batch(answers.epoch, relied_on)))
+        Ok(Box::new(self.new_batch(answers.epoch, Some(answers.versions.clone()))))
     }
 
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
@@ -75,10 +74,6 @@ impl Store for PostgresStore {
 
     fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         self.answers(questions)
-    }
-
-    fn recall(&self, questions: &Questions<'_>) -> Option<BatchAnswers> {
-        self.recall.answers(self.pool.dialed(), questions)
     }
 
     fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {

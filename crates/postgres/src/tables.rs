@@ -1,6 +1,6 @@
 //! The table definitions, as the list of migrations that lead to them.
 
-use crate::{append, one};
+use crate::append;
 
 /// The tables of the first format.
 const FIRST: &str = "
@@ -169,7 +169,7 @@ END $$;
 /// kept out.
 const PAGES: &str = "";
 
-/// A way to append steps that was never released.
+/// A function that appends steps, and was never released.
 const UNRELEASED: &str = "";
 
 /// Sessions change with every step. As long as no indexed column changes, only the row is written and no index.
@@ -194,4 +194,4 @@ CREATE INDEX stepback_plans_of_workspace ON stepback_plans (workspace, created_a
 
 /// The migrations; each leads from one format to the next. A released one is never changed.
 pub(crate) const MIGRATIONS: &[&str] =
-    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, append::MAKE, one::MAKE, PLANS];
+    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, UNRELEASED, UNRELEASED, PLANS, append::MAKE];

@@ -5,10 +5,8 @@
 //! a correct store is. All changes of the log go through [`Store::commit`]: a list of mutations that take effect together,
 //! after the batch's objects are durable, or not at all.
 
-use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stepback_model::hash::{Hash, ObjectKind};
@@ -207,8 +205,19 @@ pub struct BatchAnswers {
     pub references: Vec<Option<StepId>>,
     /// Each requested session, in the order asked; `None` if it does not exist.
     pub sessions: Vec<Option<Session>>,
-    /// What must still hold when a commit relies on these answers, in a form private to the store.
-    pub relied_on: Option<Arc<dyn Any + Send + Sync>>,
+    /// What must be unchanged when a commit relies on these answers.
+    pub versions: ReadVersions,
+}
+
+/// The versions of what was read, for a commit that fails if another process has changed it since.
+///
+/// Empty in a store whose writers exclude each other by other means.
+#[derive(Clone, Debug, Default)]
+pub struct ReadVersions {
+    /// The version of each session that was read, as the store writes it.
+    pub sessions: HashMap<SessionId, String>,
+    /// The references that were read, with their targets.
+    pub references: Vec<(String, Option<StepId>)>,
 }
 
 /// A backend that keeps states and their history.
@@ -228,7 +237,7 @@ pub trait Store: ObjectSource + PlanStore + Send + Sync {
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
 
     /// Starts writing objects, for a caller that relies on these answers. The commit fails with [`StoreError::Moved`] or
-    /// [`StoreError::Exists`] if they no longer hold; a store may skip the comparison for answers that were looked up.
+    /// [`StoreError::Exists`] if they no longer hold, where the store compares them.
     fn begin_on(&self, answers: &BatchAnswers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         self.begin_since(answers.epoch)
     }
@@ -270,13 +279,7 @@ pub trait Store: ObjectSource + PlanStore + Send + Sync {
         let references = references.collect::<Result<_, _>>()?;
         let sessions = questions.sessions.iter().map(|session| self.session(*session));
         let sessions = sessions.collect::<Result<_, _>>()?;
-        Ok(BatchAnswers { epoch, stored, references, sessions, relied_on: None })
-    }
-    /// Returns cached answers without a round trip, if the store knows enough: it assumes that none of the steps is stored
-    /// and that no other process has changed what it caches. The caller begins a batch on them ([`Self::begin_on`]) and
-    /// falls back to [`Self::look`] if the commit shows that they were wrong.
-    fn recall(&self, _questions: &Questions<'_>) -> Option<BatchAnswers> {
-        None
+        Ok(BatchAnswers { epoch, stored, references, sessions, versions: ReadVersions::default() })
     }
     /// The step with this number in a workspace, checkpoint or not.
     fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError>;

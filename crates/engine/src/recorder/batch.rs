@@ -30,15 +30,13 @@ pub struct WorkspaceEvents<'a> {
     pub reports: &'a [ReportedEvent<'a>],
 }
 
-/// Where a batch reads what it builds on, and whether the commit fails if that changed meanwhile.
+/// Whether a commit fails if what the batch builds on has changed since it was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadMode {
-    /// Use what the store has cached; the commit fails if it is out of date.
-    Recalled,
-    /// Read from the store; the commit fails if the data has changed since.
+    /// It fails.
     Compared,
-    /// Read from the store and commit without comparing, so that a process that lost the race many times still makes progress.
-    Looked,
+    /// It does not, so that a process that lost the race many times still makes progress.
+    Uncompared,
 }
 
 impl Engine<'_> {
@@ -52,10 +50,9 @@ impl Engine<'_> {
                 "only events that mean nothing for the files are recorded together".into(),
             ));
         }
-        let mut basis =
-            [ReadMode::Recalled].into_iter().chain(std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 2));
+        let mut basis = std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 1);
         retry("record the events", is_race_or_exists, || {
-            self.try_record_together(all, basis.next().unwrap_or(ReadMode::Looked))
+            self.try_record_together(all, basis.next().unwrap_or(ReadMode::Uncompared))
         })
     }
 
@@ -66,10 +63,10 @@ impl Engine<'_> {
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
         let objects = ObjectCache::new(self.store);
         let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
-        let (mut coming, looked) = self.look_ahead(all, &sessions, basis)?;
+        let (mut coming, looked) = self.look_ahead(all, &sessions)?;
         let batch = match basis {
-            ReadMode::Recalled | ReadMode::Compared => self.store.begin_on(&looked)?,
-            ReadMode::Looked => self.store.begin_since(looked.epoch)?,
+            ReadMode::Compared => self.store.begin_on(&looked)?,
+            ReadMode::Uncompared => self.store.begin_since(looked.epoch)?,
         };
         let pages = RefCell::new(Pages::default());
         let arriving = RecordingBatch { known: &objects, batch: &*batch, pages: Some(&pages) };
@@ -130,7 +127,6 @@ impl Engine<'_> {
         &self,
         all: &[WorkspaceEvents<'_>],
         sessions: &[Vec<SessionId>],
-        basis: ReadMode,
     ) -> Result<(PendingBatch, BatchAnswers), EngineError> {
         let (mut steps, mut met) = (Vec::new(), Vec::new());
         let mut coming = PendingBatch::default();
@@ -146,8 +142,7 @@ impl Engine<'_> {
         }
         let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
         let asked = Questions { steps: &steps, references: &references, sessions: &met };
-        let recalled = if basis == ReadMode::Recalled { self.store.recall(&asked) } else { None };
-        let mut looked = recalled.map_or_else(|| self.store.look(&asked), Ok)?;
+        let mut looked = self.store.look(&asked)?;
         let known = std::mem::take(&mut looked.sessions).into_iter();
         coming.sessions =
             known.map(|session| Met { is_new: session.is_none(), session, touched: false }).collect();

@@ -15,7 +15,7 @@ use stepback_model::time::Timestamp;
 
 use super::schema::BY_ID;
 use crate::error::StoreError;
-use crate::port::{BatchAnswers, Questions, StepRow};
+use crate::port::{BatchAnswers, Questions, ReadVersions, StepRow};
 
 /// The columns that [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
@@ -106,7 +106,13 @@ pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<BatchAn
     let references = questions.references.iter().map(|name| reference(&snapshot, name));
     let references = references.collect::<Result<_, _>>()?;
     let sessions = questions.sessions.iter().map(|id| session(&snapshot, *id)).collect::<Result<_, _>>()?;
-    Ok(BatchAnswers { epoch: epoch(&snapshot)?, stored, references, sessions, relied_on: None })
+    Ok(BatchAnswers {
+        epoch: epoch(&snapshot)?,
+        stored,
+        references,
+        sessions,
+        versions: ReadVersions::default(),
+    })
 }
 
 pub(super) fn step_numbered(
