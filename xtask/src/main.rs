@@ -2,7 +2,7 @@
 //!
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
-//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
+//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for starting the benchmarks,
 //! [`agents`], [`mcp`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
 
 mod agents;
@@ -26,13 +26,7 @@ Usage: cargo xtask <TASK> [ARGS]
 Tasks:
   test [-- ARGS]   Format check, lints, tidy, all tests, documentation; ARGS go to the test runner
   tidy             Check the crate layers and the module docs against ARCHITECTURE.md
-  bench files      Measure checkpoints, restores and diffs beside other tools (see bench --help)
-  bench hook       Measure what an agent waits for at each of its events
-  bench session    Measure what a session of a thousand turns takes, and how fast its past is read
-  bench proxy      Measure what an agent notices of the model proxy
-  bench bisect     Measure how long a past state takes to be set up for a probe
-  bench watcher    Measure a checkpoint of 80,000 files with and without a watcher
-  bench server     Measure how many reported steps a server stores, and how fast it answers
+  bench NAME       Measure stepback beside other tools; `bench --help` lists the benchmarks
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   mcp install      Install the official MCP conformance suite and inspector (npm, about 470 MB)
   postgres install Install the database server that the tests start (apt-get)

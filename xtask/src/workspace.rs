@@ -35,7 +35,7 @@ pub struct Crate {
 
 /// The workspace as cargo sees it.
 #[derive(Clone, Debug)]
-pub struct Workspace {
+pub struct CargoWorkspace {
     /// The directory of the root manifest.
     pub root: PathBuf,
     /// Where cargo puts build results.
@@ -59,7 +59,7 @@ pub fn cargo() -> Command {
 }
 
 /// Asks cargo for the workspace's crates.
-pub fn load() -> Result<Workspace> {
+pub fn load() -> Result<CargoWorkspace> {
     let output = cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .current_dir(root())
@@ -71,7 +71,7 @@ pub fn load() -> Result<Workspace> {
     parse(&serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?)
 }
 
-fn parse(metadata: &Value) -> Result<Workspace> {
+fn parse(metadata: &Value) -> Result<CargoWorkspace> {
     let text = |value: &Value, key: &str| -> Result<String> {
         Ok(value[key].as_str().with_context(|| format!("cargo metadata has no `{key}`"))?.to_owned())
     };
@@ -103,7 +103,7 @@ fn parse(metadata: &Value) -> Result<Workspace> {
         });
     }
     crates.sort_by(|a, b| a.folder.cmp(&b.folder));
-    Ok(Workspace {
+    Ok(CargoWorkspace {
         root: PathBuf::from(text(metadata, "workspace_root")?),
         target: PathBuf::from(text(metadata, "target_directory")?),
         crates,

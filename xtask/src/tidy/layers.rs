@@ -132,7 +132,7 @@ impl Layers {
         }
         match (from_place, to_place) {
             (_, None) => match to {
-                "xtask" => Some("nothing depends on the project's tasks".to_owned()),
+                "bench" | "xtask" => Some("nothing depends on the project's tasks".to_owned()),
                 "testkit" if kind != DependencyKind::Dev && from_place.is_some() => {
                     Some("test helpers are only for dev-dependencies; move it there".to_owned())
                 }
@@ -200,7 +200,7 @@ Arrows point down only.
 | engine | engine, query | `query → engine` |
 | ports | `store`, `worktree` | – |
 | model | model |
-| aside | faults, testkit, xtask |
+| aside | bench, faults, testkit, xtask |
 
 ## Other
 
@@ -208,8 +208,10 @@ Arrows point down only.
 ";
 
     fn graph(edges: &[(&str, &str, DependencyKind)]) -> Vec<Crate> {
-        let folders =
-            ["stepback", "engine", "query", "store", "worktree", "model", "faults", "testkit", "xtask"];
+        let folders = [
+            "stepback", "engine", "query", "store", "worktree", "model", "bench", "faults", "testkit",
+            "xtask",
+        ];
         folders
             .iter()
             .map(|folder| Crate {
@@ -263,6 +265,7 @@ Arrows point down only.
         rejected("model", "testkit", Normal, "only for dev-dependencies");
         rejected("store", "testkit", Build, "only for dev-dependencies");
         rejected("stepback", "xtask", Dev, "nothing depends on the project's tasks");
+        rejected("engine", "bench", Dev, "nothing depends on the project's tasks");
         rejected("faults", "model", Normal, "depends on no layer");
     }
 

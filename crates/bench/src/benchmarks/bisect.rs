@@ -1,0 +1,257 @@
+//! `bench bisect`: how long a past state takes to be set up for a probe, beside git's ways of doing the same.
+//!
+//! stepback and git record the same thousand states of equal copies of a tree. stepback then searches for the step that
+//! broke something, and git sets up the same states in the same order, as `git bisect` does: by checking one after the other
+//! out in one directory, here a worktree of its own, which is made for the first.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::input::changes::Candidates;
+use crate::input::git;
+use crate::input::trees::{SourceTree, remove};
+use crate::measure::clock::{Clock, quietly};
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::{median, ms};
+use crate::run::{Run, flush};
+use crate::systems::{self, System};
+
+/// What a person would run: quick, so that setting up is what takes time.
+const COMMAND: &str = "test ! -e broken";
+/// The states to be set up lie far apart, so one checkpoint in so many has ten changes instead of three.
+const MANY_CHANGES: usize = 10;
+
+/// After files were removed, ext4 does not use their places for so long and looks at each of them for every new file: what is
+/// measured would be the removal.
+const FORGOTTEN: Duration = Duration::from_secs(310);
+
+/// What was measured.
+#[derive(Default)]
+pub struct BisectResults {
+    files: usize,
+    checkpoints: usize,
+    /// The numbers of the probed checkpoints, in the order of the probes.
+    order: Vec<usize>,
+    /// For each probe the milliseconds of each round.
+    stepback: Vec<Vec<f64>>,
+    checkout: Vec<Vec<f64>>,
+    /// The whole search in milliseconds, one for each round.
+    search: Vec<f64>,
+    git_search: Vec<f64>,
+    peak: u64,
+}
+
+/// The same history twice.
+struct History {
+    ours: Box<dyn System>,
+    theirs: std::path::PathBuf,
+    /// Ids of checkpoints and of commits, in order.
+    points: Vec<(String, String)>,
+    broken: usize,
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
+    let area = run.area.join("bisect");
+    eprintln!("  recording {} checkpoints of {} files", run.options.turns, tree.files);
+    let history = record(&area, &run.binary, tree, run.options.turns)?;
+    let mut measured =
+        BisectResults { files: tree.files, checkpoints: history.points.len(), ..BisectResults::default() };
+    let rounds = if run.options.quick { 1 } else { 2 };
+    for round in 0..rounds {
+        for turn in 0..2 {
+            flush(&run.area);
+            // stepback removes its scratch directory when it is done, and recording removes files too.
+            if !run.options.quick {
+                std::thread::sleep(FORGOTTEN);
+            }
+            run.monitor.sample("bisect");
+            // The first round is stepback's, because it says which states git has to set up.
+            if (round + turn) % 2 == 0 {
+                ours(&area, &run.binary, &history, &mut measured)?;
+            } else {
+                theirs(&area, round, &history, &mut measured)?;
+            }
+        }
+    }
+    remove(&area)?;
+    Ok(measured)
+}
+
+fn record(area: &Path, binary: &Path, tree: &SourceTree, steps: usize) -> Result<History> {
+    let mut ours = systems::make("stepback", area, binary)?;
+    let theirs = area.join("git").join("tree");
+    tree.copy_to(&ours.place().tree)?;
+    tree.copy_to(&theirs)?;
+    ours.reset()?;
+    let mut candidates = Candidates::find(&tree.origin, 11)?;
+    let broken = steps * 7 / 10;
+    let mut ids = Vec::new();
+    for number in 0..steps {
+        let script = candidates.script(if number % MANY_CHANGES == 0 { 10 } else { 3 });
+        for root in [&ours.place().tree, &theirs] {
+            script.apply(root)?;
+            if number == broken {
+                std::fs::write(root.join("broken"), "by this step\n")?;
+            }
+        }
+        let (id, _) = ours.checkpoint(&format!("step {number}"))?;
+        let touched = script.touched();
+        let broken = (number == broken).then_some("broken");
+        let paths = touched.iter().map(String::as_str).chain(broken);
+        quietly(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&theirs))?;
+        quietly(git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&theirs))?;
+        ids.push(id);
+    }
+    let commits = quietly(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&theirs))?;
+    let commits = String::from_utf8_lossy(&commits).into_owned();
+    // The first commit is the tree as it was generated.
+    let points: Vec<_> = ids.into_iter().zip(commits.lines().skip(1).map(str::to_owned)).collect();
+    ensure!(points.len() == steps, "git has not as many commits as there are checkpoints");
+    // In git's favour: a repository in daily use is not always packed.
+    quietly(git::command().args(["gc", "-q"]).current_dir(&theirs))?;
+    Ok(History { ours, theirs, points, broken })
+}
+
+fn ours(area: &Path, binary: &Path, history: &History, measured: &mut BisectResults) -> Result<()> {
+    let place = history.ours.place();
+    let scratch = area.join("scratch");
+    std::fs::create_dir_all(&scratch)?;
+    let mut command = Command::new(binary);
+    // The scratch directory is on the same file system as everything else.
+    command
+        .env("STEPBACK_HOME", &place.store)
+        .env("STEPBACK_WATCHER", "off")
+        .env("TMPDIR", &scratch)
+        .arg("-C")
+        .arg(&place.tree);
+    command.args(["bisect", "--run", COMMAND, "--good", &history.points[0].0, "--json"]);
+    let mut clock = Clock::start();
+    let stdout = clock.run(&mut command)?;
+    let cost = clock.stop();
+    measured.search.push(ms(cost.wall));
+    measured.peak = measured.peak.max(cost.peak_memory);
+    let document: Value =
+        serde_json::from_slice(&stdout).context("`bisect --json` printed no JSON document")?;
+    let found = document["id"].as_str().unwrap_or_default();
+    ensure!(found == history.points[history.broken].0, "bisect found {found}, which is not the broken step");
+    let numbers: HashMap<&str, usize> =
+        history.points.iter().enumerate().map(|(number, (id, _))| (id.as_str(), number)).collect();
+    // The newest probe comes first.
+    let probes: Vec<&Value> = document["items"].as_array().into_iter().flatten().rev().collect();
+    measured.order.clear();
+    measured.stepback.resize(probes.len(), Vec::new());
+    for (probe, into) in probes.into_iter().zip(&mut measured.stepback) {
+        let id = probe["id"].as_str().unwrap_or_default();
+        measured.order.push(*numbers.get(id).with_context(|| format!("{id} was not recorded"))?);
+        into.push(probe["set_up_ms"].as_f64().context("a probe without a time")?);
+    }
+    Ok(())
+}
+
+fn theirs(area: &Path, round: usize, history: &History, measured: &mut BisectResults) -> Result<()> {
+    // A new one each time, and none is removed before the end.
+    let one = area.join("git").join(format!("worktree{round}"));
+    let commit = |number: usize| history.points[number].1.as_str();
+    measured.checkout.resize(measured.order.len(), Vec::new());
+    for (at, number) in measured.order.iter().enumerate() {
+        let mut set_up = git::command();
+        match at {
+            0 => set_up
+                .args(["worktree", "add", "-q", "--detach"])
+                .arg(&one)
+                .arg(commit(*number))
+                .current_dir(&history.theirs),
+            _ => set_up.args(["checkout", "-q", "--detach", commit(*number)]).current_dir(&one),
+        };
+        measured.checkout[at].push(timed(&mut set_up)?);
+    }
+    let last = commit(history.points.len() - 1);
+    let mut clock = Clock::start();
+    clock.run(git::command().args(["bisect", "start", last, commit(0)]).current_dir(&one))?;
+    let said = clock.run(git::command().args(["bisect", "run", "sh", "-c", COMMAND]).current_dir(&one))?;
+    measured.git_search.push(ms(clock.stop().wall));
+    let first = format!("{} is the first bad commit", commit(history.broken));
+    ensure!(String::from_utf8_lossy(&said).contains(&first), "git found another commit");
+    Ok(())
+}
+
+fn timed(command: &mut Command) -> Result<f64> {
+    let mut clock = Clock::start();
+    clock.run(command)?;
+    Ok(ms(clock.stop().wall))
+}
+
+impl BisectResults {
+    fn medians(rounds: &[Vec<f64>]) -> Vec<f64> {
+        rounds.iter().filter_map(|round| median(round.iter().copied())).collect()
+    }
+
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        json!({
+            "files": self.files, "checkpoints": self.checkpoints, "probed": self.order, "stepback_ms": self.stepback,
+            "git_ms": self.checkout, "search_ms": self.search,
+            "git_bisect_ms": self.git_search, "peak_memory_bytes": self.peak,
+        })
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self) -> Vec<Goal> {
+        let ours = Self::medians(&self.stepback);
+        let slowest = ours.iter().copied().reduce(f64::max);
+        let later = |values: &[f64]| median(values.iter().skip(1).copied());
+        let ratio = later(&ours).zip(later(&Self::medians(&self.checkout))).map(|(ours, git)| ours / git);
+        let what = format!("{} files, {} checkpoints", self.files, self.checkpoints);
+        vec![
+            below(format!("{what}: every probe set up in 300 ms"), slowest, 300.0, "ms"),
+            below(format!("{what}, after the first: no slower than git checkout"), ratio, 1.0, "×"),
+        ]
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let (ours, checkout) = (Self::medians(&self.stepback), Self::medians(&self.checkout));
+        let mut table =
+            MarkdownTable::new(["probe", "checkpoint", "stepback", "git", "git ÷ stepback"].into_iter());
+        let shown = |value: Option<&f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+        for (at, number) in self.order.iter().enumerate() {
+            let ratio = checkout.get(at).zip(ours.get(at)).map(|(git, ours)| git / ours);
+            table.rows.push(vec![
+                (at + 1).to_string(),
+                format!("{} of {}", number + 1, self.checkpoints),
+                shown(ours.get(at)),
+                shown(checkout.get(at)),
+                ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×")),
+            ]);
+        }
+        let mut whole = MarkdownTable::new(["whole search, ms", "median"].into_iter());
+        let middle = |values: &[f64]| shown(median(values.iter().copied()).as_ref());
+        whole
+            .rows
+            .push(vec!["stepback bisect --run, first and last probe included".into(), middle(&self.search)]);
+        whole.rows.push(vec![
+            "git bisect run in a worktree that was there, first and last not tried".into(),
+            middle(&self.git_search),
+        ]);
+        let mut text = format!(
+            "{} files, {} checkpoints of three or ten changes; {} probes. Setting up a probe, median of {} rounds, in ms. \
+             Peak memory of stepback: {:.1} MB.\n\n{}\n{}",
+            self.files,
+            self.checkpoints,
+            self.order.len(),
+            self.search.len(),
+            self.peak as f64 / 1e6,
+            table.markdown(),
+            whole.markdown()
+        );
+        goal_list(&mut text, &self.goals());
+        text
+    }
+}

@@ -1,0 +1,364 @@
+//! `bench hook`: what an agent waits for when it calls stepback before and after its tools.
+//!
+//! A fresh process each time, from start to exit, with the payload on its input and a conversation that
+//! grows, as Claude Code runs it. Beside it stand a process that does nothing, because starting a process is
+//! the floor; Node, because that is what most hooks pay before their first line runs; and opencode's
+//! snapshot of the same tree in the same state. All take turns.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::input::changes::Candidates;
+use crate::input::trees::{SourceTree, remove};
+use crate::measure::clock::{Clock, Cost};
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::{ms, percentile, samples};
+use crate::run::{Run, SETTLE, flush};
+use crate::systems::{self, Place, System};
+
+/// Starting Node takes long and varies little: fewer runs are enough.
+const SLOW_RUNS: usize = 40;
+
+/// How many messages the conversation has before the first measurement.
+const MESSAGES: usize = 2_000;
+
+/// So many reports wait in the inbox when one checkpoint in so many rounds takes them in.
+const WAITING: usize = 10;
+
+/// All samples of one kind of process.
+struct Timed {
+    name: String,
+    costs: Vec<Cost>,
+}
+
+/// What was measured.
+#[derive(Default)]
+pub struct HookResults {
+    all: Vec<Timed>,
+}
+
+impl HookResults {
+    fn add(&mut self, name: &str, cost: Cost) {
+        match self.all.iter_mut().find(|timed| timed.name == name) {
+            Some(timed) => timed.costs.push(cost),
+            None => self.all.push(Timed { name: name.to_owned(), costs: vec![cost] }),
+        }
+    }
+
+    fn wall(&self, name: &str, percent: f64) -> Option<f64> {
+        let timed = self.all.iter().find(|timed| timed.name == name)?;
+        percentile(&timed.costs.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
+    }
+
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        let named = self.all.iter().map(|timed| (timed.name.clone(), samples(&timed.costs)));
+        Value::Object(named.collect())
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self, trees: &[SourceTree]) -> Vec<Goal> {
+        let mut goals = vec![
+            below("a report that a file was read, p50: under 4 ms".into(), self.wall(READ, 50.0), 4.0, "ms"),
+            below("the same, p99: under 15 ms".into(), self.wall(READ, 99.0), 15.0, "ms"),
+        ];
+        if let Some(tree) = trees.iter().find(|tree| tree.files.abs_diff(8_000) < 2_000) {
+            let what =
+                format!("a checkpoint before a tool, {} files unchanged, p50: under 25 ms", tree.files);
+            goals.push(below(what, self.wall(&name_of("before", tree), 50.0), 25.0, "ms"));
+        }
+        goals
+    }
+
+    /// The tables of the report.
+    pub fn report(&self, trees: &[SourceTree]) -> String {
+        let mut table = MarkdownTable::new(
+            ["process", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ true", "node ÷ it"]
+                .into_iter(),
+        );
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        let ratio = |a: Option<f64>, b: Option<f64>| {
+            a.zip(b).map_or("–".to_owned(), |(a, b)| format!("{:.1} ×", a / b))
+        };
+        for timed in &self.all {
+            let cpu: Vec<f64> = timed.costs.iter().map(|cost| ms(cost.cpu)).collect();
+            let wall = |percent| self.wall(&timed.name, percent);
+            table.rows.push(vec![
+                timed.name.clone(),
+                timed.costs.len().to_string(),
+                shown(wall(0.0)),
+                shown(wall(50.0)),
+                shown(wall(99.0)),
+                shown(percentile(&cpu, 50.0)),
+                ratio(wall(50.0), self.wall(TRUE, 50.0)),
+                ratio(self.wall(NODE, 50.0), wall(50.0)),
+            ]);
+        }
+        let mut beside =
+            MarkdownTable::new(["p50 ms", "stepback", "opencode", "opencode ÷ stepback"].into_iter());
+        for tree in trees {
+            for moment in ["before", "after"] {
+                let ours = self.wall(&name_of(moment, tree), 50.0);
+                let theirs = self.wall(&format!("opencode {moment}, {} files", tree.files), 50.0);
+                let changed = if moment == "before" { "nothing changed" } else { "one file changed" };
+                beside.rows.push(vec![
+                    format!("{} files, {changed}", tree.files),
+                    shown(ours),
+                    shown(theirs),
+                    ratio(theirs, ours),
+                ]);
+            }
+        }
+        let mut text = format!("{}\n{}", table.markdown(), beside.markdown());
+        goal_list(&mut text, &self.goals(trees));
+        text
+    }
+}
+
+const TRUE: &str = "true";
+const NODE: &str = "node -e 0";
+const READ: &str = "hook, a file was read";
+
+fn name_of(moment: &str, tree: &SourceTree) -> String {
+    format!("hook, {moment} a tool, {} files", tree.files)
+}
+
+/// An agent at work in its own copy of a tree.
+pub struct HookSession<'a> {
+    binary: &'a Path,
+    place: Place,
+    transcript: PathBuf,
+    calls: usize,
+    /// How its hooks use the watcher.
+    watcher: &'static str,
+}
+
+impl<'a> HookSession<'a> {
+    /// One that has made no call yet; its hooks use the watcher as `STEPBACK_WATCHER` says it by `watcher`.
+    pub fn new(
+        area: &Path,
+        name: &str,
+        binary: &'a Path,
+        tree: &SourceTree,
+        watcher: &'static str,
+    ) -> Result<Self> {
+        let place = Place::new(area, name);
+        tree.copy_to(&place.tree)?;
+        let transcript = area.join(name).join("conversation.jsonl");
+        let lines: String = (0..MESSAGES / 2).map(|number| exchange(&format!("earlier{number}"))).collect();
+        fs::write(&transcript, lines)?;
+        Ok(Self { binary, place, transcript, calls: 0, watcher })
+    }
+
+    /// Its copy of the tree.
+    pub fn tree(&self) -> &Path {
+        &self.place.tree
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Path {
+        &self.place.store
+    }
+
+    /// One whose hooks look at every file.
+    fn start(area: &Path, name: &str, binary: &'a Path, tree: &SourceTree) -> Result<Self> {
+        let mut session = Self::new(area, name, binary, tree, "off")?;
+        // The first checkpoint and the first reading of the conversation are not what is measured here.
+        session.before()?;
+        session.after()?;
+        Ok(session)
+    }
+
+    fn append(&self, line: &str) -> Result<()> {
+        let mut file = OpenOptions::new().append(true).open(&self.transcript)?;
+        Ok(file.write_all(line.as_bytes())?)
+    }
+
+    fn hook(&self, event: &str, tool: &str, input: Value, response: Option<Value>) -> Result<Cost> {
+        let mut payload = json!({
+            "session_id": "5f0c1d6e-7a0b-4c1c-9f33-2f6f1f5d9c11",
+            "transcript_path": self.transcript, "cwd": self.place.tree, "permission_mode": "default",
+            "hook_event_name": event, "tool_name": tool, "tool_input": input,
+            "tool_use_id": format!("toolu_{}", self.calls),
+        });
+        if let (Some(response), Some(fields)) = (response, payload.as_object_mut()) {
+            fields.insert("tool_response".into(), response);
+        }
+        let mut command = Command::new(self.binary);
+        command
+            .env("STEPBACK_HOME", &self.place.store)
+            .env("STEPBACK_WATCHER", self.watcher)
+            .current_dir(&self.place.tree)
+            .args(["hook", "claude"]);
+        // Let the machine come to rest, as it would between two steps of an agent.
+        thread::sleep(Duration::from_millis(2));
+        let mut clock = Clock::start();
+        clock.run_with_input(&mut command, payload.to_string().as_bytes(), &[0])?;
+        Ok(clock.stop())
+    }
+
+    /// The model has asked for a command, and it is about to run.
+    pub fn before(&mut self) -> Result<Cost> {
+        self.calls += 1;
+        self.append(&answer(&format!("toolu_{}", self.calls)))?;
+        self.hook("PreToolUse", "Bash", command(), None)
+    }
+
+    /// The command has run.
+    pub fn after(&mut self) -> Result<Cost> {
+        let response = json!({ "stdout": "ok\n", "stderr": "", "interrupted": false });
+        let cost = self.hook("PostToolUse", "Bash", command(), Some(response))?;
+        self.append(&result(&format!("toolu_{}", self.calls)))?;
+        Ok(cost)
+    }
+
+    /// A file is about to be read.
+    fn read(&mut self) -> Result<Cost> {
+        self.calls += 1;
+        let input = json!({ "file_path": self.place.tree.join(".gitignore") });
+        self.hook("PreToolUse", "Read", input, None)
+    }
+}
+
+fn command() -> Value {
+    json!({ "command": "cargo test --workspace", "description": "Run all tests" })
+}
+
+/// An answer and a result, as Claude Code writes them down.
+fn exchange(call: &str) -> String {
+    answer(call) + &result(call)
+}
+
+fn answer(call: &str) -> String {
+    let said = "Next, the tests have to be run again, because the last change touches the parser. ".repeat(4);
+    let line = json!({
+        "type": "assistant", "uuid": format!("a-{call}"), "timestamp": "2026-11-15T20:00:00.000Z",
+        "message": {
+            "id": format!("msg_{call}"), "role": "assistant", "model": "claude", "content": [
+                { "type": "text", "text": said },
+                { "type": "tool_use", "id": call, "name": "Bash", "input": command() },
+            ],
+        },
+    });
+    format!("{line}\n")
+}
+
+fn result(call: &str) -> String {
+    let output = format!("test result: ok for {call}\n").repeat(20);
+    let line = json!({
+        "type": "user", "uuid": format!("r-{call}"), "timestamp": "2026-11-15T20:00:00.000Z",
+        "message": { "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": call, "content": output },
+        ] },
+    });
+    format!("{line}\n")
+}
+
+/// stepback and opencode on equal copies of one tree.
+struct Pair<'a> {
+    tree: &'a SourceTree,
+    ours: Option<HookSession<'a>>,
+    theirs: Option<Box<dyn System>>,
+    candidates: Candidates,
+}
+
+impl<'a> Pair<'a> {
+    fn make(run: &Run<'_>, area: &Path, binary: &'a Path, tree: &'a SourceTree) -> Result<Self> {
+        let ours = match run.options.runs_system("stepback") {
+            true => Some(HookSession::start(area, &format!("stepback-{}", tree.name), binary, tree)?),
+            false => None,
+        };
+        let theirs = match run.options.runs_system("opencode") {
+            true => {
+                let mut system = systems::make("opencode", &area.join(&tree.name), binary)?;
+                tree.copy_to(&system.place().tree)?;
+                system.reset()?;
+                system.checkpoint("first")?;
+                Some(system)
+            }
+            false => None,
+        };
+        let candidates = Candidates::find(&tree.origin, 6)?;
+        Ok(Self { tree, ours, theirs, candidates })
+    }
+
+    /// A checkpoint of an unchanged tree, a change, and a checkpoint of that.
+    fn round(&mut self, measured: &mut HookResults) -> Result<()> {
+        let script = self.candidates.script(1);
+        for moment in ["before", "after"] {
+            if let Some(session) = &mut self.ours {
+                let cost = if moment == "before" { session.before()? } else { session.after()? };
+                measured.add(&name_of(moment, self.tree), cost);
+            }
+            if let Some(system) = &mut self.theirs {
+                let (_, cost) = system.checkpoint("")?;
+                measured.add(&format!("opencode {moment}, {} files", self.tree.files), cost);
+                system.settle()?;
+            }
+            if moment == "before" {
+                let ours = self.ours.iter().map(|session| &session.place);
+                for place in ours.chain(self.theirs.iter().map(|system| system.place())) {
+                    script.apply(&place.tree)?;
+                }
+                thread::sleep(SETTLE);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
+    let area = run.area.join("hook");
+    let binary = run.binary.clone();
+    let mut pairs = Vec::new();
+    for tree in trees {
+        eprintln!("  preparing {} files", tree.files);
+        pairs.push(Pair::make(run, &area, &binary, tree)?);
+    }
+    let smallest = trees.iter().min_by_key(|tree| tree.files).context("there is no tree to measure on")?;
+    let mut reader = match run.options.runs_system("stepback") {
+        true => Some(HookSession::start(&area, "reader", &binary, smallest)?),
+        false => None,
+    };
+    let node = Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let mut measured = HookResults::default();
+    for number in 0..run.options.runs {
+        if number % 10 == 0 {
+            flush(&run.area);
+            run.monitor.sample("hook");
+        }
+        measured.add(TRUE, timed(&mut Command::new("/bin/true"))?);
+        if node && number < SLOW_RUNS {
+            measured.add(NODE, timed(Command::new("node").args(["-e", "0"]))?);
+        }
+        if let Some(session) = &mut reader {
+            measured.add(READ, session.read()?);
+            if number % WAITING == WAITING - 1 {
+                let cost = session.before()?;
+                measured.add(&format!("{}, {WAITING} reports waiting", name_of("before", smallest)), cost);
+                session.after()?;
+            }
+        }
+        for pair in &mut pairs {
+            pair.round(&mut measured)?;
+        }
+    }
+    remove(&area)?;
+    Ok(measured)
+}
+
+fn timed(command: &mut Command) -> Result<Cost> {
+    thread::sleep(Duration::from_millis(2));
+    let mut clock = Clock::start();
+    clock.run(command)?;
+    Ok(clock.stop())
+}

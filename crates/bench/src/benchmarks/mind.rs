@@ -1,0 +1,77 @@
+//! `bench mind`: what keeping a board costs over ten thousand changes, and how fast any past one is read.
+//!
+//! The work is done by an example of the `engine` crate, as for `bench session`.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::measure::clock::quietly;
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::run::Run;
+
+/// Changes of the session.
+const CHANGES: u32 = 10_000;
+
+/// What was measured.
+pub struct MindResults(Value);
+
+/// Makes the changes and returns the numbers.
+pub fn measure(run: &mut Run<'_>) -> Result<MindResults> {
+    let mut command = run.paths.build_example("stepback-engine", "mind")?;
+    run.monitor.sample("mind");
+    let changes = if run.options.quick { CHANGES / 10 } else { CHANGES };
+    let stdout = quietly(command.arg(run.area.join("mind")).arg(changes.to_string()))?;
+    serde_json::from_slice(&stdout).map(MindResults).context("the example printed no JSON document")
+}
+
+impl MindResults {
+    fn number(&self, name: &str) -> f64 {
+        self.0[name].as_f64().unwrap_or_default()
+    }
+
+    /// Everything that was measured.
+    pub fn json(&self) -> Value {
+        self.0.clone()
+    }
+
+    /// What was to be reached. Fewer changes prove nothing.
+    pub fn goals(&self) -> Vec<Goal> {
+        let of = |name: &str| {
+            let value = self.number(name);
+            (self.number("changes") >= f64::from(CHANGES)).then_some(value)
+        };
+        let percent = of("store_of_full_copies").map(|part| part * 100.0);
+        vec![
+            below("a change with its step, p50: under 5 ms".into(), of("change_p50_ms"), 5.0, "ms"),
+            below("the board at a past moment, p99: under 20 ms".into(), of("load_past_p99_ms"), 20.0, "ms"),
+            below("the board at the last moment: under 20 ms".into(), of("load_newest_ms"), 20.0, "ms"),
+            below("the whole store, beside full copies: under 50 %".into(), percent, 50.0, "%"),
+        ]
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let milliseconds = |name: &str| format!("{:.2} ms", self.number(name));
+        let megabytes = |name: &str| format!("{:.2} MB", self.number(name) / 1e6);
+        let mut table = MarkdownTable::new(["", "measured"].into_iter());
+        let mut row = |what: &str, value: String| table.rows.push(vec![what.to_owned(), value]);
+        row("changes", format!("{}", self.number("changes")));
+        row("items on the board in the end", format!("{}", self.number("items")));
+        row("a change with its step, p50", milliseconds("change_p50_ms"));
+        row("a change with its step, p99", milliseconds("change_p99_ms"));
+        row("the same, first hundred, p50", milliseconds("change_first_hundred_p50_ms"));
+        row("the same, last hundred, p50", milliseconds("change_last_hundred_p50_ms"));
+        row("the board at a past moment, p50", milliseconds("load_past_p50_ms"));
+        row("the board at a past moment, p99", milliseconds("load_past_p99_ms"));
+        row("the board at the last moment", milliseconds("load_newest_ms"));
+        row("the recovery page", milliseconds("recovery_ms"));
+        row("objects, as stored", megabytes("stored_bytes"));
+        row("store on disk, database included", megabytes("store_bytes"));
+        row("a full copy of the board for each change", megabytes("full_copies_bytes"));
+        row("store ÷ full copies", format!("{:.2} %", self.number("store_of_full_copies") * 100.0));
+        let mut text = format!("{}\n", table.markdown());
+        goal_list(&mut text, &self.goals());
+        text
+    }
+}

@@ -1,0 +1,334 @@
+//! `bench proxy`: what an agent notices of the model proxy, beside the same connection without it.
+//!
+//! A scripted model and many agents are threads of this process; between them stands nothing, or the real proxy process,
+//! which records what it carries. Both take turns. Each block has a proxy of its own, so that its memory and its CPU time
+//! are those of the block.
+
+mod agents;
+mod model;
+mod process;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::{median, ms, percentile};
+use crate::run::{Run, flush};
+use agents::{TestClient, together};
+use model::RequestedAnswer;
+use process::Carrying;
+
+/// So many streams at once.
+const STREAMS: usize = 200;
+/// The size of a request, as an agent's after some turns.
+const ASKED: usize = 24_000;
+/// The size of a request of the many streams at once.
+const ASKED_BY_MANY: usize = 4_000;
+/// The size of a piece: an event with some words.
+const PIECE: usize = 200;
+/// So often comes a piece of a model that is fast.
+const EVERY: Duration = Duration::from_millis(20);
+/// So often comes one where the model, the agents and the proxy need all of a small machine.
+const DENSE: Duration = Duration::from_millis(10);
+/// So many bytes have the pieces of a large answer.
+const LARGE_PIECE: usize = 60_000;
+
+/// One way, direct or through the proxy, of a block with many streams.
+#[derive(Default)]
+struct Way {
+    took: Vec<f64>,
+    lags: Vec<f64>,
+}
+
+/// A block with many streams at once.
+#[derive(Default)]
+struct Streams {
+    pieces: usize,
+    direct: Way,
+    proxied: Way,
+    /// CPU time of the proxy for each piece, in microseconds, recording included.
+    cpu_per_piece: Vec<f64>,
+    peak: u64,
+}
+
+/// What was measured.
+#[derive(Default)]
+pub struct ProxyResults {
+    first_direct: Vec<f64>,
+    first_proxied: Vec<f64>,
+    first_peak: u64,
+    paced: Streams,
+    dense: Streams,
+    fast: Streams,
+    large: Vec<(u64, u64, f64)>,
+    carried: u64,
+    recorded: u64,
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
+    let epoch = Instant::now();
+    let model = model::start(epoch)?;
+    let quick = run.options.quick;
+    let rounds = if quick { 1 } else { 3 };
+    let mut measured = ProxyResults::default();
+    first_bytes(run, model, epoch, &mut measured)?;
+    let seconds: u64 = if quick { 2 } else { 5 };
+    let every = |every: Duration| {
+        let pieces = (Duration::from_secs(seconds).as_micros() / every.as_micros()) as usize;
+        RequestedAnswer { pieces, size: PIECE, every, phase: Duration::ZERO }
+    };
+    let paced = every(EVERY);
+    measured.paced = streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
+    measured.dense = streams(run, model, epoch, "dense streams", &every(DENSE), rounds, &mut measured)?;
+    let fast = RequestedAnswer { pieces: 1_000, every: Duration::ZERO, ..paced };
+    measured.fast = streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
+    for megabytes in [100, 300] {
+        large(run, model, epoch, megabytes, &mut measured)?;
+    }
+    if measured.recorded != measured.carried {
+        bail!("{} model calls were carried and {} recorded", measured.carried, measured.recorded);
+    }
+    Ok(measured)
+}
+
+/// Ends a proxy and counts what it recorded.
+fn end(proxy: Carrying, carried: usize, measured: &mut ProxyResults) -> Result<()> {
+    measured.carried += carried as u64;
+    measured.recorded += proxy.end()?;
+    Ok(())
+}
+
+fn first_bytes(
+    run: &mut Run<'_>,
+    model: SocketAddr,
+    epoch: Instant,
+    measured: &mut ProxyResults,
+) -> Result<()> {
+    let proxy = Carrying::start(&run.area, &run.binary, model)?;
+    let wanted = RequestedAnswer {
+        pieces: 5,
+        size: PIECE,
+        every: Duration::from_millis(1),
+        phase: Duration::from_millis(1),
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let (mut direct, mut proxied) =
+        (TestClient::connect(model, epoch)?, TestClient::connect(proxy.addr, epoch)?);
+    let rounds = run.options.runs * 5;
+    let warm = 50;
+    for number in 0..rounds + warm {
+        if number % 100 == warm {
+            run.monitor.sample("first byte");
+        }
+        // Let the machine come to rest, as it would between two calls of an agent.
+        thread::sleep(Duration::from_millis(2));
+        let without = direct.ask(&wanted, ASKED, &mut buffer)?;
+        thread::sleep(Duration::from_millis(2));
+        let with = proxied.ask(&wanted, ASKED, &mut buffer)?;
+        if number >= warm {
+            measured.first_direct.push(ms(without.first));
+            measured.first_proxied.push(ms(with.first));
+        }
+    }
+    measured.first_peak = proxy.peak()?;
+    end(proxy, rounds + warm, measured)
+}
+
+fn streams(
+    run: &mut Run<'_>,
+    model: SocketAddr,
+    epoch: Instant,
+    name: &str,
+    wanted: &RequestedAnswer,
+    rounds: usize,
+    measured: &mut ProxyResults,
+) -> Result<Streams> {
+    let mut found = Streams { pieces: wanted.pieces, ..Streams::default() };
+    for _ in 0..rounds {
+        flush(&run.area);
+        run.monitor.sample(name);
+        let without = together(model, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        found.direct.add(without);
+        let proxy = Carrying::start(&run.area, &run.binary, model)?;
+        let with = together(proxy.addr, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        found.proxied.add(with);
+        proxy.settle()?;
+        found.cpu_per_piece.push(proxy.cpu()?.as_secs_f64() * 1e6 / (STREAMS * wanted.pieces) as f64);
+        found.peak = found.peak.max(proxy.peak()?);
+        end(proxy, STREAMS, measured)?;
+    }
+    Ok(found)
+}
+
+fn large(
+    run: &mut Run<'_>,
+    model: SocketAddr,
+    epoch: Instant,
+    megabytes: u64,
+    measured: &mut ProxyResults,
+) -> Result<()> {
+    flush(&run.area);
+    run.monitor.sample("large answer");
+    let pieces = megabytes as usize * 1_000_000 / LARGE_PIECE;
+    let wanted = RequestedAnswer { pieces, size: LARGE_PIECE, every: Duration::ZERO, phase: Duration::ZERO };
+    let proxy = Carrying::start(&run.area, &run.binary, model)?;
+    let took = together(proxy.addr, epoch, 1, &wanted, ASKED_BY_MANY)?.took;
+    proxy.settle()?;
+    measured.large.push((megabytes, proxy.peak()?, took.as_secs_f64()));
+    end(proxy, 1, measured)
+}
+
+impl Way {
+    fn add(&mut self, together: agents::Together) {
+        self.took.push(together.took.as_secs_f64());
+        self.lags.extend(together.lags);
+    }
+
+    fn took(&self) -> Option<f64> {
+        median(self.took.iter().copied())
+    }
+
+    fn json(&self) -> Value {
+        let at = |percent| percentile(&self.lags, percent);
+        json!({ "took_s": self.took, "lag_p50_ms": at(50.0), "lag_p99_ms": at(99.0), "lag_max_ms": at(100.0) })
+    }
+}
+
+impl Streams {
+    /// Direct and proxied, of the same: how much longer it took.
+    fn ratio(&self) -> Option<f64> {
+        Some(self.proxied.took()? / self.direct.took()?)
+    }
+
+    fn per_second(&self, way: &Way) -> Option<f64> {
+        Some((STREAMS * self.pieces) as f64 / way.took()?)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "streams": STREAMS, "pieces_each": self.pieces, "piece_bytes": PIECE, "direct": self.direct.json(),
+            "proxied": self.proxied.json(), "cpu_us_per_piece": self.cpu_per_piece, "peak_memory_bytes": self.peak,
+        })
+    }
+}
+
+impl ProxyResults {
+    fn added(&self, percent: f64) -> Option<f64> {
+        Some(percentile(&self.first_proxied, percent)? - percentile(&self.first_direct, percent)?)
+    }
+
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        let rounded =
+            |values: &[f64]| -> Vec<f64> { values.iter().map(|value| (value * 1e3).round() / 1e3).collect() };
+        let large = self.large.iter().map(|(megabytes, peak, took)| {
+            json!({ "megabytes": megabytes, "peak_memory_bytes": peak, "took_s": took })
+        });
+        json!({
+            "first_byte": {
+                "direct_ms": rounded(&self.first_direct), "proxied_ms": rounded(&self.first_proxied),
+                "peak_memory_bytes": self.first_peak,
+            },
+            "paced": self.paced.json(), "dense": self.dense.json(), "fast": self.fast.json(), "large": large.collect::<Vec<_>>(),
+            "calls_carried": self.carried, "calls_recorded": self.recorded,
+        })
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self) -> Vec<Goal> {
+        let longer = self.paced.ratio().map(|ratio| (ratio - 1.0) * 100.0);
+        let lag = percentile(&self.paced.proxied.lags, 99.0);
+        let peak = |wanted: u64| {
+            let found = self.large.iter().find(|(megabytes, ..)| *megabytes == wanted);
+            found.map(|(_, peak, _)| *peak as f64 / 1e6)
+        };
+        let growth = peak(300).zip(peak(100)).map(|(more, less)| more / less);
+        vec![
+            below(
+                "the first byte of an answer, p50: less than 1 ms later".into(),
+                self.added(50.0),
+                1.0,
+                "ms",
+            ),
+            below(format!("{STREAMS} paced streams: at most 3 % longer"), longer, 3.0, "%"),
+            below(format!("{STREAMS} paced streams, p99: no piece later than 10 ms"), lag, 10.0, "ms"),
+            below(
+                "memory with an answer of 300 MB: as with one of 100 MB, + 10 % at most".into(),
+                growth,
+                1.1,
+                "×",
+            ),
+        ]
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let shown = |value: Option<f64>, digits: usize| {
+            value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let mut first = MarkdownTable::new(["first byte, ms", "direct", "proxied", "added"].into_iter());
+        for percent in [50.0, 90.0, 99.0] {
+            first.rows.push(vec![
+                format!("p{percent}"),
+                shown(percentile(&self.first_direct, percent), 3),
+                shown(percentile(&self.first_proxied, percent), 3),
+                shown(self.added(percent), 3),
+            ]);
+        }
+        let mut many = MarkdownTable::new(
+            [&*format!("{STREAMS} streams"), "direct", "proxied", "proxied ÷ direct"].into_iter(),
+        );
+        let mut row = |what: &str, of: &dyn Fn(&Way) -> Option<f64>, streams: &Streams, digits| {
+            let (direct, proxied) = (of(&streams.direct), of(&streams.proxied));
+            let ratio = direct.zip(proxied).map(|(direct, proxied)| proxied / direct);
+            let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
+            many.rows.push(vec![what.to_owned(), shown(direct, digits), shown(proxied, digits), ratio]);
+        };
+        let (paced, dense, fast) = (&self.paced, &self.dense, &self.fast);
+        for (name, streams) in [("paced", paced), ("dense", dense)] {
+            row(&format!("{name}: seconds"), &|way| way.took(), streams, 3);
+            row(&format!("{name}: pieces per second"), &|way| streams.per_second(way), streams, 0);
+            for percent in [50.0, 99.0, 100.0] {
+                let lag = |way: &Way| percentile(&way.lags, percent);
+                row(&format!("{name}: lag of a piece, p{percent}, ms"), &lag, streams, 3);
+            }
+        }
+        row("as fast as possible: seconds", &|way| way.took(), fast, 3);
+        row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
+        let megabytes = |way: &Way| Some(fast.per_second(way)? * PIECE as f64 / 1e6);
+        row("as fast as possible: MB per second", &megabytes, fast, 1);
+        let mut memory =
+            MarkdownTable::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());
+        let size = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+        memory.rows.push(vec!["one stream at a time".into(), size(self.first_peak), "–".into()]);
+        for (name, streams) in
+            [("paced streams", paced), ("dense streams", dense), ("as fast as possible", fast)]
+        {
+            let cpu = shown(median(streams.cpu_per_piece.iter().copied()), 1);
+            memory.rows.push(vec![name.into(), size(streams.peak), cpu]);
+        }
+        for (megabytes, peak, _) in &self.large {
+            memory.rows.push(vec![format!("one answer of {megabytes} MB"), size(*peak), "–".into()]);
+        }
+        let mut text = format!(
+            "Every request is {} kB (one stream) or {} kB (many), every piece an event of {PIECE} bytes. Paced streams get one \
+             every {} ms, dense ones every {} ms, each beginning at another time. All {} calls through the proxy were recorded.\n\n{}\n{}\n{}",
+            ASKED / 1_000,
+            ASKED_BY_MANY / 1_000,
+            EVERY.as_millis(),
+            DENSE.as_millis(),
+            self.recorded,
+            first.markdown(),
+            many.markdown(),
+            memory.markdown(),
+        );
+        goal_list(&mut text, &self.goals());
+        text
+    }
+}

@@ -1,0 +1,139 @@
+//! Agents that read what a model says: how late each piece comes, and how long all of it takes.
+//!
+//! Model and agents are threads of one process, so that both read the same clock.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::model::{DIGITS, MARK, RequestedAnswer, request};
+
+/// An agent waits no longer than this for the next byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Paced answers begin within this time.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// What one agent saw of one answer.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// From the request to the first byte of the body.
+    pub first: Duration,
+    /// When it asked, and when it had the last byte.
+    pub between: Option<(Instant, Instant)>,
+    /// How late each piece came, in milliseconds.
+    pub lags: Vec<f64>,
+}
+
+/// What many agents saw at the same time.
+#[derive(Debug, Default)]
+pub struct Together {
+    /// From the first request to the last byte of all answers.
+    pub took: Duration,
+    /// How late each piece came, in milliseconds.
+    pub lags: Vec<f64>,
+}
+
+/// A connection of an agent.
+pub struct TestClient {
+    stream: TcpStream,
+    epoch: Instant,
+}
+
+impl TestClient {
+    /// Connects; moments count from `epoch`.
+    pub fn connect(addr: SocketAddr, epoch: Instant) -> Result<Self> {
+        let stream = TcpStream::connect(addr).with_context(|| format!("cannot connect to {addr}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, epoch })
+    }
+
+    /// Asks, and reads the whole answer. Moments of pieces are only looked for in an answer that is paced.
+    pub fn ask(&mut self, wanted: &RequestedAnswer, body: usize, buffer: &mut [u8]) -> Result<Seen> {
+        const END: &[u8] = b"\r\n0\r\n\r\n";
+        let request = request(wanted, body);
+        let mut seen = Seen::default();
+        let begun = Instant::now();
+        self.stream.write_all(&request)?;
+        // What may be the beginning of something that the next bytes complete.
+        let mut tail: Vec<u8> = Vec::new();
+        let mut started = false;
+        loop {
+            let read = self.stream.read(buffer).context("no answer")?;
+            ensure!(read > 0, "the connection was closed in the middle of an answer");
+            let now = self.epoch.elapsed().as_micros() as f64;
+            tail.extend_from_slice(&buffer[..read]);
+            if !started {
+                let Some(at) = tail.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+                ensure!(tail.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&tail));
+                if tail.len() == at + 4 {
+                    continue;
+                }
+                seen.first = begun.elapsed();
+                started = true;
+            }
+            let mut done = 0;
+            if !wanted.every.is_zero() {
+                while let Some(at) = tail[done..].iter().position(|byte| *byte == MARK).map(|at| at + done) {
+                    let Some(digits) = tail.get(at + 1..at + 1 + DIGITS) else { break };
+                    let moment: f64 = std::str::from_utf8(digits)?.parse()?;
+                    seen.lags.push((now - moment) / 1e3);
+                    done = at + 1 + DIGITS;
+                }
+            }
+            if tail.ends_with(END) {
+                ensure!(wanted.every.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
+                seen.between = Some((begun, Instant::now()));
+                return Ok(seen);
+            }
+            let kept = (END.len() + DIGITS).min(tail.len() - done);
+            tail.drain(..tail.len() - kept);
+        }
+    }
+}
+
+/// Many agents ask at the same moment, each over a connection of its own.
+pub fn together(
+    addr: SocketAddr,
+    epoch: Instant,
+    streams: usize,
+    wanted: &RequestedAnswer,
+    body: usize,
+) -> Result<Together> {
+    let all_connected = Barrier::new(streams + 1);
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for number in 0..streams {
+            let all_connected = &all_connected;
+            // Spread over a time: answers do not begin, and so do not end, all at one moment.
+            let phase = match wanted.every.is_zero() {
+                true => Duration::ZERO,
+                false => SPREAD * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1),
+            };
+            let wanted = RequestedAnswer { phase, ..*wanted };
+            let agent = thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, move || {
+                let agent = TestClient::connect(addr, epoch);
+                let mut buffer = vec![0; 32 << 10];
+                all_connected.wait();
+                agent?.ask(&wanted, body, &mut buffer)
+            })?;
+            running.push(agent);
+        }
+        all_connected.wait();
+        let (mut lags, mut between) = (Vec::new(), Vec::new());
+        for agent in running {
+            let seen = agent.join().map_err(|_| anyhow!("an agent panicked"))??;
+            lags.extend(seen.lags);
+            between.extend(seen.between);
+        }
+        let begun = between.iter().map(|(begun, _)| *begun).min();
+        let ended = between.iter().map(|(_, ended)| *ended).max();
+        let took = ended.zip(begun).map_or(Duration::ZERO, |(ended, begun)| ended - begun);
+        Ok(Together { took, lags })
+    })
+}

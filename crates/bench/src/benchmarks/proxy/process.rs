@@ -1,0 +1,112 @@
+//! The proxy under measurement: the release binary as a process of its own, with a store of its own, recording for real.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::measure::clock::quietly;
+use crate::systems::Place;
+
+/// A running proxy.
+pub struct Carrying {
+    child: Child,
+    binary: PathBuf,
+    place: Place,
+    /// Where agents find it.
+    pub addr: SocketAddr,
+}
+
+impl Carrying {
+    /// Starts a proxy in front of the model at `upstream`.
+    pub fn start(area: &Path, binary: &Path, upstream: SocketAddr) -> Result<Self> {
+        let place = Place::new(area, "proxy");
+        for directory in [&place.tree, &place.store] {
+            crate::input::trees::remove(directory)?;
+            fs::create_dir_all(directory)?;
+        }
+        let mut child = stepback(binary, &place)
+            .args(["proxy", "--upstream", &format!("http://{upstream}"), "--json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the proxy")?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().context("the proxy has no stdout")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let document: Value = serde_json::from_str(&line).context("the proxy said not where it listens")?;
+        let url = document["url"].as_str().unwrap_or_default();
+        let addr =
+            url.trim_start_matches("http://").parse().with_context(|| format!("\"{url}\" is no address"))?;
+        Ok(Self { child, binary: binary.to_owned(), place, addr })
+    }
+
+    /// The CPU time it has used so far.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name may hold anything, so fields are counted from behind it; user and system time are the 14th and 15th.
+        let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let ticks: u64 =
+            behind.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// Its largest resident set so far, in bytes.
+    pub fn peak(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no peak is known")?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+        Ok(kilobytes * 1024)
+    }
+
+    /// Waits until what was carried is recorded: nothing waits in the inbox, and the process rests.
+    pub fn settle(&self) -> Result<()> {
+        let mut before = self.cpu()?;
+        for _ in 0..600 {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.cpu()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Ends it, and returns how many model calls are in its record.
+    pub fn end(mut self) -> Result<u64> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the proxy failed: {status}");
+        let stdout = quietly(stepback(&self.binary, &self.place).args(["sessions", "--json"]))?;
+        let document: Value = serde_json::from_slice(&stdout)?;
+        // A call is a step when it is asked and a step when it is answered.
+        let steps = |session: &Value| session["steps"].as_u64().unwrap_or_default();
+        let steps: u64 = document["items"].as_array().map_or(0, |items| items.iter().map(steps).sum());
+        Ok(steps / 2)
+    }
+}
+
+impl Drop for Carrying {
+    fn drop(&mut self) {
+        // Only still there if a measurement failed.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn stepback(binary: &Path, place: &Place) -> Command {
+    let mut command = Command::new(binary);
+    // Unaware of the user's own store, and of what their agents are told.
+    command.env("STEPBACK_HOME", &place.store).env_remove("ANTHROPIC_BASE_URL").arg("-C").arg(&place.tree);
+    command
+}

@@ -1,0 +1,149 @@
+//! Two measurements about stored bytes: one byte changed in a large file, and many small checkpoints.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+
+use anyhow::Result;
+
+use crate::input::changes::Candidates;
+use crate::input::git;
+use crate::input::text::Random;
+use crate::input::trees::{SourceTree, remove};
+use crate::measure::clock::quietly;
+use crate::measure::manifest::disk_use;
+use crate::report::results::{LargeFile, StoreSize};
+use crate::run::{Run, SETTLE, flush};
+use crate::systems;
+
+/// The size of the large file.
+const LARGE: u64 = 200 * 1000 * 1000;
+
+/// So many checkpoints of ten changes each follow the first.
+const CHECKPOINTS: usize = 100;
+
+impl Run<'_> {
+    /// Changes one byte in the middle of a large incompressible file.
+    pub fn large_file(&mut self) -> Result<()> {
+        if !self.options.wants("big") {
+            return Ok(());
+        }
+        eprintln!("\nOne byte changed in a file of 200 MB");
+        let area = self.area.join("large-file");
+        let mut all = Vec::new();
+        // opencode leaves large untracked files out of its snapshots, so there is nothing to measure.
+        for name in ["stepback", "cline", "gemini", "restic", "borg"] {
+            if !self.options.runs_system(name) {
+                continue;
+            }
+            eprintln!("  preparing {name}");
+            let mut system = systems::make(name, &area, &self.binary)?;
+            remove(&system.place().tree)?;
+            fs::create_dir_all(&system.place().tree)?;
+            // A repository of its own: nobody should find one further up and look at that.
+            quietly(git::command().args(["init", "-q", "-b", "main"]).current_dir(&system.place().tree))?;
+            write_large(&system.place().tree.join("data.bin"))?;
+            thread::sleep(SETTLE);
+            match system.reset().and_then(|()| system.checkpoint("first")) {
+                Ok(_) => {
+                    all.push((system, LargeFile { system: name, samples: Vec::new(), added: Vec::new() }))
+                }
+                Err(error) => self.results.complain(name, format!("failed on a large file: {error:#}")),
+            }
+        }
+        eprintln!("  measuring");
+        for repetition in 0..if self.options.quick { 3 } else { 5 } {
+            self.monitor.sample("big");
+            for (system, found) in &mut all {
+                let place = system.place().clone();
+                flush(&self.area);
+                let before = disk_use(&place.store)?.allocated;
+                flip_byte(&place.tree.join("data.bin"), LARGE / 2 + repetition)?;
+                flush(&self.area);
+                thread::sleep(SETTLE);
+                match system.checkpoint(&format!("byte-{repetition}")) {
+                    Ok((_, cost)) => {
+                        flush(&self.area);
+                        found.samples.push(cost);
+                        found.added.push(disk_use(&place.store)?.allocated.saturating_sub(before));
+                    }
+                    Err(error) => {
+                        self.results.complain(found.system, format!("failed on a large file: {error:#}"))
+                    }
+                }
+            }
+        }
+        self.monitor.sample("");
+        self.results.large_file = all.into_iter().map(|(_, found)| found).collect();
+        remove(&area)
+    }
+
+    /// Takes many small checkpoints and measures the store. Not interleaved: nothing is timed.
+    pub fn stores(&mut self, tree: &SourceTree) -> Result<()> {
+        if !self.options.wants("disk") {
+            return Ok(());
+        }
+        eprintln!("\nStores after {CHECKPOINTS} checkpoints of 10 changed files on {}", tree.name);
+        let area = self.area.join("stores");
+        for name in systems::ALL {
+            // The backup program takes about a second for each.
+            let skip = matches!(name, "limit" | "borg") || (self.options.quick && name == "restic");
+            if skip || !self.options.runs_system(name) {
+                continue;
+            }
+            eprintln!("  {name}");
+            match self.store(&area, name, tree) {
+                Ok(found) => self.results.stores.push(found),
+                Err(error) => {
+                    self.results.complain(name, format!("failed after many checkpoints: {error:#}"))
+                }
+            }
+            remove(&area)?;
+        }
+        Ok(())
+    }
+
+    fn store(&self, area: &Path, name: &'static str, tree: &SourceTree) -> Result<StoreSize> {
+        let mut system = systems::make(name, area, &self.binary)?;
+        let place = system.place().clone();
+        tree.copy_to(&place.tree)?;
+        system.reset()?;
+        system.checkpoint("first")?;
+        let mut candidates = Candidates::find(&place.tree, 100)?;
+        for number in 0..CHECKPOINTS {
+            candidates.script(10).apply(&place.tree)?;
+            thread::sleep(SETTLE);
+            system.checkpoint(&format!("number-{number}"))?;
+        }
+        flush(&self.area);
+        let size = disk_use(&place.store)?;
+        let compacted = if system.compact()? {
+            flush(&self.area);
+            Some(disk_use(&place.store)?)
+        } else {
+            None
+        };
+        Ok(StoreSize { system: name, checkpoints: CHECKPOINTS, size, compacted })
+    }
+}
+
+fn write_large(path: &Path) -> Result<()> {
+    let mut file = fs::File::create(path)?;
+    let mut random = Random::new(200);
+    let mut block = vec![0; 1_000_000];
+    for _ in 0..LARGE / block.len() as u64 {
+        random.fill(&mut block);
+        file.write_all(&block)?;
+    }
+    Ok(())
+}
+
+fn flip_byte(path: &Path, at: u64) -> Result<()> {
+    let file = fs::File::options().read(true).write(true).open(path)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at)?;
+    file.write_all_at(&[!byte[0]], at)?;
+    Ok(())
+}

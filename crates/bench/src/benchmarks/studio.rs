@@ -1,0 +1,131 @@
+//! `bench studio`: how soon the Studio can be used, how soon a session of 100,000 steps is on the screen, and how smoothly it
+//! moves, in a real Chromium.
+//!
+//! `cargo xtask bench studio` installs the browser and its driver first. The browser is driven by `studio/tests/speed.spec.ts`, which writes down what it saw. Times are those of the driver outside:
+//! from the order to go to an address until what was waited for is there.
+
+use std::fs;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::report::goals::{Goal, above, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::percentile;
+use crate::run::Run;
+
+/// Steps of the session.
+const STEPS: u64 = 100_000;
+/// Scripts of the first page, compressed, in bytes.
+const SCRIPTS: f64 = 300_000.0;
+
+/// What was measured.
+#[derive(Default)]
+pub struct StudioResults {
+    saw: Value,
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
+    run.monitor.sample("studio");
+    let result = run.area.join("studio.json");
+    let (runs, steps) = if run.options.quick { (3, STEPS / 10) } else { (10, STEPS) };
+    let root = run.paths.root.join("studio");
+    let mut node = std::process::Command::new("node");
+    node.args([
+        "node_modules/@playwright/test/cli.js",
+        "test",
+        "speed.spec.ts",
+        "--workers=1",
+        "--retries=0",
+    ])
+    .current_dir(&root)
+    .env("STEPBACK_PROGRAM", &run.binary)
+    .env("STEPBACK_STUDIO_OUT", run.area.join("studio"))
+    .env("STEPBACK_STUDIO_BENCH", &result)
+    .env("STEPBACK_STUDIO_BENCH_RUNS", runs.to_string())
+    .env("STEPBACK_STUDIO_BENCH_STEPS", steps.to_string())
+    .stdin(Stdio::null())
+    // What comes out is the report.
+    .stdout(std::io::stderr());
+    let status = node.status().context("node cannot be started; install Node 20.19 or newer")?;
+    if !status.success() {
+        bail!("the browser did not get through it ({status})");
+    }
+    let text = fs::read_to_string(&result).context("the browser wrote down nothing")?;
+    Ok(StudioResults { saw: serde_json::from_str(&text)? })
+}
+
+impl StudioResults {
+    fn times(&self, name: &str) -> Vec<f64> {
+        self.saw[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    }
+
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        let of = |name: &str| {
+            let took = self.times(name);
+            json!({ "count": took.len(), "p50_ms": percentile(&took, 50.0), "p99_ms": percentile(&took, 99.0) })
+        };
+        json!({
+            "steps": self.saw["steps"], "ready": of("ready_ms"), "open": of("open_ms"),
+            "script_bytes": self.saw["script_bytes"], "requests": self.saw["requests"],
+            "moving": self.saw["moving"], "scrubbing": self.saw["scrubbing"],
+        })
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self) -> Vec<Goal> {
+        let whole = self.saw["steps"].as_u64().is_some_and(|steps| steps >= STEPS);
+        let open = percentile(&self.times("open_ms"), 50.0).filter(|_| whole);
+        let rate = |name: &str| self.saw[name]["seen"].as_f64().filter(|_| whole);
+        vec![
+            below(
+                "ready to use, p50: under 1 s".into(),
+                percentile(&self.times("ready_ms"), 50.0),
+                1000.0,
+                "ms",
+            ),
+            below(
+                "scripts of the first page: under 300 kB".into(),
+                self.saw["script_bytes"].as_f64(),
+                SCRIPTS,
+                "B",
+            ),
+            below("100,000 steps opened, p50: under 1 s".into(), open, 1000.0, "ms"),
+            above("zooming and panning: above 30 frames/s".into(), rate("moving"), 30.0, "frames/s"),
+            above("scrubbing: above 30 frames/s".into(), rate("scrubbing"), 30.0, "frames/s"),
+        ]
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0}"));
+        let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
+        for (what, name) in
+            [("ready: the list of sessions is there", "ready_ms"), ("a session is opened", "open_ms")]
+        {
+            let took = self.times(name);
+            let (p50, p99) = (percentile(&took, 50.0), percentile(&took, 99.0));
+            times.rows.push(vec![what.to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
+        }
+        let mut asked = MarkdownTable::new(["of the last opening", "from ms", "to ms", "bytes"].into_iter());
+        for request in self.saw["requests"].as_array().into_iter().flatten() {
+            let number = |name: &str| request[name].as_u64().unwrap_or_default().to_string();
+            let path: String = request["path"].as_str().unwrap_or_default().chars().take(60).collect();
+            asked.rows.push(vec![path, number("from_ms"), number("to_ms"), number("bytes")]);
+        }
+        let text = |name: &str| self.saw[name]["text"].as_str().unwrap_or_default().to_owned();
+        let mut report = format!(
+            "One session of {} steps, Chromium at 1440x900, nothing cached.\n\n{}\nZooming and panning: {}. Scrubbing: {}.\n\n{}\n",
+            self.saw["steps"],
+            times.markdown(),
+            text("moving"),
+            text("scrubbing"),
+            asked.markdown()
+        );
+        goal_list(&mut report, &self.goals());
+        report
+    }
+}

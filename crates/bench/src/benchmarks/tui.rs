@@ -1,0 +1,244 @@
+//! `bench tui`: how long the TUI takes to show a session of 100,000 steps, and a key to be seen, at a pseudo-terminal.
+//!
+//! Times are those of somebody outside: from the start of the process, or the write of a key, to the last byte of the frame
+//! that shows it. The session is reported to a server first; then the TUI opens the store itself, and asks the server in turn.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::{Value, json};
+
+use crate::benchmarks::server::TOGETHER;
+use crate::benchmarks::server::asking::{Batch, HttpConnection};
+use crate::benchmarks::server::process::Serving;
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::{ms, percentile};
+use crate::run::Run;
+
+/// Steps of the session.
+const STEPS: u64 = 100_000;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What ends a frame: the cursor is hidden again.
+const END: &[u8] = b"\x1b[?25l";
+/// A frame in which nothing changed.
+const SAME: &[u8] = b"\x1b[39m\x1b[49m\x1b[59m\x1b[0m\x1b[?25l";
+
+/// What was measured.
+#[derive(Default)]
+pub struct TuiResults {
+    steps: u64,
+    /// What was done, and how long each took.
+    took: Vec<(&'static str, Vec<f64>)>,
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
+    let steps = if run.options.quick { STEPS / 10 } else { STEPS };
+    let server = Serving::start(&run.area, &run.binary, None)?;
+    let mut connection = HttpConnection::open(&server)?;
+    let mut batch = Batch::new(0, 0);
+    for number in 0..steps / TOGETHER as u64 {
+        batch.renew(number, 0);
+        connection.post_until_taken(batch.body())?;
+    }
+    ensure!(server.steps()? == steps, "not all steps are stored");
+    let sessions = connection.get("/sessions")?;
+    // Whoever gives commands in a workspace has a session of their own.
+    let sent = sessions["items"].as_array().into_iter().flatten().find(|one| one["agent"] != "person");
+    let session = sent.and_then(|one| one["id"].as_str()).context("there is no session")?.to_owned();
+    let mut measured = TuiResults { steps, ..TuiResults::default() };
+    let url = format!("http://{}", server.address);
+    let ways: [(_, Vec<&str>); 2] =
+        [("store", vec!["tui", &session]), ("server", vec!["tui", "--server", &url, &session])];
+    for (way, words) in &ways {
+        run.monitor.sample(way);
+        let name = |what: &'static str, other: &'static str| if *way == "store" { what } else { other };
+        let mut start = Vec::new();
+        for _ in 0..run.options.runs.min(20) {
+            let (_, took) = Screen::begin(&run.binary, server.store(), words)?;
+            start.push(took);
+        }
+        measured.took.push((name("start, to the steps on the screen", "the same from a server"), start));
+        let (mut screen, _) = Screen::begin(&run.binary, server.store(), words)?;
+        let keys =
+            [("k", "a key, to the frame: one step back"), ("\x1b[5~", "page up"), ("\x1b[6~", "page down")];
+        for (key, what) in keys {
+            let took = (0..run.options.runs).map(|_| screen.press(key)).collect::<Result<Vec<_>>>()?;
+            if *way == "store" {
+                measured.took.push((what, took));
+            } else if key == "k" {
+                measured.took.push(("a key, from a server", took));
+            }
+        }
+        let mut jumps = Vec::new();
+        for at in 0..run.options.runs.min(50) as u64 {
+            let number = 1 + at * 7919 % steps;
+            screen.type_in(&format!("g{number}"))?;
+            jumps.push(screen.press_and_wait("\r")?);
+        }
+        measured.took.push((name("a jump to any step", "the same from a server"), jumps));
+    }
+    server.end()?;
+    Ok(measured)
+}
+
+/// The program at a terminal.
+struct Screen {
+    keys: File,
+    child: Child,
+}
+
+impl Screen {
+    /// Starts it, and waits for the steps of the session.
+    fn begin(binary: &Path, store: &Path, words: &[&str]) -> Result<(Self, f64)> {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&controller)?;
+        unlockpt(&controller)?;
+        let name = ptsname(&controller, Vec::new())?;
+        let user = File::from(open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?);
+        tcsetwinsize(&user, Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 })?;
+        fcntl_setfl(&controller, OFlags::NONBLOCK)?;
+        let begun = Instant::now();
+        let child = Command::new(binary)
+            .args(words)
+            .env("STEPBACK_HOME", store)
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .current_dir(store)
+            .stdin(user.try_clone()?)
+            .stdout(user.try_clone()?)
+            .stderr(user)
+            .spawn()?;
+        let mut screen = Self { keys: File::from(controller), child };
+        screen.until(begun, b"tool-end")?;
+        let took = ms(begun.elapsed());
+        // The step beside the list comes a moment later, and whatever else is asked for at the start.
+        screen.settle()?;
+        Ok((screen, took))
+    }
+
+    /// Presses keys. Says how long it took until something was shown.
+    fn press(&mut self, keys: &str) -> Result<f64> {
+        let begun = Instant::now();
+        self.keys.write_all(keys.as_bytes())?;
+        self.until(begun, b"")?;
+        let took = ms(begun.elapsed());
+        self.settle()?;
+        Ok(took)
+    }
+
+    /// Types an answer to a question, at which the cursor is shown.
+    fn type_in(&mut self, text: &str) -> Result<()> {
+        self.keys.write_all(text.as_bytes())?;
+        self.settle().map(drop)
+    }
+
+    /// Presses a key. Says how long it took until everything was shown.
+    fn press_and_wait(&mut self, key: &str) -> Result<f64> {
+        let begun = Instant::now();
+        self.keys.write_all(key.as_bytes())?;
+        self.until(begun, b"")?;
+        let last = self.settle()?;
+        Ok(ms(last.saturating_duration_since(begun)))
+    }
+
+    /// Waits for a frame in which something is shown.
+    fn until(&mut self, begun: Instant, shown: &[u8]) -> Result<()> {
+        let mut seen = Vec::new();
+        loop {
+            self.read(&mut seen)?;
+            let is_there = shown.is_empty() || seen.windows(shown.len()).any(|part| part == shown);
+            if !seen.is_empty() && is_there && seen.ends_with(END) {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                let last = String::from_utf8_lossy(&seen[seen.len().saturating_sub(400)..]).into_owned();
+                let shown = String::from_utf8_lossy(shown);
+                bail!("it does not show {shown}; the last that came is {}", last.escape_debug());
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Waits until nothing is shown any more for a moment. Says when the last was.
+    fn settle(&mut self) -> Result<Instant> {
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_millis(30) {
+            let mut seen = Vec::new();
+            self.read(&mut seen)?;
+            if !seen.is_empty() {
+                last = Instant::now();
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(last)
+    }
+
+    /// Reads what is there, without frames in which nothing changed.
+    fn read(&mut self, seen: &mut Vec<u8>) -> Result<()> {
+        let mut piece = [0; 16 << 10];
+        loop {
+            match self.keys.read(&mut piece) {
+                Ok(0) => bail!("the program has ended"),
+                Ok(length) if piece[..length] == *SAME => {}
+                Ok(length) => seen.extend_from_slice(&piece[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error).context("the program has ended"),
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl TuiResults {
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        let times: Vec<Value> = (self.took.iter())
+            .map(|(what, took)| {
+                json!({ "what": what, "count": took.len(), "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) })
+            })
+            .collect();
+        json!({ "steps": self.steps, "times": times })
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self) -> Vec<Goal> {
+        let of = |beginning: &str, percent: f64| {
+            let found = self.took.iter().find(|(what, _)| what.starts_with(beginning));
+            found.and_then(|(_, took)| percentile(took, percent)).filter(|_| self.steps >= STEPS)
+        };
+        vec![
+            below("start with 100,000 steps, p50: under 50 ms".into(), of("start", 50.0), 50.0, "ms"),
+            below("a key to its frame, p99: under 16 ms".into(), of("a key, to", 99.0), 16.0, "ms"),
+        ]
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
+        for (what, took) in &self.took {
+            let (p50, p99) = (percentile(took, 50.0), percentile(took, 99.0));
+            times.rows.push(vec![(*what).to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
+        }
+        let mut text =
+            format!("One session of {} steps, a terminal of 120x40.\n\n{}\n", self.steps, times.markdown());
+        goal_list(&mut text, &self.goals());
+        text
+    }
+}

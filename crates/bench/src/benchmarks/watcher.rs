@@ -1,0 +1,230 @@
+//! `bench watcher`: a checkpoint of a large tree in which one file changed, with and without a server that watches it, and an
+//! agent's hooks with the watcher that they start themselves ([`automatic`]).
+//!
+//! Two equal copies, each with a store of its own, and a small tree that shows what a checkpoint costs when there is next to
+//! nothing to look at. All take turns; the server runs all the time.
+
+mod automatic;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::input::changes::Candidates;
+use crate::input::trees::{SourceTree, remove};
+use crate::measure::clock::{Clock, Cost, quietly};
+use crate::report::goals::{Goal, below};
+use crate::report::markdown::{MarkdownTable, goal_list};
+use crate::report::results::{ms, percentile, samples};
+use crate::run::{Run, SETTLE, flush};
+use crate::systems::Place;
+use automatic::AutomaticCosts;
+
+/// What a large tree has here.
+pub const FILES: usize = 62_163;
+
+/// A workspace and its store.
+struct Desk<'a> {
+    name: &'static str,
+    binary: &'a Path,
+    place: Place,
+    candidates: Candidates,
+    watched: bool,
+    none: Vec<Cost>,
+    one: Vec<Cost>,
+}
+
+/// A server that ends with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What was measured.
+pub struct WatcherResults {
+    files: usize,
+    directories: u64,
+    rows: Vec<(&'static str, Vec<Cost>, Vec<Cost>)>,
+    automatic: AutomaticCosts,
+}
+
+impl<'a> Desk<'a> {
+    fn make(
+        area: &Path,
+        name: &'static str,
+        binary: &'a Path,
+        tree: &SourceTree,
+        watched: bool,
+    ) -> Result<Self> {
+        let place = Place::new(area, name);
+        tree.copy_to(&place.tree)?;
+        let candidates = Candidates::find(&tree.origin, 6)?;
+        let desk = Self { name, binary, place, candidates, watched, none: Vec::new(), one: Vec::new() };
+        quietly(&mut desk.command(&["checkpoint", "create"]))?;
+        Ok(desk)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.binary);
+        command.env("STEPBACK_HOME", &self.place.store).arg("-C").arg(&self.place.tree).args(words);
+        command.env("STEPBACK_WATCHER", if self.watched { "ask" } else { "off" });
+        command
+    }
+
+    fn checkpoint(&self) -> Result<Cost> {
+        thread::sleep(SETTLE);
+        let mut clock = Clock::start();
+        clock.run(&mut self.command(&["checkpoint", "create"]))?;
+        Ok(clock.stop())
+    }
+
+    fn round(&mut self) -> Result<()> {
+        let cost = self.checkpoint()?;
+        self.none.push(cost);
+        self.candidates.script(1).apply(&self.place.tree)?;
+        let cost = self.checkpoint()?;
+        self.one.push(cost);
+        Ok(())
+    }
+
+    /// Starts a server and waits until it watches.
+    fn serve(&self) -> Result<(Server, u64)> {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+        let child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start a server")?;
+        let mut server = Server(child);
+        let mut line = String::new();
+        if let Some(stdout) = server.0.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        ensure!(line.contains("url"), "the server did not say where it listens");
+        let begun = Instant::now();
+        loop {
+            let status: Value = serde_json::from_slice(&quietly(&mut self.command(&["status", "--json"]))?)?;
+            match status["watcher"]["directories"].as_u64() {
+                Some(directories) if directories > 0 => return Ok((server, directories)),
+                _ if begun.elapsed() > Duration::from_secs(60) => bail!("not watched: {}", status["watcher"]),
+                _ => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// Measures all of it.
+pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Result<WatcherResults> {
+    let area = run.area.join("watcher");
+    eprintln!("  preparing two copies of {} files", large.files);
+    let mut desks = [
+        Desk::make(&area, "watched", &run.binary, large, true)?,
+        Desk::make(&area, "not watched", &run.binary, large, false)?,
+        Desk::make(&area, "300 files", &run.binary, small, false)?,
+    ];
+    let (server, directories) = desks[0].serve()?;
+    // The first answer is to look at everything.
+    desks[0].checkpoint()?;
+    desks[0].checkpoint()?;
+    for number in 0..run.options.runs {
+        if number % 10 == 0 {
+            flush(&run.area);
+            run.monitor.sample("watcher");
+        }
+        for desk in &mut desks {
+            desk.round()?;
+        }
+    }
+    drop(server);
+    let rows = desks.into_iter().map(|desk| (desk.name, desk.none, desk.one)).collect();
+    let automatic = automatic::measure(run, &area, large)?;
+    remove(&area)?;
+    Ok(WatcherResults { files: large.files, directories, rows, automatic })
+}
+
+impl WatcherResults {
+    fn wall(&self, name: &str, changed: bool, percent: f64) -> Option<f64> {
+        let (_, none, one) = self.rows.iter().find(|(row, ..)| *row == name)?;
+        let costs = if changed { one } else { none };
+        percentile(&costs.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
+    }
+
+    /// All numbers.
+    pub fn json(&self) -> Value {
+        let rows = self.rows.iter().map(|(name, none, one)| {
+            let value = json!({ "nothing changed": samples(none), "one file changed": samples(one) });
+            ((*name).to_owned(), value)
+        });
+        json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()), "hooks": self.automatic.json() })
+    }
+
+    /// The goals, judged.
+    pub fn goals(&self) -> Vec<Goal> {
+        let p50 = |changed| self.wall("watched", changed, 50.0);
+        let times = self.wall("not watched", true, 50.0).zip(p50(true)).map(|(a, b)| b / a * 10.0);
+        let mut goals = vec![
+            below(
+                format!("watched, 1 of {} files changed, p50: under 10 ms", self.files),
+                p50(true),
+                10.0,
+                "ms",
+            ),
+            below(
+                format!("watched, {} files unchanged, p50: under 10 ms", self.files),
+                p50(false),
+                10.0,
+                "ms",
+            ),
+            below(
+                "watched, 1 file changed: less than a tenth of not watched (tenths)".into(),
+                times,
+                1.0,
+                "",
+            ),
+        ];
+        goals.extend(self.automatic.goals());
+        goals
+    }
+
+    /// The tables of the report.
+    pub fn report(&self) -> String {
+        let mut table = MarkdownTable::new(
+            ["checkpoint create", "changed", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ watched"]
+                .into_iter(),
+        );
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+        for (name, none, one) in &self.rows {
+            for (changed, costs) in [(false, none), (true, one)] {
+                let wall = |percent| self.wall(name, changed, percent);
+                let cpu: Vec<f64> = costs.iter().map(|cost| ms(cost.cpu)).collect();
+                let ratio = wall(50.0).zip(self.wall("watched", changed, 50.0));
+                table.rows.push(vec![
+                    (*name).to_owned(),
+                    if changed { "1 file" } else { "nothing" }.to_owned(),
+                    costs.len().to_string(),
+                    shown(wall(0.0)),
+                    shown(wall(50.0)),
+                    shown(wall(99.0)),
+                    shown(percentile(&cpu, 50.0)),
+                    ratio.map_or("–".to_owned(), |(a, b)| format!("{:.1} ×", a / b)),
+                ]);
+            }
+        }
+        let mut text = format!(
+            "{} files in {} watched directories, `.git` included. A fresh process from start to exit, all in turns.\n\n{}",
+            self.files,
+            self.directories,
+            table.markdown()
+        );
+        text.push('\n');
+        text.push_str(&self.automatic.report());
+        goal_list(&mut text, &self.goals());
+        text
+    }
+}

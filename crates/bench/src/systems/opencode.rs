@@ -1,0 +1,190 @@
+//! opencode's way: a snapshot repository that borrows objects and index from the user's own.
+//!
+//! Changed and untracked paths are listed by two git processes at once, checked against the ignore rules
+//! and added by name; a snapshot is a bare tree. What makes its first checkpoint fast is also its risk: a
+//! `git gc` or `rm -rf .git` in the user's repository takes the borrowed objects away.
+
+use std::collections::HashSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::shadow::refresh;
+use super::{Place, System};
+use crate::input::git;
+use crate::input::trees::remove;
+use crate::measure::clock::{Clock, Cost, quietly};
+
+/// Untracked files over this size are left out of its snapshots.
+const LARGE: u64 = 2 * 1024 * 1024;
+
+/// So many files are restored by one pair of commands.
+const BATCH: usize = 100;
+
+const CONFIG: &str = "\
+[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tautocrlf = false
+\tlongpaths = true
+\tsymlinks = true
+\tfsmonitor = false
+\tuntrackedCache = true
+[feature]
+\tmanyFiles = true
+[index]
+\tversion = 4
+\tthreads = true
+";
+
+/// opencode's snapshots.
+pub struct Opencode {
+    /// Tree and snapshot repository.
+    pub place: Place,
+}
+
+impl Opencode {
+    fn git(&self, args: &[&str]) -> Command {
+        let mut command = git::command();
+        command.args(["-c", "core.autocrlf=false", "-c", "core.longpaths=true", "-c", "core.symlinks=true"]);
+        command.arg("--git-dir").arg(&self.place.store).arg("--work-tree").arg(&self.place.tree);
+        command.current_dir(&self.place.tree).args(args);
+        command
+    }
+
+    /// Borrows objects and index on the first checkpoint.
+    fn seed(&self) -> Result<()> {
+        let repository = self.place.tree.join(".git");
+        let alternates = self.place.store.join("objects/info/alternates");
+        if alternates.exists() || !repository.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(self.place.store.join("objects/info"))?;
+        fs::write(alternates, format!("{}\n", repository.join("objects").display()))?;
+        fs::copy(repository.join("index"), self.place.store.join("index"))
+            .context("cannot seed the index")?;
+        Ok(())
+    }
+
+    fn add(&self, clock: &mut Clock) -> Result<()> {
+        let (tracked, untracked) = clock.run_both(
+            &mut self.git(&["diff-files", "--name-only", "-z", "--", "."]),
+            &mut self.git(&["ls-files", "--full-name", "--others", "--exclude-standard", "-z", "--", "."]),
+        )?;
+        let untracked = git::parts(&untracked);
+        let mut seen = HashSet::new();
+        let mut paths: Vec<String> = git::parts(&tracked);
+        paths.extend(untracked.iter().cloned());
+        paths.retain(|path| seen.insert(path.clone()));
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let ignored = self.ignored(clock, &paths)?;
+        let untracked: HashSet<&str> = untracked.iter().map(String::as_str).collect();
+        let mut list = Vec::new();
+        for path in paths.iter().filter(|path| !ignored.contains(*path)) {
+            let large =
+                fs::symlink_metadata(self.place.tree.join(path)).is_ok_and(|found| found.len() > LARGE);
+            if !(large && untracked.contains(path.as_str())) {
+                list.extend_from_slice(b":(top,literal)");
+                list.extend_from_slice(path.as_bytes());
+                list.push(0);
+            }
+        }
+        let mut add =
+            self.git(&["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"]);
+        clock.run_with_input(&mut add, &list, &[0])?;
+        Ok(())
+    }
+
+    fn ignored(&self, clock: &mut Clock, paths: &[String]) -> Result<HashSet<String>> {
+        let repository = self.place.tree.join(".git");
+        if !repository.is_dir() {
+            return Ok(HashSet::new());
+        }
+        let mut check = git::command();
+        check.arg("--git-dir").arg(&repository).arg("--work-tree").arg(&self.place.tree);
+        check.current_dir(&self.place.tree).args(["check-ignore", "--no-index", "--stdin", "-z"]);
+        let input = paths.join("\0") + "\0";
+        // Exit code 1 says that nothing is ignored.
+        Ok(git::parts(&clock.run_with_input(&mut check, input.as_bytes(), &[0, 1])?).into_iter().collect())
+    }
+}
+
+impl System for Opencode {
+    fn name(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        remove(&self.place.store)?;
+        fs::create_dir_all(&self.place.store)?;
+        let mut init = git::command();
+        init.env("GIT_DIR", &self.place.store).env("GIT_WORK_TREE", &self.place.tree);
+        quietly(init.args(["init", "-q", "-b", "main"]))?;
+        fs::write(self.place.store.join("config"), CONFIG)?;
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, _label: &str) -> Result<(String, Cost)> {
+        let mut clock = Clock::start();
+        self.seed()?;
+        self.add(&mut clock)?;
+        let tree = clock.run(&mut self.git(&["write-tree"]))?;
+        Ok((git::line(&tree), clock.stop()))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        refresh(&mut self.git(&["update-index", "-q", "--refresh"]))
+    }
+
+    fn restore(&mut self, point: &str, touched: &[String]) -> Result<Option<Cost>> {
+        let mut clock = Clock::start();
+        if let [path] = touched {
+            clock.run(&mut self.git(&["checkout", point, "--", path]))?;
+            return Ok(Some(clock.stop()));
+        }
+        for batch in touched.chunks(BATCH) {
+            let listed = clock.run(self.git(&["ls-tree", "--name-only", "-z", point, "--"]).args(batch))?;
+            let known: HashSet<String> = git::parts(&listed).into_iter().collect();
+            let (kept, added): (Vec<&String>, Vec<&String>) =
+                batch.iter().partition(|path| known.contains(*path));
+            if !kept.is_empty() {
+                clock.run(self.git(&["checkout", point, "--"]).args(kept))?;
+            }
+            for path in added {
+                let _ = fs::remove_file(self.place.tree.join(path));
+            }
+        }
+        Ok(Some(clock.stop()))
+    }
+
+    fn restore_path(&mut self, point: &str, path: &str) -> Result<Option<Cost>> {
+        self.restore(point, &[path.to_owned()])
+    }
+
+    fn diff(&mut self, from: &str, to: &str) -> Result<Option<Cost>> {
+        let mut clock = Clock::start();
+        clock.run(&mut self.git(&[
+            "diff",
+            "--no-ext-diff",
+            "--no-renames",
+            "--numstat",
+            from,
+            to,
+            "--",
+            ".",
+        ]))?;
+        Ok(Some(clock.stop()))
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        quietly(&mut self.git(&["gc", "-q", "--prune=7.days"]))?;
+        Ok(true)
+    }
+}
