@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: the architecture as a check instead of a promise.
+//! `cargo xtask tidy`: the architecture and the house rules as a check instead of a promise.
 //!
 //! ARCHITECTURE.md names every crate and its layer; this task reads that table and fails when the code
-//! disagrees, so the document cannot drift. It also keeps modules documented and small. All problems are
-//! listed, not only the first. The layer rules themselves are in [`layers`].
+//! disagrees, so the document cannot drift. All problems are listed, not only the first. The rules are
+//! in [`layers`] (edges between crates), [`source`] (files, functions, names) and [`deny`] (dependencies).
 
+mod deny;
 mod layers;
+mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +15,26 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 use layers::Layers;
+use source::SourceFile;
 
-/// Files longer than this are split; a reader should be able to hold a module in mind.
-const MAX_LINES: usize = 600;
+/// Files whose types may be called like those of other crates: what the server answers, read back under its own names.
+const EXEMPT_FROM_UNIQUE_NAMES: &[&str] = &["crates/tui/src/documents"];
+
+/// Problems that are known, by file and words of the message. One that is solved has to leave this list.
+const KNOWN: &[(&str, &str)] = &[
+    ("crates/agents/src/record.rs", "lines of code"),
+    ("crates/engine/src/rewind.rs", "function `plan_rewind`"),
+    ("crates/engine/tests/recorder/lines/generated.rs", "function `history`"),
+    ("crates/reasoning/src/apply/beliefs.rs", "function `apply_beliefs`"),
+    ("crates/reasoning/src/apply/gaps.rs", "function `apply_gaps`"),
+    ("crates/stepback/src/commands.rs", "function `run`"),
+    ("crates/stepback/src/commands/status.rs", "function `status`"),
+    ("crates/stepback/tests/cli/concurrency.rs", "function `checkpoints_rewinds_and_prunes_at_once`"),
+    ("crates/stepback/tests/event_streams/script.rs", "function `perform`"),
+    ("crates/store/src/embedded/apply.rs", "function `one`"),
+    ("crates/testkit/src/work.rs", "function `try_change`"),
+    ("crates/worktree/src/scan/walk.rs", "function `walk_dir`"),
+];
 
 /// Checks the workspace and lists every problem found.
 pub fn run() -> Result<()> {
@@ -33,14 +52,21 @@ pub fn run() -> Result<()> {
 
     let mut files = Vec::new();
     for member in &workspace.crates {
-        rust_files(&member.directory.join("src"), &mut files)?;
+        let mut paths = Vec::new();
+        for folder in ["src", "tests", "examples"] {
+            rust_files(&member.directory.join(folder), &mut paths)?;
+        }
+        for path in paths {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let path = path.strip_prefix(&workspace.root).unwrap_or(&path).to_string_lossy().into_owned();
+            files.push(SourceFile { package: member.folder.clone(), path, text });
+        }
     }
-    files.sort();
-    for file in &files {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let shown = file.strip_prefix(&workspace.root).unwrap_or(file);
-        problems.extend(check_source(shown, &text));
-    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    problems.extend(without_known(files.iter().flat_map(SourceFile::check).collect(), KNOWN));
+    problems.extend(source::check_type_names(&files, EXEMPT_FROM_UNIQUE_NAMES));
+    problems.extend(deny::check(&workspace.root)?);
 
     if problems.is_empty() {
         eprintln!("tidy: {} crates and {} source files are in order.", workspace.crates.len(), files.len());
@@ -53,24 +79,16 @@ pub fn run() -> Result<()> {
     bail!("tidy found {} {plural}", problems.len())
 }
 
-fn check_source(file: &Path, text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    let documented = text
-        .lines()
-        .next()
-        .is_some_and(|line| line.strip_prefix("//!").is_some_and(|doc| !doc.trim().is_empty()));
-    if !documented {
-        problems.push(format!(
-            "{}:1: no module doc; open the file with `//!` and say what the module is for",
-            file.display()
-        ));
-    }
-    let lines = text.lines().count();
-    if lines > MAX_LINES {
-        problems.push(format!(
-            "{}: {lines} lines, more than {MAX_LINES}; split the module by concern",
-            file.display()
-        ));
+/// Takes known problems out, and reports those that are known and not there.
+fn without_known(mut problems: Vec<String>, known: &[(&str, &str)]) -> Vec<String> {
+    for (file, words) in known {
+        let before = problems.len();
+        problems.retain(|problem| !(problem.starts_with(file) && problem.contains(words)));
+        if problems.len() == before {
+            problems.push(format!(
+                "{file}: no problem with {words} any more; remove it from KNOWN in xtask/src/tidy.rs"
+            ));
+        }
     }
     problems
 }
@@ -97,27 +115,12 @@ fn rust_files(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn problems(text: &str) -> Vec<String> {
-        check_source(Path::new("a.rs"), text)
-    }
-
     #[test]
-    fn a_documented_short_file_passes() {
-        assert!(problems("//! Counts things.\nfn main() {}\n").is_empty());
-    }
-
-    #[test]
-    fn a_missing_or_empty_module_doc_is_reported() {
-        assert!(problems("fn main() {}\n")[0].starts_with("a.rs:1: no module doc"));
-        assert_eq!(problems("//!\nfn main() {}\n").len(), 1);
-        assert_eq!(problems("// Not a doc.\n").len(), 1);
-        assert_eq!(problems("").len(), 1);
-    }
-
-    #[test]
-    fn a_file_over_the_limit_is_reported_and_one_at_the_limit_is_not() {
-        let at_limit = format!("//! Long.\n{}", "\n".repeat(MAX_LINES - 1));
-        assert!(problems(&at_limit).is_empty());
-        assert!(problems(&format!("{at_limit}\n"))[0].contains("601 lines"));
+    fn a_known_problem_is_left_out_until_it_is_solved() {
+        let problems =
+            || vec!["a.rs:1: function `long` has".to_owned(), "b.rs:1: function `long` has".to_owned()];
+        assert_eq!(without_known(problems(), &[("a.rs", "function `long`")]), [problems()[1].clone()]);
+        let solved = without_known(Vec::new(), &[("a.rs", "function `long`")]);
+        assert!(solved[0].contains("remove it from KNOWN"), "{solved:?}");
     }
 }

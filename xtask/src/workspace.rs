@@ -60,15 +60,18 @@ pub fn cargo() -> Command {
 
 /// Asks cargo for the workspace's crates.
 pub fn load() -> Result<CargoWorkspace> {
-    let output = cargo()
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(root())
-        .output()
-        .context("cannot start cargo metadata")?;
+    parse(&metadata(&["--no-deps"])?)
+}
+
+/// What `cargo metadata` prints with these arguments.
+pub fn metadata(args: &[&str]) -> Result<Value> {
+    let mut cargo = cargo();
+    cargo.args(["metadata", "--format-version", "1"]).args(args).current_dir(root());
+    let output = cargo.output().context("cannot start cargo metadata")?;
     if !output.status.success() {
         bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
-    parse(&serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?)
+    serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
 }
 
 fn parse(metadata: &Value) -> Result<CargoWorkspace> {
