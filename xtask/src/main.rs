@@ -2,15 +2,17 @@
 //!
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
-//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for starting the benchmarks,
+//! [`check`] and [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for starting the benchmarks,
 //! [`agents`], [`mcp`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
 
 mod agents;
 mod bench;
+mod check;
 mod mcp;
 mod npm;
 mod postgres;
 mod python;
+mod stages;
 mod studio;
 mod test;
 mod tidy;
@@ -24,8 +26,9 @@ Tasks of the stepback workspace
 Usage: cargo xtask <TASK> [ARGS]
 
 Tasks:
+  check            The fast loop: format check, lints, tidy, unit tests, engine tests; installs and downloads nothing
   test [-- ARGS]   Format check, lints, tidy, all tests, documentation; ARGS go to the test runner
-  tidy             Check the crate layers and the module docs against ARCHITECTURE.md
+  tidy             Check crate layers, module docs, sizes, type names, and dependencies (deny.toml)
   bench NAME       Measure stepback beside other tools; `bench --help` lists the benchmarks
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   mcp install      Install the official MCP conformance suite and inspector (npm, about 470 MB)
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let outcome = match task {
+        "check" => check::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(),
         "agents" => installs(task, rest, agents::HELP, agents::install),
