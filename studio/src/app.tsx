@@ -1,15 +1,15 @@
 // The frame around every page: where one can go, whether the server is there, and who waits.
 import { Component, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
-import { get, Problem } from './api/client';
-import { follow, unfollow, useConnection, useStops } from './api/events';
+import { ApiError, get } from './api/client';
+import { connect, disconnect, useConnection, useStops } from './api/events';
 import { Icon, type IconName } from './icons';
-import { Keys } from './keys';
-import { useNotification } from './notify';
-import { Link, go, useRoute } from './route';
+import { KeyHelpDialog } from './key-help';
+import { useStopNotifications } from './notifications';
+import { Link, navigate, useRoute } from './route';
 import { SessionPage } from './pages/session';
 import { SessionsPage } from './pages/sessions';
-import { choose, useDark } from './theme';
-import { Button, Empty, Loading, Toasts, Trouble, useKeys } from './ui';
+import { setTheme, useDark } from './theme';
+import { Button, EmptyState, ErrorMessage, Loading, ToastList, useKeyBindings } from './ui';
 
 const CheckpointsPage = lazy(() => import('./pages/checkpoints'));
 const DiffPage = lazy(() => import('./pages/diff'));
@@ -20,7 +20,7 @@ const LivePage = lazy(() => import('./pages/live'));
 const SearchPage = lazy(() => import('./pages/search'));
 const DashboardPage = lazy(() => import('./pages/dashboard'));
 
-const PLACES: { path: IconName; name: string }[] = [
+const NAV_ITEMS: { path: IconName; name: string }[] = [
   { path: 'sessions', name: 'Sessions' },
   { path: 'checkpoints', name: 'Checkpoints' },
   { path: 'branches', name: 'Branches' },
@@ -33,73 +33,73 @@ export function App() {
   const [access, setAccess] = useState<'unknown' | 'yes' | 'no'>('unknown');
   const connection = useConnection();
   useEffect(() => {
-    let ended = false;
+    let cancelled = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = () =>
+    const checkAccess = () =>
       get('/workspaces').then(
         () => {
-          if (ended) return;
+          if (cancelled) return;
           setAccess('yes');
-          follow();
+          connect();
         },
         (error: unknown) => {
-          if (ended) return;
-          if (Problem.of(error).status === 401) setAccess('no');
+          if (cancelled) return;
+          if (ApiError.from(error).status === 401) setAccess('no');
           else {
             setAccess('yes');
-            timer = setTimeout(ask, 1000);
+            timer = setTimeout(checkAccess, 1000);
           }
         },
       );
-    void ask();
+    void checkAccess();
     return () => {
-      ended = true;
+      cancelled = true;
       clearTimeout(timer);
-      unfollow();
+      disconnect();
     };
   }, []);
-  if (access === 'no' || connection === 'refused') return <SignIn />;
+  if (access === 'no' || connection === 'refused') return <SignInPage />;
   return (
     <>
-      <Frame />
-      <Toasts />
+      <Layout />
+      <ToastList />
     </>
   );
 }
 
-function Frame() {
+function Layout() {
   const route = useRoute();
   const stops = useStops();
-  useNotification(stops);
+  useStopNotifications(stops);
   const dark = useDark();
   const connection = useConnection();
-  const [keys, setKeys] = useState(false);
-  const here = route.parts[0] ?? 'sessions';
-  useKeys({
-    '?': () => setKeys(true),
-    '/': () => go('/search'),
+  const [showKeyHelp, setShowKeyHelp] = useState(false);
+  const section = route.segments[0] ?? 'sessions';
+  useKeyBindings({
+    '?': () => setShowKeyHelp(true),
+    '/': () => navigate('/search'),
   });
   useEffect(() => {
-    const name = PLACES.find((place) => place.path === here)?.name;
+    const name = NAV_ITEMS.find((item) => item.path === section)?.name;
     document.title = `${stops.length ? `(${stops.length}) ` : ''}${name ?? 'Studio'} · stepback`;
-  }, [here, stops.length]);
+  }, [section, stops.length]);
   return (
     <div className="frame">
       <a className="skip" href="#main">
         Skip to the content
       </a>
-      <nav className="side" aria-label="Places">
+      <nav className="sidebar" aria-label="Places">
         <Link href="/sessions" className="brand" aria-label="stepback Studio">
           <img src="/icon.svg" alt="" width="24" height="24" />
           <span>stepback</span>
         </Link>
         <ul>
-          {PLACES.map((place) => (
-            <li key={place.path}>
-              <Link href={`/${place.path}`} aria-current={here === place.path ? 'page' : undefined}>
-                <Icon name={place.path} />
-                <span className="name">{place.name}</span>
-                {place.path === 'live' && stops.length > 0 && (
+          {NAV_ITEMS.map((item) => (
+            <li key={item.path}>
+              <Link href={`/${item.path}`} aria-current={section === item.path ? 'page' : undefined}>
+                <Icon name={item.path} />
+                <span className="name">{item.name}</span>
+                {item.path === 'live' && stops.length > 0 && (
                   <span className="count" aria-label={`${stops.length} waiting`}>
                     {stops.length}
                   </span>
@@ -112,28 +112,28 @@ function Frame() {
           <span className={`connection ${connection}`} role="status">
             {connection === 'live' ? 'live' : connection === 'lost' ? 'reconnecting …' : 'connecting …'}
           </span>
-          <Button look="ghost" small aria-label={dark ? 'Light theme' : 'Dark theme'} onClick={() => choose(dark ? 'light' : 'dark')}>
+          <Button variant="ghost" small aria-label={dark ? 'Light theme' : 'Dark theme'} onClick={() => setTheme(dark ? 'light' : 'dark')}>
             <Icon name={dark ? 'sun' : 'moon'} />
           </Button>
-          <Button look="ghost" small aria-label="Keys" onClick={() => setKeys(true)}>
+          <Button variant="ghost" small aria-label="Keys" onClick={() => setShowKeyHelp(true)}>
             ?
           </Button>
         </div>
       </nav>
       <main id="main" tabIndex={-1}>
-        <Guard key={route.parts.join('/')}>
+        <ErrorBoundary key={route.segments.join('/')}>
           <Suspense fallback={<Loading />}>
-            <Place parts={route.parts} />
+            <CurrentPage segments={route.segments} />
           </Suspense>
-        </Guard>
+        </ErrorBoundary>
       </main>
-      {keys && <Keys onClose={() => setKeys(false)} />}
+      {showKeyHelp && <KeyHelpDialog onClose={() => setShowKeyHelp(false)} />}
     </div>
   );
 }
 
-function Place({ parts }: { parts: string[] }) {
-  const [first = 'sessions', second, third] = parts;
+function CurrentPage({ segments }: { segments: string[] }) {
+  const [first = 'sessions', second, third] = segments;
   if (first === 'sessions' && second && third === 'what-if') return <WhatIfPage session={second} />;
   if (first === 'sessions' && second) return <SessionPage key={second} id={second} />;
   if (first === 'sessions') return <SessionsPage />;
@@ -145,15 +145,15 @@ function Place({ parts }: { parts: string[] }) {
   if (first === 'search') return <SearchPage />;
   if (first === 'dashboard') return <DashboardPage />;
   return (
-    <Empty whole title="There is no such page">
+    <EmptyState fullPage title="There is no such page">
       <p>
         <Link href="/sessions">All sessions</Link> is a good place to begin.
       </p>
-    </Empty>
+    </EmptyState>
   );
 }
 
-function SignIn() {
+function SignInPage() {
   return (
     <main className="sign-in">
       <img src="/icon.svg" alt="" width="48" height="48" />
@@ -164,7 +164,7 @@ function SignIn() {
         It opens this page with an address that is good once. If the server was started with another store, say it there:{' '}
         <code>STEPBACK_HOME=… stepback studio</code>
       </p>
-      <Button look="primary" onClick={() => window.location.reload()}>
+      <Button variant="primary" onClick={() => window.location.reload()}>
         I did; try again
       </Button>
     </main>
@@ -172,13 +172,13 @@ function SignIn() {
 }
 
 /** A page that fails takes nothing else with it. */
-class Guard extends Component<{ children: ReactNode }, { problem: Problem | null }> {
-  override state = { problem: null as Problem | null };
+class ErrorBoundary extends Component<{ children: ReactNode }, { error: ApiError | null }> {
+  override state = { error: null as ApiError | null };
   static getDerivedStateFromError(error: unknown) {
-    return { problem: Problem.of(error) };
+    return { error: ApiError.from(error) };
   }
   override render() {
-    if (!this.state.problem) return this.props.children;
-    return <Trouble problem={this.state.problem} again={() => this.setState({ problem: null })} />;
+    if (!this.state.error) return this.props.children;
+    return <ErrorMessage error={this.state.error} onRetry={() => this.setState({ error: null })} />;
   }
 }

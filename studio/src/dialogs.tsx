@@ -1,39 +1,39 @@
 // Small dialogs: create a checkpoint, say something about one, make a branch.
 import { type FormEvent, useState } from 'react';
-import { change, Problem } from './api/client';
-import type { Branch, Created, Step } from './api/types';
-import { Button, Dialog, say, Trouble } from './ui';
+import { ApiError, send } from './api/client';
+import type { Branch, CreatedCheckpoint, Step } from './api/types';
+import { Button, Dialog, ErrorMessage, showToast } from './ui';
 
-const tagsOf = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
+const parseTags = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
-function useSend(onClose: () => void) {
-  const [problem, setProblem] = useState<Problem | null>(null);
+function useSubmit(onClose: () => void) {
+  const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const send = async (work: () => Promise<string>) => {
+  const run = async (action: () => Promise<string>) => {
     setBusy(true);
-    setProblem(null);
+    setError(null);
     try {
-      say(await work());
+      showToast(await action());
       onClose();
     } catch (error) {
-      setProblem(Problem.of(error));
+      setError(ApiError.from(error));
       setBusy(false);
     }
   };
-  return { problem, busy, send };
+  return { error, busy, run };
 }
 
 export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: string; onClose: () => void; onDone?: () => void }) {
   const [label, setLabel] = useState('');
   const [note, setNote] = useState('');
   const [tags, setTags] = useState('');
-  const { problem, busy, send } = useSend(onClose);
+  const { error, busy, run } = useSubmit(onClose);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void send(async () => {
-      const made = await change<Created>('POST', `/workspaces/${workspace}/checkpoints`, { label: label || null, note: note || null, tags: tagsOf(tags) });
+    void run(async () => {
+      const created = await send<CreatedCheckpoint>('POST', `/workspaces/${workspace}/checkpoints`, { label: label || null, note: note || null, tags: parseTags(tags) });
       onDone?.();
-      return `Checkpoint #${made.number} is kept.`;
+      return `Checkpoint #${created.number} is kept.`;
     });
   };
   return (
@@ -52,10 +52,10 @@ export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: st
           Tags
           <input value={tags} onChange={(event) => setTags(event.target.value)} placeholder="good release" />
         </label>
-        {problem && <Trouble problem={problem} />}
+        {error && <ErrorMessage error={error} />}
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" disabled={busy}>
+          <Button variant="primary" type="submit" disabled={busy}>
             {busy ? 'Looking at the files …' : 'Create'}
           </Button>
         </footer>
@@ -68,11 +68,11 @@ export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose:
   const [label, setLabel] = useState(step.label ?? '');
   const [note, setNote] = useState(step.note ?? '');
   const [tags, setTags] = useState(step.tags.join(' '));
-  const { problem, busy, send } = useSend(onClose);
+  const { error, busy, run } = useSubmit(onClose);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void send(async () => {
-      await change('PATCH', `/checkpoints/${step.id}`, { label: label || null, note: note || null, tags: tagsOf(tags) });
+    void run(async () => {
+      await send('PATCH', `/checkpoints/${step.id}`, { label: label || null, note: note || null, tags: parseTags(tags) });
       onDone();
       return `#${step.number} is annotated.`;
     });
@@ -92,10 +92,10 @@ export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose:
           Tags
           <input value={tags} onChange={(event) => setTags(event.target.value)} />
         </label>
-        {problem && <Trouble problem={problem} />}
+        {error && <ErrorMessage error={error} />}
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" disabled={busy}>
+          <Button variant="primary" type="submit" disabled={busy}>
             Save
           </Button>
         </footer>
@@ -107,13 +107,13 @@ export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose:
 export function BranchDialog({ workspace, from, onClose, onDone }: { workspace: string; from: string; onClose: () => void; onDone?: () => void }) {
   const [name, setName] = useState('');
   const [point, setPoint] = useState(from);
-  const { problem, busy, send } = useSend(onClose);
+  const { error, busy, run } = useSubmit(onClose);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void send(async () => {
-      const made = await change<Branch>('POST', `/workspaces/${workspace}/branches`, { name, from: point || null });
+    void run(async () => {
+      const created = await send<Branch>('POST', `/workspaces/${workspace}/branches`, { name, from: point || null });
       onDone?.();
-      return `Branch ${made.name} begins at ${point || 'the present'}.`;
+      return `Branch ${created.name} begins at ${point || 'the present'}.`;
     });
   };
   return (
@@ -128,10 +128,10 @@ export function BranchDialog({ workspace, from, onClose, onDone }: { workspace: 
           Begins at
           <input value={point} onChange={(event) => setPoint(event.target.value)} placeholder="#12, a label, 15 minutes ago" />
         </label>
-        {problem && <Trouble problem={problem} />}
+        {error && <ErrorMessage error={error} />}
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" disabled={busy || !name}>
+          <Button variant="primary" type="submit" disabled={busy || !name}>
             Create
           </Button>
         </footer>

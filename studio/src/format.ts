@@ -1,9 +1,9 @@
 // Numbers and moments as people read them.
 
-export function bytes(count: number): string {
-  if (count < 1000) return `${count} B`;
+export function formatBytes(byteCount: number): string {
+  if (byteCount < 1000) return `${byteCount} B`;
   const units = ['kB', 'MB', 'GB', 'TB'];
-  let value = count;
+  let value = byteCount;
   let unit = -1;
   while (value >= 1000 && unit < units.length - 1) {
     value /= 1000;
@@ -13,10 +13,10 @@ export function bytes(count: number): string {
 }
 
 /** A span of time, of so many microseconds. */
-export function span(us: number): string {
-  if (us < 1000) return `${Math.round(us)} µs`;
-  if (us < 1_000_000) return `${Math.round(us / 1000)} ms`;
-  const seconds = us / 1_000_000;
+export function formatDuration(microseconds: number): string {
+  if (microseconds < 1000) return `${Math.round(microseconds)} µs`;
+  if (microseconds < 1_000_000) return `${Math.round(microseconds / 1000)} ms`;
+  const seconds = microseconds / 1_000_000;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
   const whole = Math.round(seconds);
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
@@ -26,20 +26,20 @@ export function span(us: number): string {
 }
 
 /** Microseconds between two moments. */
-export const between = (from: string, to: string): number => (Date.parse(to) - Date.parse(from)) * 1000;
+export const microsecondsBetween = (from: string, to: string): number => (Date.parse(to) - Date.parse(from)) * 1000;
 
-export function ago(moment: string, now = Date.now()): string {
-  const seconds = Math.max(0, (now - Date.parse(moment)) / 1000);
+export function formatAge(timestamp: string, now = Date.now()): string {
+  const seconds = Math.max(0, (now - Date.parse(timestamp)) / 1000);
   if (seconds < 5) return 'now';
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
   if (seconds < 86400 * 14) return `${Math.floor(seconds / 86400)} d ago`;
-  return day(moment);
+  return formatDay(timestamp);
 }
 
-const days = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
-const moments = new Intl.DateTimeFormat(undefined, {
+const dayFormat = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric' });
+const dateTimeFormat = new Intl.DateTimeFormat(undefined, {
   year: 'numeric',
   month: 'short',
   day: 'numeric',
@@ -47,21 +47,21 @@ const moments = new Intl.DateTimeFormat(undefined, {
   minute: '2-digit',
   second: '2-digit',
 });
-const clocks = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const counts = new Intl.NumberFormat();
+const timeFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const numberFormat = new Intl.NumberFormat();
 
-export const day = (moment: string): string => days.format(new Date(moment));
-export const full = (moment: string): string => moments.format(new Date(moment));
-export const clock = (moment: string): string => clocks.format(new Date(moment));
-export const count = (value: number): string => counts.format(value);
-export const plural = (value: number, one: string, many = `${one}s`): string => `${count(value)} ${value === 1 ? one : many}`;
-export const money = (usd: number): string => (usd === 0 ? '–' : usd < 0.01 ? '< $0.01' : `$${usd.toFixed(2)}`);
+export const formatDay = (timestamp: string): string => dayFormat.format(new Date(timestamp));
+export const formatDateTime = (timestamp: string): string => dateTimeFormat.format(new Date(timestamp));
+export const formatTime = (timestamp: string): string => timeFormat.format(new Date(timestamp));
+export const formatCount = (value: number): string => numberFormat.format(value);
+export const pluralize = (value: number, one: string, many = `${one}s`): string => `${formatCount(value)} ${value === 1 ? one : many}`;
+export const formatCost = (usd: number): string => (usd === 0 ? '–' : usd < 0.01 ? '< $0.01' : `$${usd.toFixed(2)}`);
 /** The last part of a path, and what is before it. */
-export function leaf(path: string): string {
+export function baseName(path: string): string {
   const parts = path.split('/').filter(Boolean);
   return parts[parts.length - 1] ?? path;
 }
-export const short = (id: string): string => id.slice(0, 8);
+export const shortId = (id: string): string => id.slice(0, 8);
 /** What a value looks like as text. */
-export const pretty = (value: unknown): string =>
+export const formatValue = (value: unknown): string =>
   typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');

@@ -1,8 +1,8 @@
 // What each kind of step looks like and is called, in one place for the canvas and the page.
 
-export type Family = 'prompt' | 'model' | 'tool' | 'error' | 'checkpoint' | 'travel' | 'control' | 'task' | 'thought' | 'other';
+export type StepFamily = 'prompt' | 'model' | 'tool' | 'error' | 'checkpoint' | 'travel' | 'control' | 'task' | 'thought' | 'other';
 
-const FAMILIES: Record<string, Family> = {
+const FAMILY_OF_KIND: Record<string, StepFamily> = {
   'user-input': 'prompt',
   'model-start': 'model',
   'model-end': 'model',
@@ -24,7 +24,7 @@ const FAMILIES: Record<string, Family> = {
   reasoning: 'thought',
 };
 
-const GLYPHS: Record<Family, string> = {
+const FAMILY_GLYPHS: Record<StepFamily, string> = {
   prompt: '›',
   model: '✦',
   tool: '⚙',
@@ -38,9 +38,9 @@ const GLYPHS: Record<Family, string> = {
 };
 
 /** In the order of the legend. */
-export const ORDER: Family[] = ['prompt', 'model', 'tool', 'task', 'thought', 'control', 'travel', 'checkpoint', 'error', 'other'];
+export const FAMILY_ORDER: StepFamily[] = ['prompt', 'model', 'tool', 'task', 'thought', 'control', 'travel', 'checkpoint', 'error', 'other'];
 
-export const NAMES: Record<Family, string> = {
+export const FAMILY_NAMES: Record<StepFamily, string> = {
   prompt: 'prompt',
   model: 'model call',
   tool: 'tool call',
@@ -53,5 +53,5 @@ export const NAMES: Record<Family, string> = {
   other: 'other',
 };
 
-export const family = (kind: string): Family => FAMILIES[kind] ?? 'other';
-export const glyph = (kind: string): string => GLYPHS[family(kind)];
+export const familyOf = (kind: string): StepFamily => FAMILY_OF_KIND[kind] ?? 'other';
+export const glyphOf = (kind: string): string => FAMILY_GLYPHS[familyOf(kind)];

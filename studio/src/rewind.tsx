@@ -1,10 +1,10 @@
 // Going back: what will happen to every file, agreeing to it, what happened, and taking it back. The conversation can go on from
 // there as well, alone or with the files.
 import { useEffect, useState } from 'react';
-import { change, Problem } from './api/client';
-import type { Applied, Forked, Plan } from './api/types';
-import { ago, bytes, plural } from './format';
-import { Button, Dialog, Loading, say, Trouble } from './ui';
+import { ApiError, send } from './api/client';
+import type { ApplyResult, ForkResult, Plan } from './api/types';
+import { formatAge, formatBytes, pluralize } from './format';
+import { Button, copyToClipboard, Dialog, ErrorMessage, Loading, showToast } from './ui';
 
 interface Props {
   workspace: string;
@@ -19,99 +19,99 @@ interface Props {
   onDone?: () => void;
 }
 
-type What = 'files' | 'conversation' | 'both';
+type RewindTarget = 'files' | 'conversation' | 'both';
 
-type Stage =
-  | { at: 'planning' }
+type DialogState =
+  | { phase: 'planning' }
   /** Without a plan, no file is touched; without a fork, the conversation stays where it is. */
-  | { at: 'plan'; plan: Plan | null; fork: Forked | null; moved?: boolean }
-  | { at: 'done'; done: Applied | null; fork: Forked | null; failed?: Problem; undone?: boolean }
-  | { at: 'failed'; problem: Problem };
+  | { phase: 'plan'; plan: Plan | null; fork: ForkResult | null; isStale?: boolean }
+  | { phase: 'done'; result: ApplyResult | null; fork: ForkResult | null; forkError?: ApiError; isUndone?: boolean }
+  | { phase: 'failed'; error: ApiError };
 
-const SYMBOL: Record<string, string> = { create: '+', restore: '~', delete: '−', merge: '⇄', 'set mode of': 'm' };
+const ACTION_SIGNS: Record<string, string> = { create: '+', restore: '~', delete: '−', merge: '⇄', 'set mode of': 'm' };
 
 export function RewindDialog({ workspace, point, session, branch, name, onClose, onDone }: Props) {
-  const [what, setWhat] = useState<What>('files');
-  const [stage, setStage] = useState<Stage>({ at: 'planning' });
+  const [target, setTarget] = useState<RewindTarget>('files');
+  const [state, setState] = useState<DialogState>({ phase: 'planning' });
   const [everything, setEverything] = useState(false);
   const [git, setGit] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [sure, setSure] = useState(false);
+  const [confirmed, setConfirmed] = useState(false);
 
   useEffect(() => {
-    let ended = false;
-    setStage({ at: 'planning' });
-    setSure(false);
-    const files = async (): Promise<Plan | null> => {
-      if (branch) return change<Plan>('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch)}/switch-plans`);
-      return what === 'conversation' ? null : change<Plan>('POST', `/workspaces/${workspace}/rewind-plans`, { point, everything, git });
+    let cancelled = false;
+    setState({ phase: 'planning' });
+    setConfirmed(false);
+    const planFiles = async (): Promise<Plan | null> => {
+      if (branch) return send<Plan>('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch)}/switch-plans`);
+      return target === 'conversation' ? null : send<Plan>('POST', `/workspaces/${workspace}/rewind-plans`, { point, everything, git });
     };
-    const talk = async (): Promise<Forked | null> => (what === 'files' || branch ? null : change<Forked>('POST', `/sessions/${session}/forks`, { point }));
-    Promise.all([files(), talk()]).then(
-      ([plan, fork]) => !ended && setStage({ at: 'plan', plan, fork }),
-      (error: unknown) => !ended && setStage({ at: 'failed', problem: Problem.of(error) }),
+    const planFork = async (): Promise<ForkResult | null> => (target === 'files' || branch ? null : send<ForkResult>('POST', `/sessions/${session}/forks`, { point }));
+    Promise.all([planFiles(), planFork()]).then(
+      ([plan, fork]) => !cancelled && setState({ phase: 'plan', plan, fork }),
+      (error: unknown) => !cancelled && setState({ phase: 'failed', error: ApiError.from(error) }),
     );
     return () => {
-      ended = true;
+      cancelled = true;
     };
-  }, [workspace, point, session, branch, what, everything, git]);
+  }, [workspace, point, session, branch, target, everything, git]);
 
-  const agree = async (plan: Plan | null, fork: Forked | null) => {
+  const applyPlan = async (plan: Plan | null, fork: ForkResult | null) => {
     setBusy(true);
-    let done: Applied | null = null;
+    let result: ApplyResult | null = null;
     try {
       // Files first: the agent compares what it knows with what is there when it goes on.
-      if (plan && (plan.items.length > 0 || branch)) done = await change<Applied>('POST', plan.apply);
-      const ready = fork && (await change<Forked>('POST', `/sessions/${session}/forks`, { point, dry_run: false }));
-      setStage({ at: 'done', done, fork: ready });
+      if (plan && (plan.items.length > 0 || branch)) result = await send<ApplyResult>('POST', plan.apply);
+      const readyFork = fork && (await send<ForkResult>('POST', `/sessions/${session}/forks`, { point, dry_run: false }));
+      setState({ phase: 'done', result, fork: readyFork });
       onDone?.();
     } catch (error) {
-      const problem = Problem.of(error);
+      const apiError = ApiError.from(error);
       // The files went back and the conversation did not: both is told, and the files can be taken back.
-      if (done) setStage({ at: 'done', done, fork: null, failed: problem });
+      if (result) setState({ phase: 'done', result, fork: null, forkError: apiError });
       // Something changed since: nothing was done, and this is what would happen now.
-      else setStage(problem.plan ? { at: 'plan', plan: problem.plan, fork, moved: true } : { at: 'failed', problem });
+      else setState(apiError.plan ? { phase: 'plan', plan: apiError.plan, fork, isStale: true } : { phase: 'failed', error: apiError });
     }
     setBusy(false);
   };
-  const undo = async (done: Applied) => {
+  const undo = async (result: ApplyResult) => {
     setBusy(true);
     try {
-      const plan = await change<Plan>('POST', done.undo.href, done.undo.body);
-      await change<Applied>('POST', plan.apply);
-      setStage({ at: 'done', done, fork: null, undone: true });
-      say('It is as it was before.');
+      const plan = await send<Plan>('POST', result.undo.href, result.undo.body);
+      await send<ApplyResult>('POST', plan.apply);
+      setState({ phase: 'done', result, fork: null, isUndone: true });
+      showToast('It is as it was before.');
       onDone?.();
     } catch (error) {
-      setStage({ at: 'failed', problem: Problem.of(error) });
+      setState({ phase: 'failed', error: ApiError.from(error) });
     }
     setBusy(false);
   };
 
-  const planned = stage.at === 'plan' ? stage : null;
+  const planned = state.phase === 'plan' ? state : null;
   const plan = planned?.plan;
   const fork = planned?.fork;
   const conflicts = plan?.left_alone.filter((item) => item.conflict) ?? [];
   const deletes = plan?.items.filter((item) => item.action === 'delete').length ?? 0;
-  const needsSure = (plan?.items.length ?? 0) > 1;
+  const needsConfirmation = (plan?.items.length ?? 0) > 1;
   return (
     <Dialog title={branch ? `Switch to ${name}` : `Rewind to ${name}`} onClose={onClose} wide>
-      {stage.at === 'planning' && <Loading what="Looking at every file" />}
-      {stage.at === 'failed' && <Trouble problem={stage.problem} />}
-      {!branch && session && stage.at !== 'done' && (
+      {state.phase === 'planning' && <Loading label="Looking at every file" />}
+      {state.phase === 'failed' && <ErrorMessage error={state.error} />}
+      {!branch && session && state.phase !== 'done' && (
         <fieldset className="choices">
-          <legend className="hidden-text">Files or conversation</legend>
-          {WHATS.map((one) => (
-            <label key={one.id}>
-              <input type="radio" name="what" checked={what === one.id} onChange={() => setWhat(one.id)} /> {one.name}
-              <span className="dim">{one.means}</span>
+          <legend className="visually-hidden">Files or conversation</legend>
+          {TARGETS.map((option) => (
+            <label key={option.id}>
+              <input type="radio" name="what" checked={target === option.id} onChange={() => setTarget(option.id)} /> {option.name}
+              <span className="dim">{option.hint}</span>
             </label>
           ))}
         </fieldset>
       )}
-      {!branch && what !== 'conversation' && (stage.at === 'plan' || stage.at === 'planning') && (
+      {!branch && target !== 'conversation' && (state.phase === 'plan' || state.phase === 'planning') && (
         <fieldset className="choices">
-          <legend className="hidden-text">Which files go back</legend>
+          <legend className="visually-hidden">Which files go back</legend>
           <label>
             <input type="radio" name="scope" checked={!everything} onChange={() => setEverything(false)} /> What agents changed
             <span className="dim">your own edits stay</span>
@@ -126,12 +126,12 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
           </label>
         </fieldset>
       )}
-      {planned?.moved && (
-        <p className="trouble" role="alert">
+      {planned?.isStale && (
+        <p className="error-message" role="alert">
           Something changed since the plan was made. Nothing was done; this is what would happen now.
         </p>
       )}
-      {fork && <Onward fork={fork} />}
+      {fork && <ForkDetails fork={fork} />}
       {plan && (
         <>
           <p>
@@ -139,9 +139,9 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
               `Nothing would change: ${plan.unchanged_because ?? 'the files are as they were then'}.`
             ) : (
               <>
-                <b>{plural(plan.items.length, 'path')}</b> will change
+                <b>{pluralize(plan.items.length, 'path')}</b> will change
                 {deletes > 0 && <span className="bad">, {deletes} deleted</span>}
-                {conflicts.length > 0 && <span className="bad">, {plural(conflicts.length, 'conflict')} left alone</span>}.
+                {conflicts.length > 0 && <span className="bad">, {pluralize(conflicts.length, 'conflict')} left alone</span>}.
                 {' '}What is there now is saved first, and Undo brings it back.
               </>
             )}
@@ -153,19 +153,19 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
           ))}
           {!everything && plan.everything_changes.length > 0 && (
             <p className="dim">
-              “The whole workspace” would {plan.items.length === 0 ? '' : 'also '}change {plural(plan.everything_changes.length, 'path')}: {named(plan.everything_changes)}.
+              “The whole workspace” would {plan.items.length === 0 ? '' : 'also '}change {pluralize(plan.everything_changes.length, 'path')}: {summarizePaths(plan.everything_changes)}.
             </p>
           )}
           <ul className="plan" aria-label="What will happen" tabIndex={0}>
             {plan.items.slice(0, 2000).map((item) => (
               <li key={item.path} className={item.action.replaceAll(' ', '-')}>
                 <span className="sign" aria-hidden="true">
-                  {SYMBOL[item.action] ?? '·'}
+                  {ACTION_SIGNS[item.action] ?? '·'}
                 </span>
                 <span className="action">{item.action}</span>
                 <code>{item.path}</code>
                 <span className="dim">
-                  {item.now?.size != null ? bytes(item.now.size) : item.now ? item.now.type : 'nothing'} → {item.then?.size != null ? bytes(item.then.size) : item.then ? item.then.type : 'nothing'}
+                  {item.now?.size != null ? formatBytes(item.now.size) : item.now ? item.now.type : 'nothing'} → {item.then?.size != null ? formatBytes(item.then.size) : item.then ? item.then.type : 'nothing'}
                 </span>
               </li>
             ))}
@@ -187,37 +187,37 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
                 <span className="action">kept</span>
                 <code>{item.path}</code>
                 <span className="dim">
-                  {item.by}, {ago(item.at)}
+                  {item.by}, {formatAge(item.at)}
                 </span>
               </li>
             ))}
           </ul>
-          {plan.items.length > 2000 && <p className="dim">… and {plural(plan.items.length - 2000, 'more path', 'more paths')}</p>}
+          {plan.items.length > 2000 && <p className="dim">… and {pluralize(plan.items.length - 2000, 'more path', 'more paths')}</p>}
         </>
       )}
       {planned && (
         <footer>
-          {needsSure && (
-            <label className="sure">
-              <input type="checkbox" checked={sure} onChange={() => setSure(!sure)} /> I looked at all {plan?.items.length}
+          {needsConfirmation && (
+            <label className="confirmation">
+              <input type="checkbox" checked={confirmed} onChange={() => setConfirmed(!confirmed)} /> I looked at all {plan?.items.length}
             </label>
           )}
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="danger" disabled={busy || (!fork && plan?.items.length === 0 && !branch) || (needsSure && !sure)} onClick={() => void agree(planned.plan, planned.fork)}>
+          <Button variant="danger" disabled={busy || (!fork && plan?.items.length === 0 && !branch) || (needsConfirmation && !confirmed)} onClick={() => void applyPlan(planned.plan, planned.fork)}>
             {busy ? 'Working …' : branch ? 'Switch' : plan ? 'Rewind' : 'Let it go on from there'}
           </Button>
         </footer>
       )}
-      {stage.at === 'done' && (
+      {state.phase === 'done' && (
         <>
           <p className="done" role="status">
-            {stage.undone ? 'Taken back: everything is as it was before.' : (stage.done?.operation.summary ?? 'The conversation can go on from there.')}
-            {stage.done?.partial && !stage.undone && <span className="bad"> Some paths were left alone.</span>}
+            {state.isUndone ? 'Taken back: everything is as it was before.' : (state.result?.operation.summary ?? 'The conversation can go on from there.')}
+            {state.result?.partial && !state.isUndone && <span className="bad"> Some paths were left alone.</span>}
           </p>
-          {stage.failed && <Trouble problem={stage.failed} />}
-          {stage.fork && <Onward fork={stage.fork} />}
+          {state.forkError && <ErrorMessage error={state.forkError} />}
+          {state.fork && <ForkDetails fork={state.fork} />}
           <ul className="plan" aria-label="What happened" tabIndex={0}>
-            {(stage.done?.items ?? []).slice(0, 2000).map((item) => (
+            {(state.result?.items ?? []).slice(0, 2000).map((item) => (
               <li key={item.path} className={item.done ? 'ok' : 'conflict'}>
                 <span className="sign" aria-hidden="true">
                   {item.done ? '✓' : '!'}
@@ -229,12 +229,12 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
             ))}
           </ul>
           <footer>
-            {!stage.undone && stage.done && (
-              <Button disabled={busy} onClick={() => stage.done && void undo(stage.done)}>
+            {!state.isUndone && state.result && (
+              <Button disabled={busy} onClick={() => state.result && void undo(state.result)}>
                 {busy ? 'Working …' : 'Undo'}
               </Button>
             )}
-            <Button look="primary" onClick={onClose}>
+            <Button variant="primary" onClick={onClose}>
               Close
             </Button>
           </footer>
@@ -244,22 +244,22 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
   );
 }
 
-const WHATS: { id: What; name: string; means: string }[] = [
-  { id: 'files', name: 'Files', means: 'the conversation stays' },
-  { id: 'conversation', name: 'Conversation', means: 'no file is touched' },
-  { id: 'both', name: 'Both', means: 'files first' },
+const TARGETS: { id: RewindTarget; name: string; hint: string }[] = [
+  { id: 'files', name: 'Files', hint: 'the conversation stays' },
+  { id: 'conversation', name: 'Conversation', hint: 'no file is touched' },
+  { id: 'both', name: 'Both', hint: 'files first' },
 ];
 
 /** The first paths of a list, and how many more there are. */
-const named = (paths: string[]): string => paths.slice(0, 5).join(', ') + (paths.length > 5 ? ` and ${paths.length - 5} more` : '');
+const summarizePaths = (paths: string[]): string => paths.slice(0, 5).join(', ') + (paths.length > 5 ? ` and ${paths.length - 5} more` : '');
 
 /** How the conversation goes on, or would. */
-function Onward({ fork }: { fork: Forked }) {
-  const command = `cd ${quoted(fork.directory)} && ${fork.command.map(quoted).join(' ')}`;
+function ForkDetails({ fork }: { fork: ForkResult }) {
+  const command = `cd ${shellQuote(fork.directory)} && ${fork.command.map(shellQuote).join(' ')}`;
   return (
-    <section className="onward" aria-label="The conversation">
+    <section className="fork-details" aria-label="The conversation">
       <p>
-        {fork.ready ? 'It is ready: this goes on' : 'The conversation would go on'} from #{fork.from} with {plural(fork.messages, 'line')} of it, as a new session of {fork.agent}. What was said since stays in the old one.
+        {fork.ready ? 'It is ready: this goes on' : 'The conversation would go on'} from #{fork.from} with {pluralize(fork.messages, 'line')} of it, as a new session of {fork.agent}. What was said since stays in the old one.
       </p>
       {fork.note && <p className="warning">{fork.note}</p>}
       {fork.ready && (
@@ -267,12 +267,7 @@ function Onward({ fork }: { fork: Forked }) {
           <pre tabIndex={0}>{command}</pre>
           <Button
             small
-            onClick={() =>
-              navigator.clipboard.writeText(command).then(
-                () => say('The command is copied.'),
-                () => say('The browser does not allow copying here.', true),
-              )
-            }
+            onClick={() => void copyToClipboard(command, 'The command is copied.')}
           >
             copy
           </Button>
@@ -283,4 +278,4 @@ function Onward({ fork }: { fork: Forked }) {
 }
 
 /** A word as a shell takes it. */
-const quoted = (word: string): string => (/^[\w\-./:=@%+,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const shellQuote = (word: string): string => (/^[\w\-./:=@%+,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

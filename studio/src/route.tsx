@@ -1,55 +1,55 @@
 // Where in the Studio we are: the address is the only place that is remembered.
 import { type AnchorHTMLAttributes, useSyncExternalStore } from 'react';
 
-const watchers = new Set<() => void>();
-let current = read();
+const subscribers = new Set<() => void>();
+let current = readLocation();
 
 export interface Route {
   /** The parts of the path. */
-  parts: string[];
+  segments: string[];
   /** What comes after `?`. */
-  words: URLSearchParams;
+  query: URLSearchParams;
   href: string;
 }
 
-function read(): Route {
+function readLocation(): Route {
   const { pathname, search } = window.location;
   return {
-    parts: pathname.split('/').filter(Boolean).map(decodeURIComponent),
-    words: new URLSearchParams(search),
+    segments: pathname.split('/').filter(Boolean).map(decodeURIComponent),
+    query: new URLSearchParams(search),
     href: pathname + search,
   };
 }
 
-function update() {
-  current = read();
-  for (const watcher of [...watchers]) watcher();
+function publishLocation() {
+  current = readLocation();
+  for (const subscriber of [...subscribers]) subscriber();
 }
 
-window.addEventListener('popstate', update);
+window.addEventListener('popstate', publishLocation);
 
-export function go(href: string, replace = false) {
+export function navigate(href: string, replace = false) {
   if (href === current.href) return;
   window.history[replace ? 'replaceState' : 'pushState'](null, '', href);
-  update();
+  publishLocation();
 }
 
 /** Changes what comes after `?`; an empty value is left out. */
-export function set(words: Record<string, string | number | null | undefined>, replace = true) {
-  const next = new URLSearchParams(current.words);
-  for (const [name, value] of Object.entries(words)) {
+export function setQuery(changes: Record<string, string | number | null | undefined>, replace = true) {
+  const next = new URLSearchParams(current.query);
+  for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === undefined || value === '') next.delete(name);
     else next.set(name, String(value));
   }
-  const text = next.toString();
-  go(window.location.pathname + (text ? `?${text}` : ''), replace);
+  const queryString = next.toString();
+  navigate(window.location.pathname + (queryString ? `?${queryString}` : ''), replace);
 }
 
 export const useRoute = (): Route =>
   useSyncExternalStore(
-    (watcher) => {
-      watchers.add(watcher);
-      return () => void watchers.delete(watcher);
+    (subscriber) => {
+      subscribers.add(subscriber);
+      return () => void subscribers.delete(subscriber);
     },
     () => current,
   );
@@ -63,7 +63,7 @@ export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchor
         onClick?.(event);
         if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
         event.preventDefault();
-        go(href);
+        navigate(href);
       }}
       {...rest}
     />

@@ -1,45 +1,45 @@
 // Dark or light: what the system says, unless somebody chose.
 import { useSyncExternalStore } from 'react';
 
-export type Theme = 'system' | 'dark' | 'light';
-const KEY = 'stepback-theme';
-const watchers = new Set<() => void>();
-const system = window.matchMedia('(prefers-color-scheme: dark)');
-let chosen: Theme = stored();
+type Theme = 'system' | 'dark' | 'light';
+const STORAGE_KEY = 'stepback-theme';
+const subscribers = new Set<() => void>();
+const systemPrefersDark = window.matchMedia('(prefers-color-scheme: dark)');
+let selectedTheme: Theme = readStoredTheme();
 
-function stored(): Theme {
+function readStoredTheme(): Theme {
   try {
-    const value = localStorage.getItem(KEY);
+    const value = localStorage.getItem(STORAGE_KEY);
     return value === 'dark' || value === 'light' ? value : 'system';
   } catch {
     return 'system';
   }
 }
 
-const isDark = () => (chosen === 'system' ? system.matches : chosen === 'dark');
+const isDark = () => (selectedTheme === 'system' ? systemPrefersDark.matches : selectedTheme === 'dark');
 
-function apply() {
+function applyTheme() {
   document.documentElement.dataset.theme = isDark() ? 'dark' : 'light';
-  for (const watcher of [...watchers]) watcher();
+  for (const subscriber of [...subscribers]) subscriber();
 }
 
-export function choose(theme: Theme) {
-  chosen = theme;
+export function setTheme(theme: Theme) {
+  selectedTheme = theme;
   try {
-    if (theme === 'system') localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, theme);
+    if (theme === 'system') localStorage.removeItem(STORAGE_KEY);
+    else localStorage.setItem(STORAGE_KEY, theme);
   } catch {
     // A browser that keeps nothing shows it for this visit.
   }
-  apply();
+  applyTheme();
 }
 
-system.addEventListener('change', apply);
-apply();
+systemPrefersDark.addEventListener('change', applyTheme);
+applyTheme();
 
-const watch = (watcher: () => void) => {
-  watchers.add(watcher);
-  return () => void watchers.delete(watcher);
+const subscribe = (subscriber: () => void) => {
+  subscribers.add(subscriber);
+  return () => void subscribers.delete(subscriber);
 };
 /** Whether the page is dark now; changes redraw what is drawn by hand. */
-export const useDark = (): boolean => useSyncExternalStore(watch, isDark);
+export const useDark = (): boolean => useSyncExternalStore(subscribe, isDark);

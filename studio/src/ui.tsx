@@ -8,41 +8,41 @@ import {
   useState,
   useSyncExternalStore,
 } from 'react';
-import type { Problem } from './api/client';
-import { ago, full } from './format';
+import type { ApiError } from './api/client';
+import { formatAge, formatDateTime } from './format';
 
-type Look = 'plain' | 'primary' | 'danger' | 'ghost';
+type ButtonVariant = 'plain' | 'primary' | 'danger' | 'ghost';
 
 export function Button({
-  look = 'plain',
+  variant = 'plain',
   small,
   ...rest
-}: ButtonHTMLAttributes<HTMLButtonElement> & { look?: Look; small?: boolean }) {
-  return <button type="button" {...rest} className={`button ${look} ${small ? 'small' : ''} ${rest.className ?? ''}`} />;
+}: ButtonHTMLAttributes<HTMLButtonElement> & { variant?: ButtonVariant; small?: boolean }) {
+  return <button type="button" {...rest} className={`button ${variant} ${small ? 'small' : ''} ${rest.className ?? ''}`} />;
 }
 
 /** Says what there could be here and how to get it. */
-export function Empty({ title, children, whole }: { title: string; children?: ReactNode; /** It is all there is on the page. */ whole?: boolean }) {
+export function EmptyState({ title, children, fullPage }: { title: string; children?: ReactNode; /** It is all there is on the page. */ fullPage?: boolean }) {
   return (
     <div className="empty">
-      {whole ? <h1>{title}</h1> : <h2>{title}</h2>}
+      {fullPage ? <h1>{title}</h1> : <h2>{title}</h2>}
       {children}
     </div>
   );
 }
 
-export function Trouble({ problem, again }: { problem: Problem; again?: () => void }) {
+export function ErrorMessage({ error, onRetry }: { error: ApiError; onRetry?: () => void }) {
   return (
-    <div className="trouble" role="alert">
-      <strong>{problem.status === 404 ? 'Not there' : problem.status === 0 ? 'No answer' : 'That did not work'}</strong>
-      <p>{problem.detail}</p>
-      {problem.hints.map((hint) => (
+    <div className="error-message" role="alert">
+      <strong>{error.status === 404 ? 'Not there' : error.status === 0 ? 'No answer' : 'That did not work'}</strong>
+      <p>{error.detail}</p>
+      {error.hints.map((hint) => (
         <p key={hint} className="dim">
           {hint}
         </p>
       ))}
-      {again && (
-        <Button small onClick={again}>
+      {onRetry && (
+        <Button small onClick={onRetry}>
           Try again
         </Button>
       )}
@@ -50,25 +50,25 @@ export function Trouble({ problem, again }: { problem: Problem; again?: () => vo
   );
 }
 
-export function Loading({ what = 'Loading' }: { what?: string }) {
+export function Loading({ label = 'Loading' }: { label?: string }) {
   return (
     <div className="loading" role="status">
       <span className="spinner" aria-hidden="true" />
-      <span>{what} …</span>
+      <span>{label} …</span>
     </div>
   );
 }
 
 /** A moment, told from now; the whole of it on hover. */
-export function Ago({ at }: { at: string }) {
+export function RelativeTime({ timestamp }: { timestamp: string }) {
   const [, tick] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => tick((n) => n + 1), 15_000);
     return () => clearInterval(timer);
   }, []);
   return (
-    <time dateTime={at} title={full(at)}>
-      {ago(at)}
+    <time dateTime={timestamp} title={formatDateTime(timestamp)}>
+      {formatAge(timestamp)}
     </time>
   );
 }
@@ -108,7 +108,7 @@ export function Dialog({
       <div className="dialog">
         <header>
           <h2 id={id}>{title}</h2>
-          <Button look="ghost" small aria-label="Close" onClick={onClose}>
+          <Button variant="ghost" small aria-label="Close" onClick={onClose}>
             ✕
           </Button>
         </header>
@@ -135,12 +135,12 @@ export function Tabs<T extends string>({
       role="tablist"
       aria-label={label}
       onKeyDown={(event) => {
-        const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
-        if (!step) return;
+        const offset = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+        if (!offset) return;
         event.preventDefault();
         event.stopPropagation();
-        const at = tabs.findIndex((tab) => tab.id === value);
-        const next = tabs[(at + step + tabs.length) % tabs.length];
+        const index = tabs.findIndex((tab) => tab.id === value);
+        const next = tabs[(index + offset + tabs.length) % tabs.length];
         if (next) {
           onChange(next.id);
           const buttons = event.currentTarget.querySelectorAll('button');
@@ -159,7 +159,7 @@ export function Tabs<T extends string>({
         >
           {tab.name}
           {tab.changed && <span className="dot" title="changed in this step" />}
-          {tab.changed && <span className="hidden-text"> (changed in this step)</span>}
+          {tab.changed && <span className="visually-hidden"> (changed in this step)</span>}
         </button>
       ))}
     </div>
@@ -169,35 +169,42 @@ export function Tabs<T extends string>({
 interface Toast {
   id: number;
   text: string;
-  bad: boolean;
+  isError: boolean;
 }
 let toasts: Toast[] = [];
 let nextToast = 1;
-const toastWatchers = new Set<() => void>();
+const toastSubscribers = new Set<() => void>();
 function setToasts(next: Toast[]) {
   toasts = next;
-  for (const watcher of [...toastWatchers]) watcher();
+  for (const subscriber of [...toastSubscribers]) subscriber();
 }
 
 /** Says something for a few seconds. */
-export function say(text: string, bad = false) {
+export function showToast(text: string, isError = false) {
   const id = nextToast++;
-  setToasts([...toasts, { id, text, bad }]);
-  setTimeout(() => setToasts(toasts.filter((toast) => toast.id !== id)), bad ? 9000 : 4500);
+  setToasts([...toasts, { id, text, isError }]);
+  setTimeout(() => setToasts(toasts.filter((toast) => toast.id !== id)), isError ? 9000 : 4500);
 }
 
-export function Toasts() {
-  const shown = useSyncExternalStore(
-    (watcher) => {
-      toastWatchers.add(watcher);
-      return () => void toastWatchers.delete(watcher);
+export function copyToClipboard(text: string, message: string): Promise<void> {
+  return navigator.clipboard.writeText(text).then(
+    () => showToast(message),
+    () => showToast('The browser does not allow copying here.', true),
+  );
+}
+
+export function ToastList() {
+  const visibleToasts = useSyncExternalStore(
+    (subscriber) => {
+      toastSubscribers.add(subscriber);
+      return () => void toastSubscribers.delete(subscriber);
     },
     () => toasts,
   );
   return (
     <div className="toasts" role="status" aria-live="polite">
-      {shown.map((toast) => (
-        <div key={toast.id} className={toast.bad ? 'toast bad' : 'toast'}>
+      {visibleToasts.map((toast) => (
+        <div key={toast.id} className={toast.isError ? 'toast bad' : 'toast'}>
           {toast.text}
         </div>
       ))}
@@ -206,30 +213,30 @@ export function Toasts() {
 }
 
 /** Whether keys are for a field, and not for the page. */
-export function typing(target: EventTarget | null): boolean {
+function isTextInput(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest('input, textarea, select, dialog, [contenteditable]') !== null;
 }
 
 /** Keys of a page: `key` as the browser names it; capitals are Shift. */
-export function useKeys(keys: Record<string, (() => void) | undefined>) {
-  const latest = useRef(keys);
-  latest.current = keys;
+export function useKeyBindings(bindings: Record<string, (() => void) | undefined>) {
+  const latest = useRef(bindings);
+  latest.current = bindings;
   useEffect(() => {
-    const hear = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const handleKeyDown = (event: KeyboardEvent) => {
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTextInput(event.target)) return;
       // A button that has the focus is pressed by these.
       if ((event.key === ' ' || event.key === 'Enter') && event.target instanceof HTMLElement && event.target.closest('button, a, summary')) return;
-      const act = latest.current[event.key];
-      if (act) {
+      const action = latest.current[event.key];
+      if (action) {
         event.preventDefault();
-        act();
+        action();
       }
     };
-    window.addEventListener('keydown', hear);
-    return () => window.removeEventListener('keydown', hear);
+    window.addEventListener('keydown', handleKeyDown);
+    return () => window.removeEventListener('keydown', handleKeyDown);
   }, []);
 }
 
-export function Status({ status }: { status: string }) {
+export function StatusBadge({ status }: { status: string }) {
   return <span className={`status ${status}`}>{status}</span>;
 }

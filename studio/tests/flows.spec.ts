@@ -2,53 +2,53 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
-import { complaints, expect, test, type Turn, type World } from './world';
+import { collectErrors, expect, test, type TestProject, type Turn } from './project';
 
 const write = (path: string, content: string) => ({ tool: 'write', input: { path, content } });
 const bash = (command: string) => ({ tool: 'bash', input: { command } });
 
-const WORK: Turn[] = [
+const SAMPLE_TURNS: Turn[] = [
   { text: 'First a file.', calls: [write('a.txt', 'one\n')] },
   { text: 'Then it changes.', calls: [write('a.txt', 'two\n'), write('b.txt', 'new\n')] },
   { text: 'A look.', calls: [bash('cat a.txt && exit 3')] },
   { text: 'Done.' },
 ];
 
-async function sessionOf(world: World, title: string) {
-  const { items } = await world.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
+async function findSession(project: TestProject, title: string) {
+  const { items } = await project.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
   const found = items.find((one) => one.title === title);
   if (!found) throw new Error(`no session “${title}”`);
   return found;
 }
 
-test('a session is watched while it happens', async ({ world, page }) => {
-  world.write('kept.txt', 'mine\n');
-  const said = complaints(page);
-  await page.goto(await world.serve());
+test('a session is watched while it happens', async ({ project, page }) => {
+  project.write('kept.txt', 'mine\n');
+  const errors = collectErrors(page);
+  await page.goto(await project.serve());
   await expect(page.getByText('Nothing is recorded yet')).toBeVisible();
-  const slow = WORK.map((turn) => ({ ...turn, thinks_ms: 400 }));
-  const ended = world.startAgent('make some files', slow);
+  const slowTurns = SAMPLE_TURNS.map((turn) => ({ ...turn, thinks_ms: 400 }));
+  const exitCode = project.startAgent('make some files', slowTurns);
   await page.getByRole('link', { name: 'make some files' }).click();
   await expect(page.getByRole('heading', { name: 'make some files' })).toBeVisible();
   // Steps come by themselves: nobody reloads.
   await expect(page.getByRole('option').filter({ hasText: 'write: a.txt' }).first()).toBeVisible();
-  expect(await ended).toBe(0);
+  expect(await exitCode).toBe(0);
   await expect(page.getByRole('option').filter({ hasText: 'session ended' })).toBeVisible();
-  const { id } = await sessionOf(world, 'make some files');
-  const marks = await world.api<{ number: number[] }>(`/sessions/${id}/marks`);
-  await expect(page.locator('.where')).toHaveText(`${marks.number.length} / ${marks.number.length}`);
+  const { id } = await findSession(project, 'make some files');
+  const marks = await project.api<{ number: number[] }>(`/sessions/${id}/marks`);
+  await expect(page.locator('.position')).toHaveText(`${marks.number.length} / ${marks.number.length}`);
   await expect(page.getByText('ended').first()).toBeVisible();
-  expect(said).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
-test('scrub, inspect, keep, go back and take it back', async ({ world, page }) => {
-  world.write('kept.txt', 'mine\n');
-  world.agent('make some files', WORK);
-  const said = complaints(page);
-  await page.goto(await world.serve());
+test('scrub, inspect, keep, go back and take it back', async ({ project, page }) => {
+  project.write('kept.txt', 'mine\n');
+  project.runAgent('make some files', SAMPLE_TURNS);
+  const errors = collectErrors(page);
+  await page.goto(await project.serve());
   await page.getByRole('link', { name: 'make some files' }).click();
-  const where = page.locator('.where b');
-  await expect(where).not.toHaveText('1');
+  const position = page.locator('.position b');
+  await expect(position).not.toHaveText('1');
 
   // Scrubbing above the timeline, and keys.
   const canvas = page.locator('canvas');
@@ -58,9 +58,9 @@ test('scrub, inspect, keep, go back and take it back', async ({ world, page }) =
   await page.mouse.down();
   await page.mouse.move(box.x + 2, box.y + 15, { steps: 8 });
   await page.mouse.up();
-  await expect(where).toHaveText('1');
+  await expect(position).toHaveText('1');
   await page.keyboard.press('l');
-  await expect(where).toHaveText('2');
+  await expect(position).toHaveText('2');
   await page.keyboard.press('e');
   await expect(page.getByRole('article')).toContainText('cat a.txt && exit 3');
   await page.keyboard.press('[');
@@ -69,18 +69,18 @@ test('scrub, inspect, keep, go back and take it back', async ({ world, page }) =
 
   // What was true then: the first version of the file, long gone from disk.
   const id = new URL(page.url()).pathname.split('/').pop();
-  const steps = await world.api<{ items: { summary: string }[] }>(`/sessions/${id}/steps?oldest_first=true&limit=1000`);
+  const steps = await project.api<{ items: { summary: string }[] }>(`/sessions/${id}/steps?oldest_first=true&limit=1000`);
   await page.keyboard.press('Home');
-  await expect(where).toHaveText('1');
-  for (let at = 1; !steps.items[at - 1]?.summary.includes('write: a.txt'); at = Number(await where.innerText())) {
+  await expect(position).toHaveText('1');
+  for (let at = 1; !steps.items[at - 1]?.summary.includes('write: a.txt'); at = Number(await position.innerText())) {
     await page.keyboard.press(']');
-    await expect(where).not.toHaveText(String(at));
+    await expect(position).not.toHaveText(String(at));
   }
   await expect(page.getByRole('article')).toContainText('write: a.txt');
   await page.getByRole('tab', { name: 'State at this step' }).click();
   await page.getByRole('button', { name: /a\.txt/ }).click();
   await expect(page.getByRole('region', { name: 'a.txt' })).toContainText('one');
-  expect(world.read('a.txt')).toBe('two\n');
+  expect(project.read('a.txt')).toBe('two\n');
   await page.getByRole('tab', { name: /Conversation/ }).click();
   await expect(page.locator('.messages')).toContainText('make some files');
 
@@ -98,40 +98,40 @@ test('scrub, inspect, keep, go back and take it back', async ({ world, page }) =
   await expect(dialog.getByText('2 paths')).toBeVisible();
   await expect(dialog.getByRole('listitem').filter({ hasText: 'b.txt' })).toContainText('delete');
   await expect(dialog.getByRole('button', { name: 'Rewind', exact: true })).toBeDisabled();
-  expect(world.read('b.txt')).toBe('new\n');
+  expect(project.read('b.txt')).toBe('new\n');
   await dialog.getByLabel(/I looked at all 2/).check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
   await expect(dialog.getByRole('button', { name: 'Undo' })).toBeVisible();
-  expect(world.read('a.txt')).toBe('one\n');
-  expect(world.read('b.txt')).toBe(null);
-  expect(world.read('kept.txt')).toBe('mine\n');
+  expect(project.read('a.txt')).toBe('one\n');
+  expect(project.read('b.txt')).toBe(null);
+  expect(project.read('kept.txt')).toBe('mine\n');
   await dialog.getByRole('button', { name: 'Undo' }).click();
   await expect(dialog.getByText('Taken back')).toBeVisible();
-  expect(world.read('a.txt')).toBe('two\n');
-  expect(world.read('b.txt')).toBe('new\n');
+  expect(project.read('a.txt')).toBe('two\n');
+  expect(project.read('b.txt')).toBe('new\n');
   await dialog.getByRole('button', { name: 'Close' }).last().click();
-  expect(said).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
-test('a plan that is out of date does nothing, and shows what would happen now', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  await page.goto(await world.serve());
+test('a plan that is out of date does nothing, and shows what would happen now', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  await page.goto(await project.serve());
   await page.getByRole('link', { name: 'Checkpoints' }).click();
   await page.getByLabel(/^Rewind to #/).last().click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('The whole workspace').check();
   await expect(dialog.getByText(/will change/)).toBeVisible();
-  world.write('a.txt', 'somebody was faster\n');
-  const sure = dialog.getByLabel(/I looked at all/);
-  if (await sure.count()) await sure.check();
+  project.write('a.txt', 'somebody was faster\n');
+  const confirmation = dialog.getByLabel(/I looked at all/);
+  if (await confirmation.count()) await confirmation.check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
   await expect(dialog.getByText('Something changed since the plan was made.')).toBeVisible();
-  expect(world.read('a.txt')).toBe('somebody was faster\n');
+  expect(project.read('a.txt')).toBe('somebody was faster\n');
 });
 
-test('checkpoints are annotated, tagged and found', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  await page.goto(await world.serve());
+test('checkpoints are annotated, tagged and found', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  await page.goto(await project.serve());
   await page.getByRole('link', { name: 'Checkpoints' }).click();
   await page.getByLabel(/^Annotate #/).first().click();
   const dialog = page.getByRole('dialog');
@@ -142,17 +142,17 @@ test('checkpoints are annotated, tagged and found', async ({ world, page }) => {
   await expect(page.getByText('the one to keep')).toBeVisible();
   await page.getByRole('button', { name: 'shipped' }).click();
   await expect(page.getByRole('list', { name: 'Checkpoints' }).getByRole('listitem')).toHaveCount(1);
-  await page.goto(`${world.url}/checkpoints?find=nothing-like-it`);
+  await page.goto(`${project.url}/checkpoints?find=nothing-like-it`);
   await expect(page.getByText('No checkpoint fits')).toBeVisible();
 });
 
-test('the conversation goes on from an earlier step, alone and with the files', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  await page.goto(await world.serve());
-  const { id } = await sessionOf(world, 'make some files');
-  const steps = await world.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
+test('the conversation goes on from an earlier step, alone and with the files', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  await page.goto(await project.serve());
+  const { id } = await findSession(project, 'make some files');
+  const steps = await project.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
   const first = steps.items.find((one) => one.kind === 'tool-end' && one.summary.includes('a.txt'))?.number;
-  await page.goto(`${world.url}/sessions/${id}?step=${first}`);
+  await page.goto(`${project.url}/sessions/${id}?step=${first}`);
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByRole('radio', { name: /Conversation/ }).check();
@@ -162,10 +162,10 @@ test('the conversation goes on from an earlier step, alone and with the files', 
   await expect(dialog.getByText('The conversation can go on from there.')).toBeVisible();
   const command = await dialog.locator('.command pre').innerText();
   expect(command).toContain('agent --session');
-  expect(world.read('a.txt')).toBe('two\n');
+  expect(project.read('a.txt')).toBe('two\n');
   await dialog.getByRole('button', { name: 'Close' }).last().click();
   // The session it became says where it came from.
-  const sessions = await world.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
+  const sessions = await project.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
   expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
 
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
@@ -174,22 +174,22 @@ test('the conversation goes on from an earlier step, alone and with the files', 
   await dialog.getByLabel(/I looked at all/).check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
   await expect(dialog.locator('.command pre')).toContainText('agent --session');
-  expect(world.read('a.txt')).toBe('one\n');
-  expect(world.read('b.txt')).toBe(null);
+  expect(project.read('a.txt')).toBe('one\n');
+  expect(project.read('b.txt')).toBe(null);
   await dialog.getByRole('button', { name: 'Undo' }).click();
   await expect(dialog.getByText('Taken back')).toBeVisible();
-  expect(world.read('a.txt')).toBe('two\n');
+  expect(project.read('a.txt')).toBe('two\n');
 });
 
-test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ world, page }) => {
-  world.write('kept.txt', 'mine\n');
-  world.run('checkpoint', 'create', 'start');
-  await page.goto(await world.serve());
+test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ project, page }) => {
+  project.write('kept.txt', 'mine\n');
+  project.run('checkpoint', 'create', 'start');
+  await page.goto(await project.serve());
   await page.getByRole('link', { name: 'Live' }).click();
   await page.getByPlaceholder('Bash').fill('bash');
   await page.getByRole('button', { name: 'Add breakpoint' }).click();
   await expect(page.getByText('tool bash')).toBeVisible();
-  const ended = world.startAgent('run something', [
+  const exitCode = project.startAgent('run something', [
     { text: 'I run it.', calls: [bash('echo from-the-model > out.txt')] },
     { text: 'And clean up.', calls: [bash('rm kept.txt')] },
     { text: 'Done.' },
@@ -207,19 +207,19 @@ test('an agent stops at a breakpoint, goes on with another input, and another is
   await expect(card.getByLabel('Input')).toHaveValue(/rm kept/);
   await card.getByLabel('Reason').fill('it is needed');
   await card.getByRole('button', { name: 'Deny' }).click();
-  expect(await ended).toBe(0);
+  expect(await exitCode).toBe(0);
   await expect(page.getByText('No agent is stopped')).toBeVisible();
-  expect(world.read('out.txt')).toBe('from-the-person\n');
-  expect(world.read('kept.txt')).toBe('mine\n');
+  expect(project.read('out.txt')).toBe('from-the-person\n');
+  expect(project.read('kept.txt')).toBe('mine\n');
 });
 
-test('whoever allowed it is notified on any page, and what is injected is heard', async ({ world, page }) => {
-  world.run('checkpoint', 'create', 'start');
-  world.run('breakpoint', 'add', 'tool', 'bash');
+test('whoever allowed it is notified on any page, and what is injected is heard', async ({ project, page }) => {
+  project.run('checkpoint', 'create', 'start');
+  project.run('breakpoint', 'add', 'tool', 'bash');
   // What the browser would show is written down: there is nobody to look at a desktop here.
   await page.addInitScript(() => {
     const shown: string[] = [];
-    class Shown extends EventTarget {
+    class FakeNotification extends EventTarget {
       static permission = 'granted';
       onclick: (() => void) | null = null;
       constructor(title: string, options: { body: string }) {
@@ -228,11 +228,11 @@ test('whoever allowed it is notified on any page, and what is injected is heard'
         Object.assign(window, { click: () => this.onclick?.() });
       }
     }
-    Object.assign(window, { Notification: Shown, shown });
+    Object.assign(window, { Notification: FakeNotification, shown });
   });
-  await page.goto(await world.serve());
+  await page.goto(await project.serve());
   await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
-  const ended = world.startAgent('run something', [{ text: 'I run it.', calls: [bash('true')] }, { text: 'Once more.', calls: [bash('true')] }, { text: 'Done.' }]);
+  const exitCode = project.startAgent('run something', [{ text: 'I run it.', calls: [bash('true')] }, { text: 'Once more.', calls: [bash('true')] }, { text: 'Done.' }]);
   await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown)).toEqual([expect.stringMatching(/^stepback waits: bash \| .*tool bash/)]);
   await page.evaluate(() => (window as unknown as { click: () => void }).click());
   const card = page.getByRole('article', { name: /waits/ });
@@ -246,13 +246,13 @@ test('whoever allowed it is notified on any page, and what is injected is heard'
   // The second stop is another one, and is told as well.
   await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown.length)).toBe(2);
   await card.getByRole('button', { name: 'Go on', exact: true }).click();
-  expect(await ended).toBe(0);
-  const { id } = await sessionOf(world, 'run something');
-  const steps = await world.api<{ items: { number: number; kind: string }[] }>(`/sessions/${id}/steps?limit=1`);
-  const talk = await world.api<{ items: { text: string }[] }>(`/sessions/${id}/steps/${steps.items[0]?.number}/state/conversation`);
-  expect(talk.items.some((one) => one.text.includes('prefer the quiet way'))).toBe(true);
+  expect(await exitCode).toBe(0);
+  const { id } = await findSession(project, 'run something');
+  const steps = await project.api<{ items: { number: number; kind: string }[] }>(`/sessions/${id}/steps?limit=1`);
+  const conversation = await project.api<{ items: { text: string }[] }>(`/sessions/${id}/steps/${steps.items[0]?.number}/state/conversation`);
+  expect(conversation.items.some((one) => one.text.includes('prefer the quiet way'))).toBe(true);
   // Where it stopped has a mark on the timeline, which the list has as well.
-  await page.goto(`${world.url}/sessions/${id}`);
+  await page.goto(`${project.url}/sessions/${id}`);
   await expect(page.getByRole('option').filter({ hasText: 'breakpoint-hit' }).first()).toBeVisible();
 });
 
@@ -275,17 +275,17 @@ function png(width: number, height: number, colour: [number, number, number]): B
   return Buffer.concat([Buffer.from([137, 80, 78, 71, 13, 10, 26, 10]), chunk('IHDR', header), chunk('IDAT', data), chunk('IEND', Buffer.alloc(0))]);
 }
 
-test('pictures are seen before and after, and one that is none is said to be', async ({ world, page }) => {
-  world.write('logo.png', png(40, 30, [200, 20, 20]));
-  world.write('broken.png', Buffer.from([0, 1, 2, 3]));
-  world.run('checkpoint', 'create', 'red');
-  world.write('logo.png', png(60, 20, [20, 20, 200]));
-  world.write('broken.png', Buffer.from([0, 3, 2, 1]));
-  world.write('new.png', png(8, 8, [0, 128, 0]));
-  world.run('checkpoint', 'create', 'blue');
-  await page.goto(await world.serve());
-  const { items } = await world.api<{ items: { id: string }[] }>('/workspaces');
-  await page.goto(`${world.url}/diff?a=red&b=blue&workspace=${items[0]?.id}`);
+test('pictures are seen before and after, and one that is none is said to be', async ({ project, page }) => {
+  project.write('logo.png', png(40, 30, [200, 20, 20]));
+  project.write('broken.png', Buffer.from([0, 1, 2, 3]));
+  project.run('checkpoint', 'create', 'red');
+  project.write('logo.png', png(60, 20, [20, 20, 200]));
+  project.write('broken.png', Buffer.from([0, 3, 2, 1]));
+  project.write('new.png', png(8, 8, [0, 128, 0]));
+  project.run('checkpoint', 'create', 'blue');
+  await page.goto(await project.serve());
+  const { items } = await project.api<{ items: { id: string }[] }>('/workspaces');
+  await page.goto(`${project.url}/diff?a=red&b=blue&workspace=${items[0]?.id}`);
   const pictures = page.getByRole('img', { name: 'logo.png' });
   await expect(pictures).toHaveCount(2);
   await expect(page.getByText('40 × 30')).toBeVisible();
@@ -294,13 +294,13 @@ test('pictures are seen before and after, and one that is none is said to be', a
   await expect(page.getByText(/it cannot be shown/).first()).toBeVisible();
 });
 
-test('what if: one thing is changed, it runs again, and both are compared', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  await page.goto(await world.serve());
-  const { id } = await sessionOf(world, 'make some files');
-  const steps = await world.api<{ items: { number: number; kind: string; tool: string }[] }>(`/sessions/${id}/steps?limit=1000`);
-  const look = steps.items.find((one) => one.kind === 'tool-end' && one.tool === 'bash')?.number;
-  await page.goto(`${world.url}/sessions/${id}/what-if?step=${look}`);
+test('what if: one thing is changed, it runs again, and both are compared', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  await page.goto(await project.serve());
+  const { id } = await findSession(project, 'make some files');
+  const steps = await project.api<{ items: { number: number; kind: string; tool: string }[] }>(`/sessions/${id}/steps?limit=1000`);
+  const bashStep = steps.items.find((one) => one.kind === 'tool-end' && one.tool === 'bash')?.number;
+  await page.goto(`${project.url}/sessions/${id}/what-if?step=${bashStep}`);
   const to = page.getByRole('textbox', { name: 'To', exact: true });
   await expect(to).toHaveValue(/two/);
   await to.fill('everything is fine');
@@ -309,13 +309,13 @@ test('what if: one thing is changed, it runs again, and both are compared', asyn
   await page.getByRole('link', { name: 'Compare with the original' }).click();
   await expect(page.getByRole('heading', { name: 'Step by step' })).toBeVisible();
   await expect(page.getByText(/steps the same/)).toBeVisible();
-  expect(world.read('b.txt')).toBe('new\n');
+  expect(project.read('b.txt')).toBe('new\n');
 });
 
-test('words are found in all sessions, and marked', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  world.agent('look for the zebra', [{ text: 'A zebra lives in the äther.', calls: [bash('echo zebra')] }, { text: 'Done.' }]);
-  await page.goto(await world.serve());
+test('words are found in all sessions, and marked', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  project.runAgent('look for the zebra', [{ text: 'A zebra lives in the äther.', calls: [bash('echo zebra')] }, { text: 'Done.' }]);
+  await page.goto(await project.serve());
   await page.keyboard.press('/');
   await page.getByRole('searchbox', { name: 'Words' }).fill('zebra');
   await page.keyboard.press('Enter');
@@ -325,15 +325,15 @@ test('words are found in all sessions, and marked', async ({ world, page }) => {
   await expect(page.getByRole('heading', { name: 'look for the zebra' })).toBeVisible();
 });
 
-test('branches are made, compared, switched to and forgotten', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  world.run('branch', 'create', 'plan-a');
-  await page.goto(await world.serve());
+test('branches are made, compared, switched to and forgotten', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  project.run('branch', 'create', 'plan-a');
+  await page.goto(await project.serve());
   await page.getByRole('link', { name: 'make some files' }).click();
-  const where = page.locator('.where b');
-  await expect(where).not.toHaveText('1');
+  const position = page.locator('.position b');
+  await expect(position).not.toHaveText('1');
   await page.keyboard.press('Home');
-  await expect(where).toHaveText('1');
+  await expect(position).toHaveText('1');
   await page.getByRole('button', { name: 'Branch' }).click();
   const dialog = page.getByRole('dialog', { name: 'Create a branch' });
   await dialog.getByLabel('Name').fill('from-the-start');
@@ -350,19 +350,19 @@ test('branches are made, compared, switched to and forgotten', async ({ world, p
   await plan.getByLabel(/I looked at all/).check();
   await plan.getByRole('button', { name: 'Switch', exact: true }).click();
   await expect(plan.getByRole('button', { name: 'Undo' })).toBeVisible();
-  expect(world.read('a.txt')).toBe(null);
+  expect(project.read('a.txt')).toBe(null);
   await plan.getByRole('button', { name: 'Undo' }).click();
   await expect(plan.getByText('Taken back')).toBeVisible();
-  expect(world.read('a.txt')).toBe('two\n');
+  expect(project.read('a.txt')).toBe('two\n');
   await plan.getByRole('button', { name: 'Close' }).last().click();
   await page.getByLabel('Forget plan-a').click();
   await expect(page.getByLabel('Forget plan-a')).toHaveCount(0);
 });
 
-test('the project of a workspace may be gone, and the page says so', async ({ world, page }) => {
-  world.agent('make some files', WORK);
-  await page.goto(await world.serve());
-  rmSync(join(world.dir, 'project'), { recursive: true });
+test('the project of a workspace may be gone, and the page says so', async ({ project, page }) => {
+  project.runAgent('make some files', SAMPLE_TURNS);
+  await page.goto(await project.serve());
+  rmSync(join(project.dir, 'project'), { recursive: true });
   await page.getByRole('link', { name: 'Checkpoints' }).click();
   await page.getByLabel(/^Rewind to #/).first().click();
   await expect(page.getByRole('dialog')).toBeVisible();

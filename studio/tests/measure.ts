@@ -1,9 +1,9 @@
 // A session of any length, and how smoothly a page moves.
 import type { Page } from '@playwright/test';
-import type { World } from './world';
+import type { TestProject } from './project';
 
 /** Reports steps of a session, as an agent elsewhere does. */
-export async function report(world: World, session: string, from: number, to: number, extra: (i: number) => Record<string, unknown> = () => ({})) {
+export async function reportSteps(project: TestProject, session: string, from: number, to: number, extra: (i: number) => Record<string, unknown> = () => ({})) {
   for (let at = from; at < to; at += 10_000) {
     const events = [];
     for (let i = at; i < Math.min(to, at + 10_000); i++) {
@@ -23,21 +23,21 @@ export async function report(world: World, session: string, from: number, to: nu
         ...extra(i),
       });
     }
-    await world.api('/ingest', { workspace: 'elsewhere', agent: 'buyer', events });
+    await project.api('/ingest', { workspace: 'elsewhere', agent: 'buyer', events });
   }
 }
 
 /** Frames per second as they were seen, and as many as the page's own work leaves room for. */
-export async function rates(page: Page, work: () => Promise<number>): Promise<{ seen: number; possible: number; text: string }> {
+export async function measureFrameRates(page: Page, work: () => Promise<number>): Promise<{ seen: number; possible: number; text: string }> {
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('Performance.enable', { timeDomain: 'threadTicks' });
-  const busy = async () => {
+  const readTaskSeconds = async () => {
     const { metrics } = await cdp.send('Performance.getMetrics');
     return metrics.find((one) => one.name === 'TaskDuration')?.value ?? 0;
   };
-  const before = await busy();
+  const before = await readTaskSeconds();
   const seen = await page.evaluate(work);
-  const possible = FRAMES / (await busy() - before);
+  const possible = FRAMES / (await readTaskSeconds() - before);
   await cdp.detach();
   return { seen, possible, text: `${seen.toFixed(0)} frames/s, its own work allows ${possible.toFixed(0)}` };
 }

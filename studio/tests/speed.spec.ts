@@ -1,18 +1,18 @@
 // How fast it is. Only `cargo xtask bench studio` runs this, with an optimised program on a machine that does nothing else.
 import { writeFileSync } from 'node:fs';
-import { rates, report, scrub, zoomAndPan } from './measure';
-import { expect, test } from './world';
+import { measureFrameRates, reportSteps, scrub, zoomAndPan } from './measure';
+import { expect, test } from './project';
 
 const RESULT = process.env.STEPBACK_STUDIO_BENCH;
 const RUNS = Number(process.env.STEPBACK_STUDIO_BENCH_RUNS ?? 10);
 const STEPS = Number(process.env.STEPBACK_STUDIO_BENCH_STEPS ?? 100_000);
 
-test('ready, opened, gone through', async ({ world, page }) => {
+test('ready, opened, gone through', async ({ project, page }) => {
   test.skip(!RESULT, 'it is a benchmark');
   test.setTimeout(900_000);
-  const signIn = await world.serve();
-  await report(world, 'long', 0, STEPS);
-  const { items } = await world.api<{ items: { id: string }[] }>('/sessions?agent=buyer');
+  const signIn = await project.serve();
+  await reportSteps(project, 'long', 0, STEPS);
+  const { items } = await project.api<{ items: { id: string }[] }>('/sessions?agent=buyer');
   const id = items[0]?.id;
   await page.goto(signIn);
   await expect(page.getByRole('row').nth(1)).toBeVisible();
@@ -29,10 +29,10 @@ test('ready, opened, gone through', async ({ world, page }) => {
   });
   const timed = async (path: string, done: () => Promise<void>): Promise<number> => {
     await page.goto('about:blank');
-    const begun = performance.now();
-    await page.goto(world.url + path, { waitUntil: 'commit' });
+    const startedAt = performance.now();
+    await page.goto(project.url + path, { waitUntil: 'commit' });
     await done();
-    return performance.now() - begun;
+    return performance.now() - startedAt;
   };
   const ready = [];
   for (let run = 0; run < RUNS; run++) {
@@ -51,7 +51,7 @@ test('ready, opened, gone through', async ({ world, page }) => {
       .filter((one) => one.name.includes('/api/'))
       .map((one) => ({ path: one.name.replace(/.*\/api\/v1/, ''), from_ms: Math.round(one.startTime), to_ms: Math.round(one.responseEnd), bytes: one.encodedBodySize })),
   );
-  const moving = await rates(page, zoomAndPan);
-  const scrubbing = await rates(page, scrub);
+  const moving = await measureFrameRates(page, zoomAndPan);
+  const scrubbing = await measureFrameRates(page, scrub);
   writeFileSync(RESULT ?? '', JSON.stringify({ steps: STEPS, ready_ms: ready, open_ms: open, script_bytes, requests, moving, scrubbing }));
 });

@@ -2,117 +2,117 @@
 import { useEffect, useRef, useSyncExternalStore } from 'react';
 import type { Page, StepEvent, Stop } from './types';
 
-export type News =
-  | { event: 'step'; step: StepEvent }
-  | { event: 'changed' }
+export type LiveEvent =
+  | { type: 'step'; step: StepEvent }
+  | { type: 'changed' }
   /** Something may have been missed; whoever shows anything asks again. */
-  | { event: 'reset' };
+  | { type: 'reset' };
 
-export type Connection = 'connecting' | 'live' | 'lost' | 'refused';
+export type ConnectionState = 'connecting' | 'live' | 'lost' | 'refused';
 
-const listeners = new Set<(news: News) => void>();
-const watchers = new Set<() => void>();
+const listeners = new Set<(event: LiveEvent) => void>();
+const subscribers = new Set<() => void>();
 let source: EventSource | null = null;
 let position: string | null = null;
-let connection: Connection = 'connecting';
+let connection: ConnectionState = 'connecting';
 let stops: Stop[] = [];
 
-const FIRST_WAIT = 500;
-const LONGEST_WAIT = 8000;
-let wait = FIRST_WAIT;
+const MIN_RETRY_DELAY_MS = 500;
+const MAX_RETRY_DELAY_MS = 8000;
+let retryDelay = MIN_RETRY_DELAY_MS;
 
-function tell(news: News) {
-  for (const listener of [...listeners]) listener(news);
+function dispatch(event: LiveEvent) {
+  for (const listener of [...listeners]) listener(event);
 }
 
-function become(next: Connection) {
+function setConnection(next: ConnectionState) {
   if (connection === next) return;
   connection = next;
-  for (const watcher of [...watchers]) watcher();
+  for (const subscriber of [...subscribers]) subscriber();
 }
 
-function open() {
-  const words = position === null ? '' : `?after=${encodeURIComponent(position)}`;
+function openEventSource() {
+  const query = position === null ? '' : `?after=${encodeURIComponent(position)}`;
   const wasLost = connection === 'lost';
-  const opened = new EventSource(`/api/v1/events${words}`);
+  const opened = new EventSource(`/api/v1/events${query}`);
   source = opened;
   opened.onopen = () => {
-    wait = FIRST_WAIT;
+    retryDelay = MIN_RETRY_DELAY_MS;
     // Steps are told again from the last position; whether anything else changed is not, so everybody asks.
-    if (wasLost || connection === 'lost') tell({ event: 'reset' });
-    become('live');
+    if (wasLost || connection === 'lost') dispatch({ type: 'reset' });
+    setConnection('live');
   };
   opened.addEventListener('step', (message) => {
     position = message.lastEventId || position;
-    tell({ event: 'step', step: JSON.parse(message.data as string) as StepEvent });
+    dispatch({ type: 'step', step: JSON.parse(message.data as string) as StepEvent });
   });
-  opened.addEventListener('changed', () => tell({ event: 'changed' }));
+  opened.addEventListener('changed', () => dispatch({ type: 'changed' }));
   opened.addEventListener('stops', (message) => {
     stops = (JSON.parse(message.data as string) as Page<Stop>).items;
-    for (const watcher of [...watchers]) watcher();
+    for (const subscriber of [...subscribers]) subscriber();
   });
   opened.onerror = () => {
-    become('lost');
+    setConnection('lost');
     if (opened.readyState !== EventSource.CLOSED) return;
     // The browser gave up: the server refused, or is gone.
-    setTimeout(() => void comeBack(), wait);
-    wait = Math.min(wait * 2, LONGEST_WAIT);
+    setTimeout(() => void reconnect(), retryDelay);
+    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
   };
 }
 
-async function comeBack() {
+async function reconnect() {
   try {
-    const answer = await fetch('/api/v1/workspaces', { credentials: 'same-origin' });
-    if (answer.status === 401) {
-      become('refused');
+    const response = await fetch('/api/v1/workspaces', { credentials: 'same-origin' });
+    if (response.status === 401) {
+      setConnection('refused');
       return;
     }
   } catch {
     // Not there yet; the next attempt waits longer.
   }
-  open();
+  openEventSource();
 }
 
-export function follow() {
-  if (!source) open();
+export function connect() {
+  if (!source) openEventSource();
 }
 
-export function unfollow() {
+export function disconnect() {
   source?.close();
   source = null;
 }
 
 /** Hears what happens for as long as a component is shown. */
-export function useNews(listener: (news: News) => void) {
+export function useLiveEvents(listener: (event: LiveEvent) => void) {
   const latest = useRef(listener);
   latest.current = listener;
   useEffect(() => {
-    const hear = (news: News) => latest.current(news);
-    listeners.add(hear);
-    return () => void listeners.delete(hear);
+    const forward = (event: LiveEvent) => latest.current(event);
+    listeners.add(forward);
+    return () => void listeners.delete(forward);
   }, []);
 }
 
-function watch(watcher: () => void) {
-  watchers.add(watcher);
-  return () => void watchers.delete(watcher);
+function subscribe(subscriber: () => void) {
+  subscribers.add(subscriber);
+  return () => void subscribers.delete(subscriber);
 }
 
-export const useConnection = (): Connection => useSyncExternalStore(watch, () => connection);
+export const useConnection = (): ConnectionState => useSyncExternalStore(subscribe, () => connection);
 /** Agents that wait now. */
-export const useStops = (): Stop[] => useSyncExternalStore(watch, () => stops);
+export const useStops = (): Stop[] => useSyncExternalStore(subscribe, () => stops);
 
 /** Calls `then` some time after the last call, so that many events are one question. */
-export function useSoon(then: () => void, after = 250): () => void {
+export function useThrottledCallback(callback: () => void, intervalMs = 250): () => void {
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
-  const latest = useRef(then);
-  latest.current = then;
+  const latest = useRef(callback);
+  latest.current = callback;
   useEffect(() => () => void (timer.current && clearTimeout(timer.current)), []);
   return useRef(() => {
     if (timer.current) return;
     timer.current = setTimeout(() => {
       timer.current = null;
       latest.current();
-    }, after);
+    }, intervalMs);
   }).current;
 }

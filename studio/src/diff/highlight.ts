@@ -20,45 +20,45 @@ import { createLowlight } from 'lowlight';
 
 const lowlight = createLowlight({ bash, c, cpp, css, go, ini, java, javascript, json, markdown, python, ruby, rust, sql, typescript, xml, yaml });
 
-const ENDINGS: Record<string, string> = {
+const LANGUAGE_BY_EXTENSION: Record<string, string> = {
   sh: 'bash', bash: 'bash', zsh: 'bash', c: 'c', h: 'c', cc: 'cpp', cpp: 'cpp', hpp: 'cpp', css: 'css', go: 'go', toml: 'ini', ini: 'ini', cfg: 'ini',
   java: 'java', js: 'javascript', jsx: 'javascript', mjs: 'javascript', json: 'json', md: 'markdown', py: 'python', rb: 'ruby', rs: 'rust', sql: 'sql',
   ts: 'typescript', tsx: 'typescript', html: 'xml', xml: 'xml', svg: 'xml', yml: 'yaml', yaml: 'yaml',
 };
 
-export interface Piece {
+export interface HighlightToken {
   text: string;
-  look: string;
+  className: string;
 }
 
-interface Node {
+interface SyntaxNode {
   type: string;
   value?: string;
   properties?: { className?: string[] };
-  children?: Node[];
+  children?: SyntaxNode[];
 }
 
-const MOST = 200_000;
-const LONGEST_LINE = 2000;
+const MAX_TEXT_LENGTH = 200_000;
+const MAX_LINE_LENGTH = 2000;
 
-export const languageOf = (path: string): string | undefined => ENDINGS[path.split('.').pop()?.toLowerCase() ?? ''];
+export const languageForPath = (path: string): string | undefined => LANGUAGE_BY_EXTENSION[path.split('.').pop()?.toLowerCase() ?? ''];
 
 /** The lines of a text in pieces; null where it is not known how, or it would take too long. */
-export function highlight(text: string, language: string | undefined): Piece[][] | null {
-  if (!language || text.length > MOST) return null;
-  if (text.split('\n').some((line) => line.length > LONGEST_LINE)) return null;
-  const lines: Piece[][] = [[]];
-  const visit = (node: Node, look: string) => {
+export function highlight(text: string, language: string | undefined): HighlightToken[][] | null {
+  if (!language || text.length > MAX_TEXT_LENGTH) return null;
+  if (text.split('\n').some((line) => line.length > MAX_LINE_LENGTH)) return null;
+  const lines: HighlightToken[][] = [[]];
+  const visit = (node: SyntaxNode, className: string) => {
     if (node.type === 'text') {
       (node.value ?? '').split('\n').forEach((part, index) => {
         if (index > 0) lines.push([]);
-        if (part) lines[lines.length - 1]?.push({ text: part, look });
+        if (part) lines[lines.length - 1]?.push({ text: part, className });
       });
       return;
     }
-    const its = node.properties?.className?.[0] ?? look;
-    for (const child of node.children ?? []) visit(child, its);
+    const ownClass = node.properties?.className?.[0] ?? className;
+    for (const child of node.children ?? []) visit(child, ownClass);
   };
-  visit(lowlight.highlight(language, text) as unknown as Node, '');
+  visit(lowlight.highlight(language, text) as unknown as SyntaxNode, '');
   return lines;
 }

@@ -1,28 +1,28 @@
 // Unified diffs as rows that can be counted, found and drawn. Nothing here draws.
 
-export type Sign = ' ' | '-' | '+';
+type LineSign = ' ' | '-' | '+';
 
-export interface Line {
-  sign: Sign;
+export interface DiffLine {
+  sign: LineSign;
   text: string;
   /** Line numbers on both sides; 0 is none. */
-  old: number;
-  now: number;
+  oldNumber: number;
+  newNumber: number;
 }
 
 export interface Hunk {
-  head: string;
-  lines: Line[];
+  header: string;
+  lines: DiffLine[];
   text: string;
 }
 
 /** The hunks of one file. */
-export function hunks(text: string): Hunk[] {
-  const found: Hunk[] = [];
+export function parseHunks(text: string): Hunk[] {
+  const hunks: Hunk[] = [];
   let hunk: Hunk | null = null;
   let raw: string[] = [];
-  let old = 0;
-  let now = 0;
+  let oldNumber = 0;
+  let newNumber = 0;
   const close = () => {
     if (hunk) hunk.text = raw.join('\n');
   };
@@ -30,101 +30,101 @@ export function hunks(text: string): Hunk[] {
     if (line.startsWith('@@')) {
       close();
       const numbers = /^@@ -(\d+)(?:,\d+)? \+(\d+)/.exec(line);
-      old = Number(numbers?.[1] ?? 0);
-      now = Number(numbers?.[2] ?? 0);
-      hunk = { head: line, lines: [], text: '' };
+      oldNumber = Number(numbers?.[1] ?? 0);
+      newNumber = Number(numbers?.[2] ?? 0);
+      hunk = { header: line, lines: [], text: '' };
       raw = [line];
-      found.push(hunk);
+      hunks.push(hunk);
       continue;
     }
     if (!hunk) continue;
     const sign = line[0];
     if (sign === ' ' || sign === '-' || sign === '+') {
       raw.push(line);
-      hunk.lines.push({ sign, text: line.slice(1), old: sign === '+' ? 0 : old++, now: sign === '-' ? 0 : now++ });
+      hunk.lines.push({ sign, text: line.slice(1), oldNumber: sign === '+' ? 0 : oldNumber++, newNumber: sign === '-' ? 0 : newNumber++ });
     } else if (sign === '\\') raw.push(line);
   }
   close();
-  return found;
+  return hunks;
 }
 
-const bare = (text: string) => text.replace(/\s+/g, '');
+const stripWhitespace = (text: string) => text.replace(/\s+/g, '');
 
 /** The same hunk, with lines that differ in white space only shown as unchanged. */
-export function withoutSpace(hunk: Hunk): Hunk {
-  const lines: Line[] = [];
-  for (const block of blocks(hunk.lines)) {
-    if (block.same) {
-      lines.push(...block.same);
+export function ignoreWhitespace(hunk: Hunk): Hunk {
+  const lines: DiffLine[] = [];
+  for (const block of groupBlocks(hunk.lines)) {
+    if (block.unchanged) {
+      lines.push(...block.unchanged);
       continue;
     }
-    let at = 0;
-    const rest = [...block.added];
+    let next = 0;
+    const added = [...block.added];
     for (const line of block.removed) {
-      const wanted = bare(line.text);
-      const found = rest.findIndex((other, place) => place >= at && bare(other.text) === wanted);
-      if (found < 0) {
+      const target = stripWhitespace(line.text);
+      const match = added.findIndex((other, index) => index >= next && stripWhitespace(other.text) === target);
+      if (match < 0) {
         lines.push(line);
         continue;
       }
-      lines.push(...rest.slice(at, found));
-      const twin = rest[found];
-      if (twin) lines.push({ sign: ' ', text: twin.text, old: line.old, now: twin.now });
-      at = found + 1;
+      lines.push(...added.slice(next, match));
+      const counterpart = added[match];
+      if (counterpart) lines.push({ sign: ' ', text: counterpart.text, oldNumber: line.oldNumber, newNumber: counterpart.newNumber });
+      next = match + 1;
     }
-    lines.push(...rest.slice(at));
+    lines.push(...added.slice(next));
   }
   return { ...hunk, lines };
 }
 
-export interface Block {
-  same?: Line[];
-  removed: Line[];
-  added: Line[];
+interface ChangeBlock {
+  unchanged?: DiffLine[];
+  removed: DiffLine[];
+  added: DiffLine[];
 }
 
 /** Runs of unchanged lines, and of removed ones with what was added in their place. */
-export function blocks(lines: Line[]): Block[] {
-  const found: Block[] = [];
+function groupBlocks(lines: DiffLine[]): ChangeBlock[] {
+  const blocks: ChangeBlock[] = [];
   let i = 0;
   while (i < lines.length) {
     const start = i;
     while (i < lines.length && lines[i]?.sign === ' ') i++;
-    if (i > start) found.push({ same: lines.slice(start, i), removed: [], added: [] });
+    if (i > start) blocks.push({ unchanged: lines.slice(start, i), removed: [], added: [] });
     const removedAt = i;
     while (i < lines.length && lines[i]?.sign === '-') i++;
     const addedAt = i;
     while (i < lines.length && lines[i]?.sign === '+') i++;
-    if (i > removedAt) found.push({ removed: lines.slice(removedAt, addedAt), added: lines.slice(addedAt, i) });
+    if (i > removedAt) blocks.push({ removed: lines.slice(removedAt, addedAt), added: lines.slice(addedAt, i) });
   }
-  return found;
+  return blocks;
 }
 
-export interface Pair {
-  left: Line | null;
-  right: Line | null;
+interface LinePair {
+  left: DiffLine | null;
+  right: DiffLine | null;
 }
 
 /** Lines side by side. */
-export function pairs(lines: Line[]): Pair[] {
-  const found: Pair[] = [];
-  for (const block of blocks(lines)) {
-    for (const line of block.same ?? []) found.push({ left: line, right: line });
+export function pairLines(lines: DiffLine[]): LinePair[] {
+  const pairs: LinePair[] = [];
+  for (const block of groupBlocks(lines)) {
+    for (const line of block.unchanged ?? []) pairs.push({ left: line, right: line });
     for (let i = 0; i < Math.max(block.removed.length, block.added.length); i++) {
-      found.push({ left: block.removed[i] ?? null, right: block.added[i] ?? null });
+      pairs.push({ left: block.removed[i] ?? null, right: block.added[i] ?? null });
     }
   }
-  return found;
+  return pairs;
 }
 
-export function counts(text: string | null | undefined): { added: number; removed: number } {
+export function countChanges(text: string | null | undefined): { added: number; removed: number } {
   let added = 0;
   let removed = 0;
-  let inside = false;
+  let inHunk = false;
   for (const line of (text ?? '').split('\n')) {
-    if (line.startsWith('@@')) inside = true;
-    else if (inside && line.startsWith('+')) added++;
-    else if (inside && line.startsWith('-')) removed++;
+    if (line.startsWith('@@')) inHunk = true;
+    else if (inHunk && line.startsWith('+')) added++;
+    else if (inHunk && line.startsWith('-')) removed++;
   }
   return { added, removed };
 }

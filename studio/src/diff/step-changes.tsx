@@ -1,24 +1,24 @@
 // What one step changed, inside of its page.
-import { get, useAsk } from '../api/client';
+import { get, useRequest } from '../api/client';
 import type { Diff } from '../api/types';
-import { plural } from '../format';
+import { pluralize } from '../format';
 import { Link } from '../route';
-import { Loading, Trouble } from '../ui';
+import { ErrorMessage, Loading } from '../ui';
 import { DiffView } from './view';
 
 export default function StepChanges({ before, after }: { before: string; after: string }) {
-  const asked = useAsk(`${before} ${after}`, (signal) => get<Diff>(`/checkpoints/${before}/diff/${after}`, { text: true, limit: 200 }, signal));
-  if (asked.problem) return <Trouble problem={asked.problem} again={asked.again} />;
-  if (!asked.value) return <Loading what="What changed" />;
-  const { items, next_cursor } = asked.value;
+  const request = useRequest(`${before} ${after}`, (signal) => get<Diff>(`/checkpoints/${before}/diff/${after}`, { text: true, limit: 200 }, signal));
+  if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
+  if (!request.data) return <Loading label="What changed" />;
+  const { items, next_cursor } = request.data;
   if (items.length === 0) return <p className="dim">No file that is shown here; git’s own files, or what is around them.</p>;
   return (
     <>
       <p className="dim">
-        {plural(items.length, 'file')}
+        {pluralize(items.length, 'file')}
         {next_cursor ? ' and more' : ''} · <Link href={`/diff?a=${before}&b=${after}`}>Open in the diff viewer</Link>
       </p>
-      <DiffView files={items} split={false} ignoreSpace={false} grows />
+      <DiffView files={items} split={false} ignoreSpace={false} inline />
     </>
   );
 }

@@ -1,16 +1,16 @@
 // Branches of a workspace: where they grew from, which one we stand on, and what reruns came to.
 import { useMemo, useState } from 'react';
-import { change, get, Problem, useAsk } from '../api/client';
-import { useNews, useSoon } from '../api/events';
+import { ApiError, get, send, useRequest } from '../api/client';
+import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Branch, Page, Session } from '../api/types';
 import { BranchDialog } from '../dialogs';
-import { count, plural, short } from '../format';
+import { formatCount, pluralize, shortId } from '../format';
 import { RewindDialog } from '../rewind';
 import { Link } from '../route';
-import { Ago, Button, Empty, Loading, say, Status, Trouble, useKeys } from '../ui';
-import { useWorkspace, WorkspacePicker } from '../workspaces';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, showToast, StatusBadge, useKeyBindings } from '../ui';
+import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
-interface Rerun {
+interface RerunInfo {
   session?: string | null;
   of?: string | null;
   original?: string | null;
@@ -20,35 +20,35 @@ interface Rerun {
 }
 
 export default function BranchesPage() {
-  const { chosen, all, problem } = useWorkspace();
-  const workspace = chosen?.id;
-  const asked = useAsk(workspace ? `branches ${workspace}` : null, (signal) => get<Page<Branch>>(`/workspaces/${workspace}/branches`, {}, signal));
-  const sessions = useAsk(workspace ? `sessions ${workspace}` : null, (signal) => get<Page<Session>>('/sessions', { workspace, limit: 20 }, signal));
-  const again = useSoon(asked.again, 300);
-  useNews(again);
-  const [open, setOpen] = useState<{ what: 'create' } | { what: 'switch'; branch: Branch } | null>(null);
-  useKeys({ b: () => setOpen({ what: 'create' }) });
-  const [sides, setSides] = useState<string[]>([]);
-  const branches = useMemo(() => asked.value?.items ?? [], [asked.value]);
+  const { selected, workspaces, error: workspaceError } = useSelectedWorkspace();
+  const workspace = selected?.id;
+  const request = useRequest(workspace ? `branches ${workspace}` : null, (signal) => get<Page<Branch>>(`/workspaces/${workspace}/branches`, {}, signal));
+  const sessions = useRequest(workspace ? `sessions ${workspace}` : null, (signal) => get<Page<Session>>('/sessions', { workspace, limit: 20 }, signal));
+  const reloadSoon = useThrottledCallback(request.reload, 300);
+  useLiveEvents(reloadSoon);
+  const [openDialog, setOpenDialog] = useState<{ what: 'create' } | { what: 'switch'; branch: Branch } | null>(null);
+  useKeyBindings({ b: () => setOpenDialog({ what: 'create' }) });
+  const [comparedNames, setComparedNames] = useState<string[]>([]);
+  const branches = useMemo(() => request.data?.items ?? [], [request.data]);
   const present = branches.find((branch) => branch.present);
-  const forget = async (branch: Branch) => {
+  const deleteBranch = async (branch: Branch) => {
     try {
-      await change('DELETE', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}`);
-      say(`${branch.name} is forgotten; its steps stay, and “stepback undo” brings it back.`);
-      again();
+      await send('DELETE', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}`);
+      showToast(`${branch.name} is forgotten; its steps stay, and “stepback undo” brings it back.`);
+      reloadSoon();
     } catch (error) {
-      say(Problem.of(error).detail, true);
+      showToast(ApiError.from(error).detail, true);
     }
   };
-  const end = async (branch: Branch) => {
+  const interruptRerun = async (branch: Branch) => {
     try {
-      await change('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}/interrupt`);
-      say(`${branch.name} is told to end.`);
+      await send('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}/interrupt`);
+      showToast(`${branch.name} is told to end.`);
     } catch (error) {
-      say(Problem.of(error).detail, true);
+      showToast(ApiError.from(error).detail, true);
     }
   };
-  const toggle = (name: string) => setSides((old) => (old.includes(name) ? old.filter((one) => one !== name) : [...old, name].slice(-2)));
+  const toggleCompared = (name: string) => setComparedNames((old) => (old.includes(name) ? old.filter((one) => one !== name) : [...old, name].slice(-2)));
   return (
     <div className="page">
       <header className="head">
@@ -57,46 +57,46 @@ export default function BranchesPage() {
           <p className="dim">Lines of steps with a name: other ways it went, or could have gone.</p>
         </div>
         <div className="actions">
-          {sides.length === 2 && workspace && (
-            <Link className="button primary" href={`/compare?a=${encodeURIComponent(sides[0] ?? '')}&b=${encodeURIComponent(sides[1] ?? '')}&workspace=${workspace}`}>
-              Compare {sides[0]} and {sides[1]}
+          {comparedNames.length === 2 && workspace && (
+            <Link className="button primary" href={`/compare?a=${encodeURIComponent(comparedNames[0] ?? '')}&b=${encodeURIComponent(comparedNames[1] ?? '')}&workspace=${workspace}`}>
+              Compare {comparedNames[0]} and {comparedNames[1]}
             </Link>
           )}
-          <Button disabled={!workspace} onClick={() => setOpen({ what: 'create' })}>Create a branch</Button>
+          <Button disabled={!workspace} onClick={() => setOpenDialog({ what: 'create' })}>Create a branch</Button>
         </div>
       </header>
       <div className="filters">
-        <WorkspacePicker chosen={chosen} all={all} />
+        <WorkspacePicker selected={selected} workspaces={workspaces} />
       </div>
-      {(problem ?? asked.problem) && <Trouble problem={(problem ?? asked.problem) as Problem} again={asked.again} />}
-      {!asked.value && !asked.problem && workspace && <Loading what="Branches" />}
-      {asked.value && branches.length === 0 && (
-        <Empty title="No branch yet">
+      {(workspaceError ?? request.error) && <ErrorMessage error={(workspaceError ?? request.error) as ApiError} onRetry={request.reload} />}
+      {!request.data && !request.error && workspace && <Loading label="Branches" />}
+      {request.data && branches.length === 0 && (
+        <EmptyState title="No branch yet">
           <p>A branch begins at any step: open a session, choose a step and press <kbd>b</kbd>. Or ask “what if” of a recorded session, and what comes of it is a branch.</p>
-        </Empty>
+        </EmptyState>
       )}
       {branches.length > 0 && (
         <div className="graph-and-cards">
           <BranchGraph branches={branches} />
           <ul className="cards" aria-label="Branches">
             {branches.map((branch) => {
-              const rerun = branch.rerun as Rerun | null | undefined;
+              const rerun = branch.rerun as RerunInfo | null | undefined;
               const original = rerun?.of ?? rerun?.original;
               return (
                 <li key={branch.name} className={branch.present ? 'card present' : 'card'}>
                   <div className="what">
                     <label className="check">
-                      <input type="checkbox" checked={sides.includes(branch.name)} onChange={() => toggle(branch.name)} aria-label={`Compare ${branch.name}`} />
+                      <input type="checkbox" checked={comparedNames.includes(branch.name)} onChange={() => toggleCompared(branch.name)} aria-label={`Compare ${branch.name}`} />
                     </label>
                     <b>{branch.name}</b>
                     {branch.from && (
                       <span className="dim">
                         left {branch.from.branch} at #{branch.from.number}
-                        {branch.own > 0 && `, ${plural(branch.own, 'checkpoint')} since`}
+                        {branch.own > 0 && `, ${pluralize(branch.own, 'checkpoint')} since`}
                       </span>
                     )}
                     {branch.present && <span className="status active">you are here</span>}
-                    {branch.rerun != null && <Status status={branch.status} />}
+                    {branch.rerun != null && <StatusBadge status={branch.status} />}
                     {branch.tip && (
                       <span className="summary">
                         <Link href={`/sessions/${branch.tip.session}?step=${branch.tip.number}`}>#{branch.tip.number}</Link> {branch.tip.summary}
@@ -106,9 +106,9 @@ export default function BranchesPage() {
                   {(rerun?.set ?? rerun?.changes)?.length ? <p className="note">{(rerun?.set ?? rerun?.changes ?? []).join('\n')}</p> : null}
                   {rerun?.reason && <p className="dim">{rerun.reason}</p>}
                   <div className="foot">
-                    <span className="dim">{branch.tip && <Ago at={branch.tip.at} />}</span>
+                    <span className="dim">{branch.tip && <RelativeTime timestamp={branch.tip.at} />}</span>
                     <span className="gap" />
-                    {(branch.status === 'running' || branch.status === 'pending') && <Button small onClick={() => void end(branch)}>End it</Button>}
+                    {(branch.status === 'running' || branch.status === 'pending') && <Button small onClick={() => void interruptRerun(branch)}>End it</Button>}
                     {rerun?.session && <Link className="button small ghost" href={`/sessions/${rerun.session}`}>Its session</Link>}
                     {rerun?.session && original && (
                       <Link className="button small ghost" href={`/compare?a=session:${original}&b=session:${rerun.session}`}>Compare with the original</Link>
@@ -118,8 +118,8 @@ export default function BranchesPage() {
                     )}
                     {!branch.present && branch.tip && (
                       <>
-                        <Button small look="ghost" aria-label={`Forget ${branch.name}`} onClick={() => void forget(branch)}>Forget</Button>
-                        <Button small aria-label={`Switch to ${branch.name}`} onClick={() => setOpen({ what: 'switch', branch })}>Switch</Button>
+                        <Button small variant="ghost" aria-label={`Forget ${branch.name}`} onClick={() => void deleteBranch(branch)}>Forget</Button>
+                        <Button small aria-label={`Switch to ${branch.name}`} onClick={() => setOpenDialog({ what: 'switch', branch })}>Switch</Button>
                       </>
                     )}
                   </div>
@@ -129,71 +129,71 @@ export default function BranchesPage() {
           </ul>
         </div>
       )}
-      {sessions.value && sessions.value.items.some((one) => one.agent !== 'person') && (
+      {sessions.data && sessions.data.items.some((one) => one.agent !== 'person') && (
         <section className="operations">
           <h2>What if …</h2>
           <p className="dim">Do a recorded session again with one thing changed. No model is asked, and your files are not touched.</p>
           <ul className="plain">
-            {sessions.value.items.filter((one) => one.agent !== 'person').slice(0, 8).map((one) => (
+            {sessions.data.items.filter((one) => one.agent !== 'person').slice(0, 8).map((one) => (
               <li key={one.id}>
-                <Link href={`/sessions/${one.id}/what-if`}>{one.title ?? short(one.id)}</Link> <span className="dim">{one.agent} · {count(one.iterations)} turns</span>
+                <Link href={`/sessions/${one.id}/what-if`}>{one.title ?? shortId(one.id)}</Link> <span className="dim">{one.agent} · {formatCount(one.iterations)} turns</span>
               </li>
             ))}
           </ul>
         </section>
       )}
-      {open?.what === 'create' && workspace && <BranchDialog workspace={workspace} from="" onClose={() => setOpen(null)} onDone={again} />}
-      {open?.what === 'switch' && workspace && <RewindDialog workspace={workspace} branch={open.branch.name} name={open.branch.name} onClose={() => setOpen(null)} onDone={again} />}
+      {openDialog?.what === 'create' && workspace && <BranchDialog workspace={workspace} from="" onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.what === 'switch' && workspace && <RewindDialog workspace={workspace} branch={openDialog.branch.name} name={openDialog.branch.name} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
     </div>
   );
 }
 
-const STEP_Y = 44;
-const LEFT = 18;
-const WIDE = 330;
+const ROW_HEIGHT = 44;
+const LEFT_MARGIN = 18;
+const GRAPH_WIDTH = 330;
 
 /**
  * Branches as lines along the numbers of steps: each begins at the step at which it left another one. Numbers where nothing begins
  * or ends are drawn close together, so that a branch of three steps in a workspace of ten thousand can be seen.
  */
 function BranchGraph({ branches }: { branches: Branch[] }) {
-  const known = branches.filter((branch) => branch.tip);
+  const branchesWithTip = branches.filter((branch) => branch.tip);
   // A branch stands below the one it left.
   const rows: Branch[] = [];
-  const put = (from: string | undefined) => {
-    for (const branch of known.filter((one) => one.from?.branch === from && !rows.includes(one))) {
+  const addDescendants = (from: string | undefined) => {
+    for (const branch of branchesWithTip.filter((one) => one.from?.branch === from && !rows.includes(one))) {
       rows.push(branch);
-      put(branch.name);
+      addDescendants(branch.name);
     }
   };
-  put(undefined);
-  rows.push(...known.filter((branch) => !rows.includes(branch)));
-  const stops = [...new Set(rows.flatMap((branch) => [branch.first ?? branch.tip?.number ?? 0, branch.from?.number ?? branch.first ?? 1, branch.tip?.number ?? 0]))].sort((a, b) => a - b);
+  addDescendants(undefined);
+  rows.push(...branchesWithTip.filter((branch) => !rows.includes(branch)));
+  const columns = [...new Set(rows.flatMap((branch) => [branch.first ?? branch.tip?.number ?? 0, branch.from?.number ?? branch.first ?? 1, branch.tip?.number ?? 0]))].sort((a, b) => a - b);
   const x = (number: number) => {
-    const at = stops.findIndex((stop) => stop >= number);
-    return LEFT + (stops.length > 1 ? (Math.max(0, at) / (stops.length - 1)) * WIDE : WIDE);
+    const at = columns.findIndex((stop) => stop >= number);
+    return LEFT_MARGIN + (columns.length > 1 ? (Math.max(0, at) / (columns.length - 1)) * GRAPH_WIDTH : GRAPH_WIDTH);
   };
-  const y = (name: string) => rows.findIndex((branch) => branch.name === name) * STEP_Y + 24;
-  const words = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} stands at #${branch.tip?.number}`);
+  const y = (name: string) => rows.findIndex((branch) => branch.name === name) * ROW_HEIGHT + 24;
+  const descriptions = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} stands at #${branch.tip?.number}`);
   return (
-    <svg className="branch-graph" viewBox={`0 0 460 ${rows.length * STEP_Y + 10}`} role="img" aria-label={words.join(', ')}>
+    <svg className="branch-graph" viewBox={`0 0 460 ${rows.length * ROW_HEIGHT + 10}`} role="img" aria-label={descriptions.join(', ')}>
       {rows.map((branch) => {
-        const own = y(branch.name);
-        const end = x(branch.tip?.number ?? 0);
+        const rowY = y(branch.name);
+        const interruptRerun = x(branch.tip?.number ?? 0);
         const from = branch.from;
         const start = from ? x(from.number) : x(branch.first ?? 1);
-        const line = from ? `M${start} ${y(from.branch)} V${own - 10} Q${start} ${own} ${start + 10} ${own} H${Math.max(end, start + 10)}` : `M${start} ${own} H${end}`;
+        const line = from ? `M${start} ${y(from.branch)} V${rowY - 10} Q${start} ${rowY} ${start + 10} ${rowY} H${Math.max(interruptRerun, start + 10)}` : `M${start} ${rowY} H${interruptRerun}`;
         return (
           <g key={branch.name} className={branch.present ? 'present' : ''}>
             <path d={line} />
-            {from && <circle className="leaves" cx={start} cy={y(from.branch)} r={3.5} />}
+            {from && <circle className="fork-point" cx={start} cy={y(from.branch)} r={3.5} />}
             {from && (
               <text className="number" x={start + 5} y={y(from.branch) + 14}>
                 #{from.number}
               </text>
             )}
-            <circle cx={from ? Math.max(end, start + 10) : end} cy={own} r={branch.present ? 6 : 4.5} />
-            <text x={Math.max(end, start + 10) + 10} y={own + 4}>
+            <circle cx={from ? Math.max(interruptRerun, start + 10) : interruptRerun} cy={rowY} r={branch.present ? 6 : 4.5} />
+            <text x={Math.max(interruptRerun, start + 10) + 10} y={rowY + 4}>
               {branch.name}
             </text>
           </g>

@@ -1,57 +1,57 @@
 // States that were kept: find one, say something about it, compare it, go back to it.
 import { useState } from 'react';
-import { change, get, Problem, useAsk } from '../api/client';
-import { useNews, useSoon } from '../api/events';
+import { ApiError, get, send, useRequest } from '../api/client';
+import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Operation, Page, Step } from '../api/types';
 import { AnnotateDialog, BranchDialog, CheckpointDialog } from '../dialogs';
 import { RewindDialog } from '../rewind';
-import { Link, set, useRoute } from '../route';
-import { Ago, Button, Empty, Loading, say, Trouble, useKeys } from '../ui';
-import { useWorkspace, WorkspacePicker } from '../workspaces';
+import { Link, setQuery, useRoute } from '../route';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, showToast, useKeyBindings } from '../ui';
+import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
-const PAGE = 100;
+const PAGE_SIZE = 100;
 
-type Open = { what: 'create' } | { what: 'rewind' | 'annotate' | 'branch'; step: Step } | null;
+type OpenDialog = { what: 'create' } | { what: 'rewind' | 'annotate' | 'branch'; step: Step } | null;
 
 export default function CheckpointsPage() {
-  const { words } = useRoute();
-  const { chosen, all, problem } = useWorkspace();
-  const find = words.get('find') ?? '';
-  const tag = words.get('tag') ?? '';
-  const trigger = words.get('trigger') ?? '';
-  const [most, setMost] = useState(PAGE);
-  const [open, setOpen] = useState<Open>(null);
-  const [marked, setMarked] = useState<Step | null>(null);
-  const workspace = chosen?.id;
-  const asked = useAsk(workspace ? `${workspace} ${find} ${tag} ${trigger} ${most}` : null, async (signal) => {
+  const { query } = useRoute();
+  const { selected, workspaces, error: workspaceError } = useSelectedWorkspace();
+  const find = query.get('find') ?? '';
+  const tag = query.get('tag') ?? '';
+  const trigger = query.get('trigger') ?? '';
+  const [limit, setLimit] = useState(PAGE_SIZE);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
+  const [compareBase, setCompareBase] = useState<Step | null>(null);
+  const workspace = selected?.id;
+  const request = useRequest(workspace ? `${workspace} ${find} ${tag} ${trigger} ${limit}` : null, async (signal) => {
     const items: Step[] = [];
     let after: string | null | undefined;
     do {
-      const page: Page<Step> = await get(`/workspaces/${workspace}/checkpoints`, { find, tag, trigger, limit: PAGE, after }, signal);
+      const page: Page<Step> = await get(`/workspaces/${workspace}/checkpoints`, { find, tag, trigger, limit: PAGE_SIZE, after }, signal);
       items.push(...page.items);
       after = page.next_cursor;
-    } while (after && items.length < most);
+    } while (after && items.length < limit);
     return { items, more: Boolean(after) };
   });
-  const operations = useAsk(workspace ? `operations ${workspace}` : null, (signal) =>
+  const operations = useRequest(workspace ? `operations ${workspace}` : null, (signal) =>
     get<Page<Operation>>(`/workspaces/${workspace}/operations`, { limit: 8 }, signal),
   );
-  const again = useSoon(() => {
-    asked.again();
-    operations.again();
+  const reloadSoon = useThrottledCallback(() => {
+    request.reload();
+    operations.reload();
   }, 300);
-  useNews(again);
-  useKeys({ c: () => setOpen({ what: 'create' }) });
-  const remove = async (step: Step) => {
+  useLiveEvents(reloadSoon);
+  useKeyBindings({ c: () => setOpenDialog({ what: 'create' }) });
+  const deleteCheckpoint = async (step: Step) => {
     try {
-      await change('DELETE', `/checkpoints/${step.id}`);
-      say(`#${step.number} is hidden; “stepback undo” brings it back.`);
-      again();
+      await send('DELETE', `/checkpoints/${step.id}`);
+      showToast(`#${step.number} is hidden; “stepback undo” brings it back.`);
+      reloadSoon();
     } catch (error) {
-      say(Problem.of(error).detail, true);
+      showToast(ApiError.from(error).detail, true);
     }
   };
-  const isRemote = chosen?.root.startsWith('remote:') ?? false;
+  const isRemote = selected?.root.startsWith('remote:') ?? false;
 
   return (
     <div className="page">
@@ -61,50 +61,50 @@ export default function CheckpointsPage() {
           <p className="dim">Every state that was kept. Agents make them by themselves whenever files change.</p>
         </div>
         <div className="actions">
-          <Button look="primary" disabled={!workspace || isRemote} onClick={() => setOpen({ what: 'create' })}>
+          <Button variant="primary" disabled={!workspace || isRemote} onClick={() => setOpenDialog({ what: 'create' })}>
             Create a checkpoint
           </Button>
         </div>
       </header>
       <form className="filters" role="search" aria-label="Filter checkpoints" onSubmit={(event) => event.preventDefault()}>
-        <WorkspacePicker chosen={chosen} all={all} />
-        <input type="search" aria-label="Find in labels, notes and summaries" placeholder="Find in names, notes, summaries …" value={find} onChange={(event) => set({ find: event.target.value })} />
-        <input aria-label="Tag" placeholder="tag" value={tag} onChange={(event) => set({ tag: event.target.value })} />
-        <select aria-label="Made by" value={trigger} onChange={(event) => set({ trigger: event.target.value })}>
+        <WorkspacePicker selected={selected} workspaces={workspaces} />
+        <input type="search" aria-label="Find in labels, notes and summaries" placeholder="Find in names, notes, summaries …" value={find} onChange={(event) => setQuery({ find: event.target.value })} />
+        <input aria-label="Tag" placeholder="tag" value={tag} onChange={(event) => setQuery({ tag: event.target.value })} />
+        <select aria-label="Made by" value={trigger} onChange={(event) => setQuery({ trigger: event.target.value })}>
           <option value="">made by anything</option>
           <option value="manual">by hand</option>
           <option value="automatic">automatically</option>
         </select>
       </form>
-      {(problem ?? asked.problem) && <Trouble problem={(problem ?? asked.problem) as Problem} again={asked.again} />}
-      {all?.length === 0 && (
-        <Empty title="No workspace yet">
+      {(workspaceError ?? request.error) && <ErrorMessage error={(workspaceError ?? request.error) as ApiError} onRetry={request.reload} />}
+      {workspaces?.length === 0 && (
+        <EmptyState title="No workspace yet">
           <p>In a directory of yours:</p>
           <pre>stepback checkpoint create --label start</pre>
-        </Empty>
+        </EmptyState>
       )}
-      {workspace && asked.loading && !asked.value && <Loading what="Checkpoints" />}
-      {asked.value?.items.length === 0 && (
-        <Empty title={find || tag || trigger ? 'No checkpoint fits' : 'Nothing is kept yet'}>
+      {workspace && request.loading && !request.data && <Loading label="Checkpoints" />}
+      {request.data?.items.length === 0 && (
+        <EmptyState title={find || tag || trigger ? 'No checkpoint fits' : 'Nothing is kept yet'}>
           {!isRemote && <p>A checkpoint keeps every file as it is now, in a few milliseconds.</p>}
-        </Empty>
+        </EmptyState>
       )}
-      {marked && (
+      {compareBase && (
         <p className="banner">
-          Comparing with #{marked.number}: choose another one. <Button small onClick={() => setMarked(null)}>Never mind</Button>
+          Comparing with #{compareBase.number}: choose another one. <Button small onClick={() => setCompareBase(null)}>Never mind</Button>
         </p>
       )}
-      {asked.value && asked.value.items.length > 0 && (
+      {request.data && request.data.items.length > 0 && (
         <ul className="cards" aria-label="Checkpoints">
-          {asked.value.items.map((step) => (
+          {request.data.items.map((step) => (
             <li key={step.id} className="card">
               <div className="what">
-                <span className={step.trigger === 'manual' ? 'kept manual' : 'kept'} aria-hidden="true">◆</span>
+                <span className={step.trigger === 'manual' ? 'checkpoint-mark manual' : 'checkpoint-mark'} aria-hidden="true">◆</span>
                 <Link href={`/sessions/${step.session}?step=${step.number}`}>#{step.number}</Link>
                 {step.label && <b className="label">{step.label}</b>}
                 <span className="summary">{step.summary}</span>
                 {step.tags.map((one) => (
-                  <button type="button" key={one} className="tag" onClick={() => set({ tag: one })}>
+                  <button type="button" key={one} className="tag" onClick={() => setQuery({ tag: one })}>
                     {one}
                   </button>
                 ))}
@@ -112,49 +112,49 @@ export default function CheckpointsPage() {
               {step.note && <p className="note">{step.note}</p>}
               <div className="foot">
                 <span className="dim">
-                  <Ago at={step.at} /> · {step.trigger === 'manual' ? 'by hand' : step.trigger}
+                  <RelativeTime timestamp={step.at} /> · {step.trigger === 'manual' ? 'by hand' : step.trigger}
                 </span>
                 <span className="gap" />
-                {marked && marked.id !== step.id ? (
-                  <Link className="button small primary" href={marked.number < step.number ? `/diff?a=${marked.id}&b=${step.id}&workspace=${workspace}` : `/diff?a=${step.id}&b=${marked.id}&workspace=${workspace}`}>
+                {compareBase && compareBase.id !== step.id ? (
+                  <Link className="button small primary" href={compareBase.number < step.number ? `/diff?a=${compareBase.id}&b=${step.id}&workspace=${workspace}` : `/diff?a=${step.id}&b=${compareBase.id}&workspace=${workspace}`}>
                     Compare with this
                   </Link>
                 ) : (
-                  <Button small look="ghost" onClick={() => setMarked(step)}>Compare …</Button>
+                  <Button small variant="ghost" onClick={() => setCompareBase(step)}>Compare …</Button>
                 )}
                 {step.parent && <Link className="button small ghost" href={`/diff?a=${step.parent}&b=${step.id}&workspace=${workspace}`}>Changes</Link>}
                 {!isRemote && <Link className="button small ghost" href={`/diff?a=${step.id}&workspace=${workspace}`}>Diff to now</Link>}
-                <Button small look="ghost" aria-label={`Annotate #${step.number}`} onClick={() => setOpen({ what: 'annotate', step })}>Annotate</Button>
-                <Button small look="ghost" aria-label={`Branch from #${step.number}`} onClick={() => setOpen({ what: 'branch', step })}>Branch</Button>
-                <Button small look="ghost" aria-label={`Delete #${step.number}`} onClick={() => void remove(step)}>Delete</Button>
-                {!isRemote && <Button small aria-label={`Rewind to #${step.number}`} onClick={() => setOpen({ what: 'rewind', step })}>Rewind</Button>}
+                <Button small variant="ghost" aria-label={`Annotate #${step.number}`} onClick={() => setOpenDialog({ what: 'annotate', step })}>Annotate</Button>
+                <Button small variant="ghost" aria-label={`Branch from #${step.number}`} onClick={() => setOpenDialog({ what: 'branch', step })}>Branch</Button>
+                <Button small variant="ghost" aria-label={`Delete #${step.number}`} onClick={() => void deleteCheckpoint(step)}>Delete</Button>
+                {!isRemote && <Button small aria-label={`Rewind to #${step.number}`} onClick={() => setOpenDialog({ what: 'rewind', step })}>Rewind</Button>}
               </div>
             </li>
           ))}
         </ul>
       )}
-      {asked.value?.more && (
+      {request.data?.more && (
         <p className="more">
-          <Button onClick={() => setMost(most + PAGE)}>Show older ones</Button>
+          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older ones</Button>
         </p>
       )}
-      {operations.value && operations.value.items.length > 0 && (
+      {operations.data && operations.data.items.length > 0 && (
         <section className="operations">
           <h2>What stepback did</h2>
           <ul className="plain">
-            {operations.value.items.map((operation) => (
-              <li key={operation.id} className={operation.undone ? 'behind' : ''}>
-                <span className="dim"><Ago at={operation.at} /></span> {operation.summary} {operation.undone && <span className="status">undone</span>}
+            {operations.data.items.map((operation) => (
+              <li key={operation.id} className={operation.undone ? 'inactive' : ''}>
+                <span className="dim"><RelativeTime timestamp={operation.at} /></span> {operation.summary} {operation.undone && <span className="status">undone</span>}
               </li>
             ))}
           </ul>
         </section>
       )}
-      {open?.what === 'create' && workspace && <CheckpointDialog workspace={workspace} onClose={() => setOpen(null)} onDone={again} />}
-      {open?.what === 'annotate' && <AnnotateDialog step={open.step} onClose={() => setOpen(null)} onDone={again} />}
-      {open?.what === 'branch' && workspace && <BranchDialog workspace={workspace} from={`#${open.step.number}`} onClose={() => setOpen(null)} onDone={again} />}
-      {open?.what === 'rewind' && workspace && (
-        <RewindDialog workspace={workspace} point={`#${open.step.number}`} name={`#${open.step.number}${open.step.label ? ` “${open.step.label}”` : ''}`} onClose={() => setOpen(null)} onDone={again} />
+      {openDialog?.what === 'create' && workspace && <CheckpointDialog workspace={workspace} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.what === 'annotate' && <AnnotateDialog step={openDialog.step} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.what === 'branch' && workspace && <BranchDialog workspace={workspace} from={`#${openDialog.step.number}`} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.what === 'rewind' && workspace && (
+        <RewindDialog workspace={workspace} point={`#${openDialog.step.number}`} name={`#${openDialog.step.number}${openDialog.step.label ? ` “${openDialog.step.label}”` : ''}`} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />
       )}
     </div>
   );

@@ -1,14 +1,14 @@
 // Two runs side by side: what they have in common, where they part, what each did, and how they end.
 import { type FormEvent, useState } from 'react';
-import { get, useAsk } from '../api/client';
-import type { Change } from '../api/types';
-import { count, money, plural, span } from '../format';
-import { glyph } from '../kinds';
-import { Link, set, useRoute } from '../route';
-import { Button, Empty, Loading, Trouble } from '../ui';
-import { useWorkspace, WorkspacePicker } from '../workspaces';
+import { get, useRequest } from '../api/client';
+import type { PathChange } from '../api/types';
+import { formatCost, formatCount, formatDuration, pluralize } from '../format';
+import { glyphOf } from '../kinds';
+import { Link, setQuery, useRoute } from '../route';
+import { Button, EmptyState, ErrorMessage, Loading } from '../ui';
+import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
-interface Side {
+interface RunSummary {
   name: string;
   steps: number;
   failed: number;
@@ -22,7 +22,7 @@ interface Side {
   last_words: string | null;
   messages: number;
 }
-interface Cell {
+interface StepCell {
   id: string;
   number: number;
   kind: string;
@@ -30,36 +30,36 @@ interface Cell {
   tool: string | null;
   failed: boolean;
 }
-interface Row {
-  a: Cell | null;
-  b: Cell | null;
+interface AlignedRow {
+  a: StepCell | null;
+  b: StepCell | null;
   differs: string[];
 }
-interface Compared {
-  a: Side;
-  b: Side;
+interface ComparisonResult {
+  a: RunSummary;
+  b: RunSummary;
   counts: { same: number; differ: number; only_a: number; only_b: number };
   conversation: { a: number; b: number; shared: number } | null;
-  files: Change[] | null;
+  files: PathChange[] | null;
   first_difference: { row: number; a: number | null; b: number | null } | null;
-  items: Row[];
+  items: AlignedRow[];
 }
 
-const MOST = 400;
+const MAX_ROWS = 400;
 
 export default function ComparePage() {
-  const { words } = useRoute();
-  const { chosen, all } = useWorkspace();
-  const a = words.get('a') ?? '';
-  const b = words.get('b') ?? '';
-  const sessions = a.startsWith('session:') && b.startsWith('session:');
-  const asked = useAsk(a && b && (sessions || chosen) ? `${a} ${b} ${chosen?.id}` : null, (signal) =>
-    get<Compared>('/compare', { a, b, workspace: sessions ? undefined : chosen?.id }, signal),
+  const { query } = useRoute();
+  const { selected, workspaces } = useSelectedWorkspace();
+  const a = query.get('a') ?? '';
+  const b = query.get('b') ?? '';
+  const comparesSessions = a.startsWith('session:') && b.startsWith('session:');
+  const request = useRequest(a && b && (comparesSessions || selected) ? `${a} ${b} ${selected?.id}` : null, (signal) =>
+    get<ComparisonResult>('/compare', { a, b, workspace: comparesSessions ? undefined : selected?.id }, signal),
   );
-  const [whole, setWhole] = useState(false);
-  const found = asked.value;
-  const parts = found?.first_difference?.row ?? found?.items.length ?? 0;
-  const from = whole ? 0 : Math.max(0, parts - 3);
+  const [showAll, setShowAll] = useState(false);
+  const comparison = request.data;
+  const divergenceRow = comparison?.first_difference?.row ?? comparison?.items.length ?? 0;
+  const firstRow = showAll ? 0 : Math.max(0, divergenceRow - 3);
   return (
     <div className="page">
       <header className="head">
@@ -67,74 +67,74 @@ export default function ComparePage() {
           <h1>Compare</h1>
           <p className="dim">Steps in line, and outcome, cost and time beside each other.</p>
         </div>
-        <Sides a={a} b={b} />
+        <CompareForm a={a} b={b} />
       </header>
       <div className="filters">
-        <WorkspacePicker chosen={chosen} all={all} />
+        <WorkspacePicker selected={selected} workspaces={workspaces} />
       </div>
       {(!a || !b) && (
-        <Empty title="Which two?">
+        <EmptyState title="Which two?">
           <p>Branches, sessions (<code>session:ID</code>) or points. The page of branches has boxes to choose two.</p>
           <Link className="button" href="/branches">Branches</Link>
-        </Empty>
+        </EmptyState>
       )}
-      {asked.problem && <Trouble problem={asked.problem} again={asked.again} />}
-      {a && b && !found && !asked.problem && <Loading what="Comparing" />}
-      {found && (
+      {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
+      {a && b && !comparison && !request.error && <Loading label="Comparing" />}
+      {comparison && (
         <>
           <table className="rows compare-sides">
-            <caption className="hidden-text">Both in numbers</caption>
+            <caption className="visually-hidden">Both in numbers</caption>
             <thead>
               <tr>
                 <th scope="col">
-                  <span className="hidden-text">What</span>
+                  <span className="visually-hidden">What</span>
                 </th>
-                <th scope="col">A · {found.a.name}</th>
-                <th scope="col">B · {found.b.name}</th>
+                <th scope="col">A · {comparison.a.name}</th>
+                <th scope="col">B · {comparison.b.name}</th>
               </tr>
             </thead>
             <tbody>
-              <Number name="Steps" a={found.a.steps} b={found.b.steps} />
-              <Number name="Tool calls" a={found.a.tool_calls} b={found.b.tool_calls} />
-              <Number name="Model calls" a={found.a.model_calls} b={found.b.model_calls} />
-              <Number name="Failed steps" a={found.a.failed} b={found.b.failed} less />
-              <Number name="Time" a={found.a.duration_us} b={found.b.duration_us} show={span} less />
-              <Number name="Tokens" a={total(found.a)} b={total(found.b)} less />
-              <Number name="Cost" a={found.a.cost_usd ?? 0} b={found.b.cost_usd ?? 0} show={money} less />
+              <NumberRow name="Steps" a={comparison.a.steps} b={comparison.b.steps} />
+              <NumberRow name="Tool calls" a={comparison.a.tool_calls} b={comparison.b.tool_calls} />
+              <NumberRow name="Model calls" a={comparison.a.model_calls} b={comparison.b.model_calls} />
+              <NumberRow name="Failed steps" a={comparison.a.failed} b={comparison.b.failed} lowerIsBetter />
+              <NumberRow name="Time" a={comparison.a.duration_us} b={comparison.b.duration_us} format={formatDuration} lowerIsBetter />
+              <NumberRow name="Tokens" a={totalTokens(comparison.a)} b={totalTokens(comparison.b)} lowerIsBetter />
+              <NumberRow name="Cost" a={comparison.a.cost_usd ?? 0} b={comparison.b.cost_usd ?? 0} format={formatCost} lowerIsBetter />
               <tr>
                 <th scope="row">Last words</th>
-                <td>{found.a.last_words ?? '–'}</td>
-                <td>{found.b.last_words ?? '–'}</td>
+                <td>{comparison.a.last_words ?? '–'}</td>
+                <td>{comparison.b.last_words ?? '–'}</td>
               </tr>
             </tbody>
           </table>
           <p className="facts">
-            <span>{plural(found.counts.same, 'step')} the same</span>
-            <span>{count(found.counts.differ)} differ</span>
-            <span>{count(found.counts.only_a)} only in A</span>
-            <span>{count(found.counts.only_b)} only in B</span>
-            {found.conversation && <span>{plural(found.conversation.shared, 'message')} in common</span>}
+            <span>{pluralize(comparison.counts.same, 'step')} the same</span>
+            <span>{formatCount(comparison.counts.differ)} differ</span>
+            <span>{formatCount(comparison.counts.only_a)} only in A</span>
+            <span>{formatCount(comparison.counts.only_b)} only in B</span>
+            {comparison.conversation && <span>{pluralize(comparison.conversation.shared, 'message')} in common</span>}
           </p>
-          {found.files && (
+          {comparison.files && (
             <section>
-              <h2>{found.files.length ? `They end with ${plural(found.files.length, 'file')} that differ${found.files.length === 1 ? 's' : ''}` : 'They end with the same files'}</h2>
+              <h2>{comparison.files.length ? `They end with ${pluralize(comparison.files.length, 'file')} that differ${comparison.files.length === 1 ? 's' : ''}` : 'They end with the same files'}</h2>
               <ul className="plain">
-                {found.files.slice(0, 50).map((file) => (
+                {comparison.files.slice(0, 50).map((file) => (
                   <li key={file.path}>
                     <span className={`change ${file.kind}`}>{file.kind}</span> <code>{file.path}</code>
                   </li>
                 ))}
               </ul>
-              {!sessions && found.files.length > 0 && chosen && (
-                <Link className="button small" href={`/diff?a=${encodeURIComponent(point(a))}&b=${encodeURIComponent(point(b))}&workspace=${chosen.id}`}>Show the lines</Link>
+              {!comparesSessions && comparison.files.length > 0 && selected && (
+                <Link className="button small" href={`/diff?a=${encodeURIComponent(toPoint(a))}&b=${encodeURIComponent(toPoint(b))}&workspace=${selected.id}`}>Show the lines</Link>
               )}
             </section>
           )}
           <section>
             <h2>Step by step</h2>
-            {from > 0 && (
-              <Button small onClick={() => setWhole(true)}>
-                Show {plural(from, 'step')} they have in common
+            {firstRow > 0 && (
+              <Button small onClick={() => setShowAll(true)}>
+                Show {pluralize(firstRow, 'step')} they have in common
               </Button>
             )}
             <div className="aligned-scroll" tabIndex={0} role="region" aria-label="Steps in line">
@@ -146,16 +146,16 @@ export default function ComparePage() {
                   </tr>
                 </thead>
                 <tbody>
-                  {found.items.slice(from, from + MOST).map((row, index) => (
-                    <tr key={from + index} className={from + index === parts ? 'parts' : row.differs.length ? 'differs' : ''}>
-                      <CellView cell={row.a} other={row.b} />
-                      <CellView cell={row.b} other={row.a} />
+                  {comparison.items.slice(firstRow, firstRow + MAX_ROWS).map((row, index) => (
+                    <tr key={firstRow + index} className={firstRow + index === divergenceRow ? 'diverged' : row.differs.length ? 'differs' : ''}>
+                      <StepCellView cell={row.a} other={row.b} />
+                      <StepCellView cell={row.b} other={row.a} />
                     </tr>
                   ))}
                 </tbody>
               </table>
             </div>
-            {found.items.length > from + MOST && <p className="dim">… and {count(found.items.length - from - MOST)} more</p>}
+            {comparison.items.length > firstRow + MAX_ROWS && <p className="dim">… and {formatCount(comparison.items.length - firstRow - MAX_ROWS)} more</p>}
           </section>
         </>
       )}
@@ -163,35 +163,35 @@ export default function ComparePage() {
   );
 }
 
-const point = (text: string) => (/^[#@]|:/.test(text) ? text : `branch:${text}`);
-const total = (side: Side) => Object.values(side.tokens).reduce((sum, value) => sum + value, 0);
+const toPoint = (text: string) => (/^[#@]|:/.test(text) ? text : `branch:${text}`);
+const totalTokens = (side: RunSummary) => Object.values(side.tokens).reduce((sum, value) => sum + value, 0);
 
-function Number({ name, a, b, show = count, less }: { name: string; a: number; b: number; show?: (value: number) => string; less?: boolean }) {
-  const better = less && a !== b ? (a < b ? 'a' : 'b') : '';
+function NumberRow({ name, a, b, format = formatCount, lowerIsBetter }: { name: string; a: number; b: number; format?: (value: number) => string; lowerIsBetter?: boolean }) {
+  const better = lowerIsBetter && a !== b ? (a < b ? 'a' : 'b') : '';
   return (
     <tr>
       <th scope="row">{name}</th>
-      <td className={better === 'a' ? 'good' : ''}>{show(a)}</td>
-      <td className={better === 'b' ? 'good' : ''}>{show(b)}</td>
+      <td className={better === 'a' ? 'good' : ''}>{format(a)}</td>
+      <td className={better === 'b' ? 'good' : ''}>{format(b)}</td>
     </tr>
   );
 }
 
-function CellView({ cell, other }: { cell: Cell | null; other: Cell | null }) {
+function StepCellView({ cell, other }: { cell: StepCell | null; other: StepCell | null }) {
   if (!cell) return <td className="none" />;
   return (
     <td className={`${cell.failed ? 'failed' : ''} ${other ? '' : 'only'}`}>
-      <span className="dim">#{cell.number}</span> <span aria-hidden="true">{glyph(cell.kind)}</span> {cell.summary}
+      <span className="dim">#{cell.number}</span> <span aria-hidden="true">{glyphOf(cell.kind)}</span> {cell.summary}
     </td>
   );
 }
 
-function Sides({ a, b }: { a: string; b: string }) {
+function CompareForm({ a, b }: { a: string; b: string }) {
   const [left, setLeft] = useState(a);
   const [right, setRight] = useState(b);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    set({ a: left, b: right }, false);
+    setQuery({ a: left, b: right }, false);
   };
   return (
     <form className="sides" onSubmit={submit}>

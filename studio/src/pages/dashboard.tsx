@@ -1,37 +1,37 @@
 // How it goes: sessions, cost and steps over time, what takes long, what goes wrong, and how much room it takes.
 import { useMemo } from 'react';
-import { all, get, useAsk } from '../api/client';
-import type { FoundSteps, Session, Statistics, Usage } from '../api/types';
-import { bytes, count, day, money, plural, span } from '../format';
+import { get, getAllPages, useRequest } from '../api/client';
+import type { Session, Statistics, StepQueryResult, Usage } from '../api/types';
+import { formatBytes, formatCost, formatCount, formatDay, formatDuration, pluralize } from '../format';
 import { Link } from '../route';
-import { Empty, Loading, Trouble } from '../ui';
+import { EmptyState, ErrorMessage, Loading } from '../ui';
 
 const DAYS = 14;
 
 export default function DashboardPage() {
-  const statistics = useAsk('statistics', (signal) => get<Statistics>('/statistics', {}, signal));
-  const sessions = useAsk('all sessions', (signal) => all<Session>('/sessions', { counts: true, since: `${DAYS} days ago` }, 2000, signal));
-  const usage = useAsk('usage', (signal) => get<Usage>('/usage', { since: `${DAYS} days ago` }, signal));
-  const slow = useAsk('slow', (signal) => get<FoundSteps>('/steps', { kind: 'tool-end', order: 'longest', limit: 200 }, signal));
-  const about = statistics.value;
-  const problem = statistics.problem ?? sessions.problem ?? slow.problem ?? usage.problem;
-  const days = useMemo(() => byDay(sessions.value ?? [], usage.value), [sessions.value, usage.value]);
-  const tools = useMemo(() => slowest(slow.value), [slow.value]);
-  if (problem) return <Trouble problem={problem} again={statistics.again} />;
-  if (!about || !sessions.value) return <Loading what="Counting" />;
-  const runs = Object.entries(about.sessions).filter(([agent]) => agent !== 'person');
-  const steps = Object.values(about.steps).reduce((sum, value) => sum + value, 0);
+  const statistics = useRequest('statistics', (signal) => get<Statistics>('/statistics', {}, signal));
+  const sessions = useRequest('all sessions', (signal) => getAllPages<Session>('/sessions', { counts: true, since: `${DAYS} days ago` }, 2000, signal));
+  const usage = useRequest('usage', (signal) => get<Usage>('/usage', { since: `${DAYS} days ago` }, signal));
+  const slowRequest = useRequest('slow', (signal) => get<StepQueryResult>('/steps', { kind: 'tool-end', order: 'longest', limit: 200 }, signal));
+  const totals = statistics.data;
+  const problem = statistics.error ?? sessions.error ?? slowRequest.error ?? usage.error;
+  const days = useMemo(() => groupByDay(sessions.data ?? [], usage.data), [sessions.data, usage.data]);
+  const tools = useMemo(() => findSlowestTools(slowRequest.data), [slowRequest.data]);
+  if (problem) return <ErrorMessage error={problem} onRetry={statistics.reload} />;
+  if (!totals || !sessions.data) return <Loading label="Counting" />;
+  const runs = Object.entries(totals.sessions).filter(([agent]) => agent !== 'person');
+  const steps = Object.values(totals.steps).reduce((sum, value) => sum + value, 0);
   if (steps === 0) {
     return (
       <div className="page">
         <h1>Dashboard</h1>
-        <Empty title="Nothing is recorded yet">
+        <EmptyState title="Nothing is recorded yet">
           <p>Numbers appear here once an agent has worked. “stepback demo” is a quick way to see some.</p>
-        </Empty>
+        </EmptyState>
       </div>
     );
   }
-  const agents = Object.entries(about.agents).filter(([agent]) => agent !== 'person');
+  const agents = Object.entries(totals.agents).filter(([agent]) => agent !== 'person');
   return (
     <div className="page">
       <header className="head">
@@ -41,21 +41,21 @@ export default function DashboardPage() {
         </div>
       </header>
       <dl className="tiles">
-        <Tile name="Sessions" value={count(runs.reduce((sum, [, value]) => sum + value, 0))} />
-        <Tile name="Steps" value={count(steps)} />
-        <Tile name="Checkpoints" value={count(about.checkpoints)} />
-        <Tile name="Cost" value={money(about.cost_usd)} />
-        <Tile name="Disk" value={bytes(about.total_bytes)} />
-        <Tile name="Saved by sharing" value={about.raw_bytes > about.stored_bytes ? `${Math.round((1 - about.stored_bytes / about.raw_bytes) * 100)} %` : '–'} />
+        <StatTile name="Sessions" value={formatCount(runs.reduce((sum, [, value]) => sum + value, 0))} />
+        <StatTile name="Steps" value={formatCount(steps)} />
+        <StatTile name="Checkpoints" value={formatCount(totals.checkpoints)} />
+        <StatTile name="Cost" value={formatCost(totals.cost_usd)} />
+        <StatTile name="Disk" value={formatBytes(totals.total_bytes)} />
+        <StatTile name="Saved by sharing" value={totals.raw_bytes > totals.stored_bytes ? `${Math.round((1 - totals.stored_bytes / totals.raw_bytes) * 100)} %` : '–'} />
       </dl>
       <div className="charts">
-        <Chart title="Sessions a day" days={days} value={(one) => one.sessions} show={count} />
-        <Chart title="Steps a day" days={days} value={(one) => one.steps} show={count} />
-        <Chart title="Errors a day" days={days} value={(one) => one.errors} show={count} bad />
-        <Chart title="Cost a day" days={days} value={(one) => one.cost} show={money} />
-        <Chart title="Tokens a day" days={days} value={(one) => one.tokens} show={short} parts={PARTS} />
+        <DayChart title="Sessions a day" days={days} value={(one) => one.sessions} format={formatCount} />
+        <DayChart title="Steps a day" days={days} value={(one) => one.steps} format={formatCount} />
+        <DayChart title="Errors a day" days={days} value={(one) => one.errors} format={formatCount} isError />
+        <DayChart title="Cost a day" days={days} value={(one) => one.cost} format={formatCost} />
+        <DayChart title="Tokens a day" days={days} value={(one) => one.tokens} format={formatCompact} parts={TOKEN_PARTS} />
       </div>
-      <div className="two">
+      <div className="two-columns">
         <section className="panel">
           <h2>Slowest tools</h2>
           {tools.length === 0 && <p className="dim">No tool call has a duration yet.</p>}
@@ -63,8 +63,8 @@ export default function DashboardPage() {
             {tools.map((tool) => (
               <li key={tool.name}>
                 <Link href={`/sessions/${tool.session}?step=${tool.step}`}>{tool.name}</Link>
-                <meter min={0} max={tools[0]?.longest ?? 1} value={tool.longest} aria-label={`${tool.name}: ${span(tool.longest)}`} />
-                <span className="number">{span(tool.longest)}</span>
+                <meter min={0} max={tools[0]?.longest ?? 1} value={tool.longest} aria-label={`${tool.name}: ${formatDuration(tool.longest)}`} />
+                <span className="number">{formatDuration(tool.longest)}</span>
               </li>
             ))}
           </ul>
@@ -73,14 +73,14 @@ export default function DashboardPage() {
           <h2>What goes wrong</h2>
           <ul className="bars">
             {agents.map(([agent, one]) => {
-              const its = Object.values(one.steps).reduce((sum, value) => sum + value, 0);
-              const rate = its ? one.failed / its : 0;
+              const stepCount = Object.values(one.steps).reduce((sum, value) => sum + value, 0);
+              const rate = stepCount ? one.failed / stepCount : 0;
               return (
                 <li key={agent}>
                   <Link href={`/sessions?agent=${encodeURIComponent(agent)}`}>{agent}</Link>
                   <meter min={0} max={1} value={rate} aria-label={`${agent}: ${(rate * 100).toFixed(1)} percent`} />
                   <span className="number">
-                    {(rate * 100).toFixed(1)} % <span className="dim">of {plural(its, 'step')}</span>
+                    {(rate * 100).toFixed(1)} % <span className="dim">of {pluralize(stepCount, 'step')}</span>
                   </span>
                 </li>
               );
@@ -89,48 +89,48 @@ export default function DashboardPage() {
         </section>
         <section className="panel">
           <h2>Models</h2>
-          {usage.value && !Object.keys(usage.value.models).length && (
+          {usage.data && !Object.keys(usage.data.models).length && (
             <p className="dim">
               No model call was recorded in {DAYS} days. “stepback run -- AGENT” records them.
             </p>
           )}
-          <Models usage={usage.value} />
+          <ModelUsage usage={usage.data} />
         </section>
         <section className="panel">
           <h2>Disk</h2>
-          <Budget used={about.total_bytes} budget={about.budget_bytes ?? null} />
+          <DiskBudget usedBytes={totals.total_bytes} budgetBytes={totals.budget_bytes ?? null} />
           <ul className="bars">
             <li>
               <span>stored</span>
-              <meter min={0} max={Math.max(about.raw_bytes, about.total_bytes, 1)} value={about.stored_bytes} aria-label={`stored: ${bytes(about.stored_bytes)}`} />
-              <span className="number">{bytes(about.stored_bytes)}</span>
+              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.stored_bytes} aria-label={`stored: ${formatBytes(totals.stored_bytes)}`} />
+              <span className="number">{formatBytes(totals.stored_bytes)}</span>
             </li>
             <li>
               <span>in all</span>
-              <meter min={0} max={Math.max(about.raw_bytes, about.total_bytes, 1)} value={about.total_bytes} aria-label={`in all: ${bytes(about.total_bytes)}`} />
-              <span className="number">{bytes(about.total_bytes)}</span>
+              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.total_bytes} aria-label={`in all: ${formatBytes(totals.total_bytes)}`} />
+              <span className="number">{formatBytes(totals.total_bytes)}</span>
             </li>
             <li>
               <span>without sharing</span>
-              <meter min={0} max={Math.max(about.raw_bytes, about.total_bytes, 1)} value={about.raw_bytes} aria-label={`without sharing: ${bytes(about.raw_bytes)}`} />
-              <span className="number">{bytes(about.raw_bytes)}</span>
+              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.raw_bytes} aria-label={`without sharing: ${formatBytes(totals.raw_bytes)}`} />
+              <span className="number">{formatBytes(totals.raw_bytes)}</span>
             </li>
           </ul>
           <p className="dim">
-            {plural(about.objects, 'object')}. “stepback prune” gives up what is not needed.
+            {pluralize(totals.objects, 'object')}. “stepback prune” gives up what is not needed.
           </p>
         </section>
         <section className="panel">
           <h2>Steps by kind</h2>
           <ul className="bars">
-            {Object.entries(about.steps)
+            {Object.entries(totals.steps)
               .sort((a, b) => b[1] - a[1])
               .slice(0, 10)
               .map(([kind, value]) => (
                 <li key={kind}>
                   <span>{kind}</span>
-                  <meter min={0} max={Math.max(...Object.values(about.steps))} value={value} aria-label={`${kind}: ${value}`} />
-                  <span className="number">{count(value)}</span>
+                  <meter min={0} max={Math.max(...Object.values(totals.steps))} value={value} aria-label={`${kind}: ${value}`} />
+                  <span className="number">{formatCount(value)}</span>
                 </li>
               ))}
           </ul>
@@ -140,7 +140,7 @@ export default function DashboardPage() {
   );
 }
 
-function Tile({ name, value }: { name: string; value: string }) {
+function StatTile({ name, value }: { name: string; value: string }) {
   return (
     <div>
       <dt>{name}</dt>
@@ -150,38 +150,38 @@ function Tile({ name, value }: { name: string; value: string }) {
 }
 
 /** How full the store is, if somebody said what it should stay within. */
-function Budget({ used, budget }: { used: number; budget: number | null }) {
-  if (!budget) {
+function DiskBudget({ usedBytes, budgetBytes }: { usedBytes: number; budgetBytes: number | null }) {
+  if (!budgetBytes) {
     return (
       <p className="dim">
         No budget is set. “stepback settings disk.megabytes 5000” sets one of 5 GB.
       </p>
     );
   }
-  const over = used > budget;
+  const over = usedBytes > budgetBytes;
   return (
     <div className="budget">
-      <meter min={0} max={budget} high={budget * 0.8} optimum={0} value={Math.min(used, budget)} aria-label={`${bytes(used)} of a budget of ${bytes(budget)}`} />
+      <meter min={0} max={budgetBytes} high={budgetBytes * 0.8} optimum={0} value={Math.min(usedBytes, budgetBytes)} aria-label={`${formatBytes(usedBytes)} of a budget of ${formatBytes(budgetBytes)}`} />
       <p className={over ? 'bad' : 'dim'}>
-        {bytes(used)} of {bytes(budget)} ({Math.round((used / budget) * 100)} %)
-        {over && `: “stepback prune --max-size ${Math.round(budget / 1_000_000)}MB” brings it back within`}
+        {formatBytes(usedBytes)} of {formatBytes(budgetBytes)} ({Math.round((usedBytes / budgetBytes) * 100)} %)
+        {over && `: “stepback prune --max-size ${Math.round(budgetBytes / 1_000_000)}MB” brings it back within`}
       </p>
     </div>
   );
 }
 
-function Models({ usage }: { usage: Usage | undefined }) {
-  const models = Object.entries(usage?.models ?? {}).sort((a, b) => tokens(b[1]) - tokens(a[1]));
-  const most = Math.max(1, ...models.map(([, spent]) => tokens(spent)));
+function ModelUsage({ usage }: { usage: Usage | undefined }) {
+  const models = Object.entries(usage?.models ?? {}).sort((a, b) => totalTokens(b[1]) - totalTokens(a[1]));
+  const max = Math.max(1, ...models.map(([, modelUsage]) => totalTokens(modelUsage)));
   return (
     <>
       <ul className="bars">
-        {models.slice(0, 8).map(([model, spent]) => (
+        {models.slice(0, 8).map(([model, modelUsage]) => (
           <li key={model}>
             <span title={model}>{model}</span>
-            <meter min={0} max={most} value={tokens(spent)} aria-label={`${model}: ${tokens(spent)} tokens`} />
+            <meter min={0} max={max} value={totalTokens(modelUsage)} aria-label={`${model}: ${totalTokens(modelUsage)} tokens`} />
             <span className="number">
-              {short(tokens(spent))} <span className="dim">{money(spent.cost_usd)}</span>
+              {formatCompact(totalTokens(modelUsage))} <span className="dim">{formatCost(modelUsage.cost_usd)}</span>
             </span>
           </li>
         ))}
@@ -191,11 +191,11 @@ function Models({ usage }: { usage: Usage | undefined }) {
   );
 }
 
-type Spent = Usage['total'];
-const tokens = (spent: Pick<Spent, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => spent.input + spent.output + spent.cache_read + spent.cache_write;
-const short = (value: number): string => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
+type TokenUsage = Usage['total'];
+const totalTokens = (modelUsage: Pick<TokenUsage, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => modelUsage.input + modelUsage.output + modelUsage.cache_read + modelUsage.cache_write;
+const formatCompact = (value: number): string => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
 
-interface Day {
+interface DayTotals {
   name: string;
   sessions: number;
   steps: number;
@@ -208,24 +208,24 @@ interface Day {
 }
 
 /** What tokens are made of, from below. */
-const PARTS: { name: string; look: string; value: (day: Day) => number }[] = [
-  { name: 'read', look: 'model', value: (day) => day.input },
-  { name: 'cached', look: 'tool', value: (day) => day.cached },
-  { name: 'written', look: 'prompt', value: (day) => day.output },
+const TOKEN_PARTS: { name: string; className: string; value: (day: DayTotals) => number }[] = [
+  { name: 'read', className: 'model', value: (day) => day.input },
+  { name: 'cached', className: 'tool', value: (day) => day.cached },
+  { name: 'written', className: 'prompt', value: (day) => day.output },
 ];
 
-function byDay(sessions: Session[], usage: Usage | undefined): Day[] {
-  const days: Day[] = [];
-  const places = new Map<string, Day>();
-  for (let back = DAYS - 1; back >= 0; back--) {
-    const name = day(new Date(Date.now() - back * 86_400_000).toISOString());
+function groupByDay(sessions: Session[], usage: Usage | undefined): DayTotals[] {
+  const days: DayTotals[] = [];
+  const daysByName = new Map<string, DayTotals>();
+  for (let daysAgo = DAYS - 1; daysAgo >= 0; daysAgo--) {
+    const name = formatDay(new Date(Date.now() - daysAgo * 86_400_000).toISOString());
     const one = { name, sessions: 0, steps: 0, errors: 0, cost: 0, tokens: 0, input: 0, cached: 0, output: 0 };
     days.push(one);
-    places.set(name, one);
+    daysByName.set(name, one);
   }
   for (const session of sessions) {
     if (session.agent === 'person') continue;
-    const one = places.get(day(session.started_at));
+    const one = daysByName.get(formatDay(session.started_at));
     if (!one) continue;
     one.sessions++;
     one.steps += session.steps ?? 0;
@@ -233,10 +233,10 @@ function byDay(sessions: Session[], usage: Usage | undefined): Day[] {
   }
   // What was spent is told by the hour: which day that is depends on where one is.
   for (const hour of usage?.hours ?? []) {
-    const one = places.get(day(hour.at));
+    const one = daysByName.get(formatDay(hour.at));
     if (!one) continue;
     one.cost += hour.cost_usd;
-    one.tokens += tokens(hour);
+    one.tokens += totalTokens(hour);
     one.input += hour.input;
     one.cached += hour.cache_read + hour.cache_write;
     one.output += hour.output;
@@ -244,56 +244,56 @@ function byDay(sessions: Session[], usage: Usage | undefined): Day[] {
   return days;
 }
 
-function slowest(found: FoundSteps | undefined) {
+function findSlowestTools(result: StepQueryResult | undefined) {
   const tools = new Map<string, { name: string; longest: number; session: string; step: number }>();
-  for (const step of found?.items ?? []) {
+  for (const step of result?.items ?? []) {
     if (!step.tool || !step.duration_us) continue;
-    const known = tools.get(step.tool);
-    if (!known || known.longest < step.duration_us) tools.set(step.tool, { name: step.tool, longest: step.duration_us, session: step.session, step: step.number });
+    const slowest = tools.get(step.tool);
+    if (!slowest || slowest.longest < step.duration_us) tools.set(step.tool, { name: step.tool, longest: step.duration_us, session: step.session, step: step.number });
   }
   return [...tools.values()].sort((a, b) => b.longest - a.longest).slice(0, 8);
 }
 
 interface ChartProps {
   title: string;
-  days: Day[];
-  value: (day: Day) => number;
-  show: (value: number) => string;
-  bad?: boolean;
+  days: DayTotals[];
+  value: (day: DayTotals) => number;
+  format: (value: number) => string;
+  isError?: boolean;
   /** What the value is made of. */
-  parts?: { name: string; look: string; value: (day: Day) => number }[];
+  parts?: { name: string; className: string; value: (day: DayTotals) => number }[];
 }
 
-function Chart({ title, days, value, show, bad, parts }: ChartProps) {
+function DayChart({ title, days, value, format, isError, parts }: ChartProps) {
   const values = days.map(value);
-  const most = Math.max(...values, 0);
+  const max = Math.max(...values, 0);
   const sum = values.reduce((total, one) => total + one, 0);
-  const wide = 100 / days.length;
-  const tall = (amount: number) => (most ? (amount / most) * 36 : 0);
+  const barWidth = 100 / days.length;
+  const barHeight = (amount: number) => (max ? (amount / max) * 36 : 0);
   return (
-    <figure className={bad ? 'chart bad' : 'chart'}>
+    <figure className={isError ? 'chart bad' : 'chart'}>
       <figcaption>
-        {title} <span className="dim">{show(sum)}</span>
+        {title} <span className="dim">{format(sum)}</span>
       </figcaption>
-      <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${show(value(one))}`).join(', ')}`}>
+      <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${format(value(one))}`).join(', ')}`}>
         {days.map((one, index) => {
-          const whole = tall(value(one));
-          const place = { x: index * wide + 0.6, width: wide - 1.2 };
-          if (!parts || whole === 0) {
+          const totalHeight = barHeight(value(one));
+          const position = { x: index * barWidth + 0.6, width: barWidth - 1.2 };
+          if (!parts || totalHeight === 0) {
             return (
-              <rect key={one.name} className={whole === 0 ? 'none' : ''} {...place} y={39 - Math.max(whole, 0.6)} height={Math.max(whole, 0.6)} rx={0.8}>
-                <title>{`${one.name}: ${show(value(one))}`}</title>
+              <rect key={one.name} className={totalHeight === 0 ? 'none' : ''} {...position} y={39 - Math.max(totalHeight, 0.6)} height={Math.max(totalHeight, 0.6)} rx={0.8}>
+                <title>{`${one.name}: ${format(value(one))}`}</title>
               </rect>
             );
           }
-          let below = 39;
+          let y = 39;
           return (
             <g key={one.name}>
-              <title>{`${one.name}: ${parts.map((part) => `${part.name} ${show(part.value(one))}`).join(', ')}`}</title>
+              <title>{`${one.name}: ${parts.map((part) => `${part.name} ${format(part.value(one))}`).join(', ')}`}</title>
               {parts.map((part) => {
-                const height = tall(part.value(one));
-                below -= height;
-                return <rect key={part.name} className={part.look} {...place} y={below} height={height} />;
+                const height = barHeight(part.value(one));
+                y -= height;
+                return <rect key={part.name} className={part.className} {...position} y={y} height={height} />;
               })}
             </g>
           );
@@ -307,7 +307,7 @@ function Chart({ title, days, value, show, bad, parts }: ChartProps) {
         <div className="legend" aria-hidden="true">
           {parts.map((part) => (
             <span key={part.name}>
-              <i className={part.look} /> {part.name}
+              <i className={part.className} /> {part.name}
             </span>
           ))}
         </div>

@@ -1,56 +1,56 @@
 // Any two moments side by side: points, branches, checkpoints, or now.
 import { type FormEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import { address, get, getBytes, useAsk } from '../api/client';
+import { apiUrl, get, getBytes, useRequest } from '../api/client';
 import type { ChangedFile, Diff, Step } from '../api/types';
-import { Picture } from '../diff/image';
-import { counts } from '../diff/parse';
+import { ImagePreview } from '../diff/image-preview';
+import { countChanges } from '../diff/parse';
 import { type DiffHandle, DiffView } from '../diff/view';
-import { count, leaf, plural } from '../format';
-import { set, useRoute } from '../route';
-import { Button, Empty, Loading, Trouble, useKeys } from '../ui';
-import { useWorkspace, WorkspacePicker } from '../workspaces';
+import { baseName, formatCount, pluralize } from '../format';
+import { setQuery, useRoute } from '../route';
+import { Button, EmptyState, ErrorMessage, Loading, useKeyBindings } from '../ui';
+import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
-const PAGE = 200;
-const NARROW = 900;
+const PAGE_SIZE = 200;
+const MIN_SPLIT_WIDTH = 900;
 
 /** A step by its id, or by a point of a workspace. */
-async function resolve(text: string, workspace: string | undefined, signal: AbortSignal): Promise<Step> {
+async function resolvePoint(text: string, workspace: string | undefined, signal: AbortSignal): Promise<Step> {
   if (/^[0-9a-f]{32}$/.test(text)) return get<Step>(`/checkpoints/${text}`, {}, signal);
   return get<Step>(`/workspaces/${workspace}/points/${encodeURIComponent(text)}`, {}, signal);
 }
 
 export default function DiffPage() {
-  const { words } = useRoute();
-  const { chosen, all, problem } = useWorkspace();
-  const a = words.get('a') ?? '';
-  const b = words.get('b') ?? '';
-  const [split, setSplit] = useState(window.innerWidth >= NARROW && words.get('view') !== 'unified');
+  const { query } = useRoute();
+  const { selected, workspaces, error: workspaceError } = useSelectedWorkspace();
+  const a = query.get('a') ?? '';
+  const b = query.get('b') ?? '';
+  const [split, setSplit] = useState(window.innerWidth >= MIN_SPLIT_WIDTH && query.get('view') !== 'unified');
   const [ignoreSpace, setIgnoreSpace] = useState(false);
   const [pages, setPages] = useState(1);
-  const [at, setAt] = useState('');
+  const [currentFile, setCurrentFile] = useState('');
   const view = useRef<DiffHandle>(null);
 
-  const asked = useAsk(a && (chosen || (a.length === 32 && b.length === 32)) ? `${chosen?.id} ${a} ${b} ${pages}` : null, async (signal) => {
-    const from = await resolve(a, chosen?.id, signal);
-    const to = b ? await resolve(b, chosen?.id, signal) : null;
+  const request = useRequest(a && (selected || (a.length === 32 && b.length === 32)) ? `${selected?.id} ${a} ${b} ${pages}` : null, async (signal) => {
+    const from = await resolvePoint(a, selected?.id, signal);
+    const to = b ? await resolvePoint(b, selected?.id, signal) : null;
     const path = to ? `/checkpoints/${from.id}/diff/${to.id}` : `/checkpoints/${from.id}/diff`;
     const items: ChangedFile[] = [];
     let after: string | null | undefined;
-    for (let page = 0; page < pages; page++) {
-      const found: Diff = await get(path, { text: true, limit: PAGE, after }, signal);
-      items.push(...found.items);
-      after = found.next_cursor;
+    for (let pageIndex = 0; pageIndex < pages; pageIndex++) {
+      const page: Diff = await get(path, { text: true, limit: PAGE_SIZE, after }, signal);
+      items.push(...page.items);
+      after = page.next_cursor;
       if (!after) break;
     }
     return { from, to, items, more: Boolean(after) };
   });
-  const diff = asked.value;
+  const diff = request.data;
   const totals = useMemo(() => {
-    const each = diff?.items.map((file) => ({ file, ...counts(file.text) })) ?? [];
-    return { each, added: each.reduce((sum, one) => sum + one.added, 0), removed: each.reduce((sum, one) => sum + one.removed, 0) };
+    const files = diff?.items.map((file) => ({ file, ...countChanges(file.text) })) ?? [];
+    return { files, added: files.reduce((sum, file) => sum + file.added, 0), removed: files.reduce((sum, file) => sum + file.removed, 0) };
   }, [diff]);
-  const picture = useCallback((file: ChangedFile) => (diff ? <Pictures file={file} from={diff.from} to={diff.to} /> : null), [diff]);
-  useKeys({
+  const renderImage = useCallback((file: ChangedFile) => (diff ? <ImageComparison file={file} from={diff.from} to={diff.to} /> : null), [diff]);
+  useKeyBindings({
     n: () => view.current?.nextChange(1),
     N: () => view.current?.nextChange(-1),
     ']': () => view.current?.nextFile(1),
@@ -69,31 +69,31 @@ export default function DiffPage() {
               <span>
                 #{diff.from.number} → {diff.to ? `#${diff.to.number}` : 'now'}
               </span>
-              <span>{plural(diff.items.length, 'file')}{diff.more ? ' and more' : ''}</span>
-              <span className="added">+{count(totals.added)}</span>
-              <span className="removed">−{count(totals.removed)}</span>
+              <span>{pluralize(diff.items.length, 'file')}{diff.more ? ' and more' : ''}</span>
+              <span className="added">+{formatCount(totals.added)}</span>
+              <span className="removed">−{formatCount(totals.removed)}</span>
             </p>
           )}
         </div>
-        <Sides a={a} b={b} />
+        <CompareForm a={a} b={b} />
       </header>
-      <WorkspacePicker chosen={chosen} all={all} />
-      {problem && <Trouble problem={problem} />}
+      <WorkspacePicker selected={selected} workspaces={workspaces} />
+      {workspaceError && <ErrorMessage error={workspaceError} />}
       {!a && (
-        <Empty title="Which two moments?">
+        <EmptyState title="Which two moments?">
           <p>Say a point on each side: a step (<code>#12</code>), a label, a branch (<code>branch:plan-a</code>), <code>@-1</code>, <code>15 minutes ago</code>. Without the second, it is compared with what is there now.</p>
-        </Empty>
+        </EmptyState>
       )}
-      {asked.problem && <Trouble problem={asked.problem} again={asked.again} />}
-      {a && asked.loading && !diff && !asked.problem && <Loading what="Comparing" />}
-      {diff && diff.items.length === 0 && <Empty title="They are the same">
+      {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
+      {a && request.loading && !diff && !request.error && <Loading label="Comparing" />}
+      {diff && diff.items.length === 0 && <EmptyState title="They are the same">
         <p>No file differs between the two.</p>
-      </Empty>}
+      </EmptyState>}
       {diff && diff.items.length > 0 && (
         <>
           <div className="player" role="toolbar" aria-label="Diff">
-            <Button small look={split ? 'plain' : 'primary'} aria-pressed={!split} onClick={() => setSplit(false)}>Unified</Button>
-            <Button small look={split ? 'primary' : 'plain'} aria-pressed={split} onClick={() => setSplit(true)}>Side by side</Button>
+            <Button small variant={split ? 'plain' : 'primary'} aria-pressed={!split} onClick={() => setSplit(false)}>Unified</Button>
+            <Button small variant={split ? 'primary' : 'plain'} aria-pressed={split} onClick={() => setSplit(true)}>Side by side</Button>
             <label className="check">
               <input type="checkbox" checked={ignoreSpace} onChange={() => setIgnoreSpace(!ignoreSpace)} /> Ignore white space
             </label>
@@ -106,12 +106,12 @@ export default function DiffPage() {
           <div className="diff-page">
             <nav className="diff-files" aria-label="Changed files">
               <ul>
-                {totals.each.map(({ file, added, removed }) => (
+                {totals.files.map(({ file, added, removed }) => (
                   <li key={file.path}>
-                    <button type="button" className={file.path === at ? 'at' : ''} onClick={() => view.current?.file(file.path)} title={file.path}>
+                    <button type="button" className={file.path === currentFile ? 'selected' : ''} onClick={() => view.current?.scrollToFile(file.path)} title={file.path}>
                       <span className={`change ${file.kind}`} aria-label={file.kind}>{file.kind[0]?.toUpperCase()}</span>
                       <span className="name">
-                        {leaf(file.path)} <span className="dim">{file.path.split('/').slice(0, -1).join('/')}</span>
+                        {baseName(file.path)} <span className="dim">{file.path.split('/').slice(0, -1).join('/')}</span>
                       </span>
                       {added > 0 && <span className="added">+{added}</span>}
                       {removed > 0 && <span className="removed">−{removed}</span>}
@@ -121,7 +121,7 @@ export default function DiffPage() {
               </ul>
               {diff.more && <Button small onClick={() => setPages(pages + 5)}>Show more files</Button>}
             </nav>
-            <DiffView handle={view} files={diff.items} split={split} ignoreSpace={ignoreSpace} picture={picture} onFile={setAt} />
+            <DiffView handle={view} files={diff.items} split={split} ignoreSpace={ignoreSpace} renderImage={renderImage} onFile={setCurrentFile} />
           </div>
         </>
       )}
@@ -129,46 +129,46 @@ export default function DiffPage() {
   );
 }
 
-function Sides({ a, b }: { a: string; b: string }) {
+function CompareForm({ a, b }: { a: string; b: string }) {
   const [from, setFrom] = useState(a);
   const [to, setTo] = useState(b);
   useEffect(() => {
     setFrom(a);
     setTo(b);
   }, [a, b]);
-  const shown = (text: string) => (/^[0-9a-f]{32}$/.test(text) ? text.slice(0, 8) : text);
+  const shorten = (text: string) => (/^[0-9a-f]{32}$/.test(text) ? text.slice(0, 8) : text);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    set({ a: from, b: to }, false);
+    setQuery({ a: from, b: to }, false);
   };
   return (
     <form className="sides" onSubmit={submit}>
-      <input aria-label="From" placeholder="#12, a label, branch:plan-a" value={shown(from)} onChange={(event) => setFrom(event.target.value)} />
+      <input aria-label="From" placeholder="#12, a label, branch:plan-a" value={shorten(from)} onChange={(event) => setFrom(event.target.value)} />
       <span aria-hidden="true">→</span>
-      <input aria-label="To" placeholder="now" value={shown(to)} onChange={(event) => setTo(event.target.value)} />
-      <Button type="submit" look="primary">Compare</Button>
-      <Button look="ghost" aria-label="Exchange the sides" onClick={() => b && set({ a: b, b: a })}>⇄</Button>
+      <input aria-label="To" placeholder="now" value={shorten(to)} onChange={(event) => setTo(event.target.value)} />
+      <Button type="submit" variant="primary">Compare</Button>
+      <Button variant="ghost" aria-label="Exchange the sides" onClick={() => b && setQuery({ a: b, b: a })}>⇄</Button>
     </form>
   );
 }
 
-function Pictures({ file, from, to }: { file: ChangedFile; from: Step; to: Step | null }) {
+function ImageComparison({ file, from, to }: { file: ChangedFile; from: Step; to: Step | null }) {
   return (
-    <div className="pictures">
-      {file.before && <OnePicture path={file.from ?? file.path} step={from} name="before" />}
-      {file.after && to && <OnePicture path={file.path} step={to} name="after" />}
+    <div className="image-comparison">
+      {file.before && <ImageSide path={file.from ?? file.path} step={from} name="before" />}
+      {file.after && to && <ImageSide path={file.path} step={to} name="after" />}
     </div>
   );
 }
 
-function OnePicture({ path, step, name }: { path: string; step: Step; name: string }) {
-  const url = `${address(`/sessions/${step.session}/steps/${step.number}/state`)}/files/${path.split('/').map(encodeURIComponent).join('/')}`;
-  const asked = useAsk(url, (signal) => getBytes(url, signal));
+function ImageSide({ path, step, name }: { path: string; step: Step; name: string }) {
+  const url = `${apiUrl(`/sessions/${step.session}/steps/${step.number}/state`)}/files/${path.split('/').map(encodeURIComponent).join('/')}`;
+  const request = useRequest(url, (signal) => getBytes(url, signal));
   return (
     <div>
       <p className="dim">{name}</p>
-      {asked.value && <Picture path={path} content={asked.value} />}
-      {asked.problem && <Trouble problem={asked.problem} />}
+      {request.data && <ImagePreview path={path} content={request.data} />}
+      {request.error && <ErrorMessage error={request.error} />}
     </div>
   );
 }

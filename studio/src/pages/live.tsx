@@ -1,21 +1,21 @@
 // Agents at work: who waits and for what, and where they are to stop.
 import { type FormEvent, useState } from 'react';
-import { change, get, Problem, useAsk } from '../api/client';
-import { useNews, useSoon, useStops } from '../api/events';
+import { ApiError, get, send, useRequest } from '../api/client';
+import { useLiveEvents, useStops, useThrottledCallback } from '../api/events';
 import type { Breakpoint, Page, Session, Stop } from '../api/types';
-import { ago, plural, pretty, short } from '../format';
+import { formatAge, formatValue, pluralize, shortId } from '../format';
 import { Link } from '../route';
-import { LongText } from '../session/text';
-import { Button, Empty, say, Status, Trouble } from '../ui';
-import { useWorkspace, WorkspacePicker } from '../workspaces';
+import { LongText } from '../session/values';
+import { Button, EmptyState, ErrorMessage, showToast, StatusBadge } from '../ui';
+import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 export default function LivePage() {
   const stops = useStops();
-  const { chosen, all } = useWorkspace();
-  const active = useAsk('active', (signal) => get<Page<Session>>('/sessions', { status: 'active', limit: 20 }, signal));
-  const again = useSoon(active.again, 500);
-  useNews(again);
-  const live = (active.value?.items ?? []).filter((session) => session.agent !== 'person');
+  const { selected, workspaces } = useSelectedWorkspace();
+  const activeRequest = useRequest('active', (signal) => get<Page<Session>>('/sessions', { status: 'active', limit: 20 }, signal));
+  const reloadSoon = useThrottledCallback(activeRequest.reload, 500);
+  useLiveEvents(reloadSoon);
+  const activeSessions = (activeRequest.data?.items ?? []).filter((session) => session.agent !== 'person');
   return (
     <div className="page">
       <header className="head">
@@ -23,26 +23,26 @@ export default function LivePage() {
           <h1>Live</h1>
           <p className="dim">Stop agents before they do something, look, change what they are about to do, and let them go on.</p>
         </div>
-        <Ask />
+        <NotificationButton />
       </header>
-      <div className="two">
+      <div className="two-columns">
         <section aria-label="Agents that wait">
-          <h2>{stops.length ? `${plural(stops.length, 'agent')} wait${stops.length === 1 ? 's' : ''} for you` : 'Nobody waits'}</h2>
+          <h2>{stops.length ? `${pluralize(stops.length, 'agent')} wait${stops.length === 1 ? 's' : ''} for you` : 'Nobody waits'}</h2>
           {stops.length === 0 && (
-            <Empty title="No agent is stopped">
+            <EmptyState title="No agent is stopped">
               <p>Add a breakpoint, and an agent that reaches it waits here before it goes on. A running agent can also be paused from its session.</p>
-            </Empty>
+            </EmptyState>
           )}
           {stops.map((stop) => (
             <StopCard key={stop.id} stop={stop} />
           ))}
-          {live.length > 0 && (
+          {activeSessions.length > 0 && (
             <>
               <h2>At work</h2>
               <ul className="plain">
-                {live.map((session) => (
+                {activeSessions.map((session) => (
                   <li key={session.id}>
-                    <Status status={session.status} /> <Link href={`/sessions/${session.id}`}>{session.title ?? short(session.id)}</Link> <span className="dim">{session.agent}</span>
+                    <StatusBadge status={session.status} /> <Link href={`/sessions/${session.id}`}>{session.title ?? shortId(session.id)}</Link> <span className="dim">{session.agent}</span>
                   </li>
                 ))}
               </ul>
@@ -51,61 +51,61 @@ export default function LivePage() {
         </section>
         <section aria-label="Breakpoints">
           <h2>Breakpoints</h2>
-          <WorkspacePicker chosen={chosen} all={all} />
-          {chosen && <Breakpoints key={chosen.id} workspace={chosen.id} />}
-          {all?.length === 0 && <p className="dim">There is no workspace yet.</p>}
+          <WorkspacePicker selected={selected} workspaces={workspaces} />
+          {selected && <BreakpointList key={selected.id} workspace={selected.id} />}
+          {workspaces?.length === 0 && <p className="dim">There is no workspace yet.</p>}
         </section>
       </div>
     </div>
   );
 }
 
-function Ask() {
+function NotificationButton() {
   const [allowed, setAllowed] = useState('Notification' in window ? Notification.permission : 'denied');
   if (allowed !== 'default') return null;
   return <Button onClick={() => void Notification.requestPermission().then(setAllowed)}>Notify me when one stops</Button>;
 }
 
 function StopCard({ stop }: { stop: Stop }) {
-  const [input, setInput] = useState(() => pretty(stop.input));
+  const [input, setInput] = useState(() => formatValue(stop.input));
   const [reason, setReason] = useState('');
   const [message, setMessage] = useState('');
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const changed = input !== pretty(stop.input);
-  const send = async (body: Record<string, unknown>, what: string) => {
+  const changed = input !== formatValue(stop.input);
+  const answer = async (body: Record<string, unknown>, notice: string) => {
     setBusy(true);
-    setProblem(null);
+    setError(null);
     try {
-      await change('POST', `/stops/${stop.id}/answer`, body);
-      say(what);
+      await send('POST', `/stops/${stop.id}/answer`, body);
+      showToast(notice);
     } catch (error) {
-      setProblem(Problem.of(error));
+      setError(ApiError.from(error));
     }
     setBusy(false);
   };
-  const goOn = () => {
+  const resume = () => {
     if (!changed) {
-      void send({ answer: 'resume' }, 'It goes on.');
+      void answer({ answer: 'resume' }, 'It goes on.');
       return;
     }
     let edited: unknown;
     try {
       edited = JSON.parse(input);
     } catch (error) {
-      setProblem(new Problem(0, `the input is no JSON: ${error instanceof Error ? error.message : String(error)}`));
+      setError(new ApiError(0, `the input is no JSON: ${error instanceof Error ? error.message : String(error)}`));
       return;
     }
-    const told = stop.can_edit_input ? 'It goes on with the changed input.' : `${stop.agent} cannot change an input: the call is refused, and the model is asked to call again.`;
-    void send({ answer: 'edit', input: edited }, told);
+    const notice = stop.can_edit_input ? 'It goes on with the changed input.' : `${stop.agent} cannot change an input: the call is refused, and the model is asked to call again.`;
+    void answer({ answer: 'edit', input: edited }, notice);
   };
   const inject = async () => {
     try {
-      await change('POST', `/sessions/${stop.session}/inject`, { text: message });
-      say('It hears that with its next call.');
+      await send('POST', `/sessions/${stop.session}/inject`, { text: message });
+      showToast('It hears that with its next call.');
       setMessage('');
     } catch (error) {
-      setProblem(Problem.of(error));
+      setError(ApiError.from(error));
     }
   };
   return (
@@ -116,7 +116,7 @@ function StopCard({ stop }: { stop: Stop }) {
         <Link href={`/sessions/${stop.session}?step=${stop.step}`}>#{stop.step}</Link>
       </div>
       <p className="dim">
-        {stop.reason}; since {ago(stop.at)}. It refuses by itself at {new Date(stop.until).toLocaleTimeString()}.
+        {stop.reason}; since {formatAge(stop.at)}. It refuses by itself at {new Date(stop.until).toLocaleTimeString()}.
       </p>
       {stop.output == null ? (
         <label className="form">
@@ -124,17 +124,17 @@ function StopCard({ stop }: { stop: Stop }) {
           <textarea className="mono" rows={Math.min(14, input.split('\n').length + 1)} value={input} onChange={(event) => setInput(event.target.value)} />
         </label>
       ) : (
-        <LongText text={pretty(stop.output)} />
+        <LongText text={formatValue(stop.output)} />
       )}
-      {problem && <Trouble problem={problem} />}
+      {error && <ErrorMessage error={error} />}
       <div className="foot">
-        <Button look="primary" disabled={busy} onClick={goOn}>
+        <Button variant="primary" disabled={busy} onClick={resume}>
           {changed ? 'Go on with this input' : 'Go on'}
         </Button>
-        <Button disabled={busy} onClick={() => void send({ answer: 'step' }, 'It goes on, and stops at its next call.')}>Step</Button>
+        <Button disabled={busy} onClick={() => void answer({ answer: 'step' }, 'It goes on, and stops at its next call.')}>Step</Button>
         <span className="gap" />
         <input aria-label="Reason" placeholder="why not" value={reason} onChange={(event) => setReason(event.target.value)} />
-        <Button look="danger" disabled={busy} onClick={() => void send({ answer: 'deny', reason: reason || null }, 'The call is refused.')}>Deny</Button>
+        <Button variant="danger" disabled={busy} onClick={() => void answer({ answer: 'deny', reason: reason || null }, 'The call is refused.')}>Deny</Button>
       </div>
       <div className="foot">
         <input className="grow" aria-label="Message" placeholder="Tell it something with its next call …" value={message} onChange={(event) => setMessage(event.target.value)} />
@@ -144,7 +144,7 @@ function StopCard({ stop }: { stop: Stop }) {
   );
 }
 
-const FIELDS: Record<string, { name: string; field: string; hint: string } | null> = {
+const TRIGGERS: Record<string, { name: string; field: string; hint: string } | null> = {
   tool: { name: 'a call of the tool', field: 'name', hint: 'Bash' },
   pattern: { name: 'an input that matches', field: 'pattern', hint: 'rm -rf|git reset' },
   path: { name: 'a call that names the path', field: 'glob', hint: 'src/**' },
@@ -153,31 +153,31 @@ const FIELDS: Record<string, { name: string; field: string; hint: string } | nul
   error: null,
 };
 
-function Breakpoints({ workspace }: { workspace: string }) {
-  const asked = useAsk(`breakpoints ${workspace}`, (signal) => get<Page<Breakpoint>>(`/workspaces/${workspace}/breakpoints`, {}, signal));
-  const [on, setOn] = useState('tool');
+function BreakpointList({ workspace }: { workspace: string }) {
+  const request = useRequest(`breakpoints ${workspace}`, (signal) => get<Page<Breakpoint>>(`/workspaces/${workspace}/breakpoints`, {}, signal));
+  const [trigger, setTrigger] = useState('tool');
   const [value, setValue] = useState('');
   const [condition, setCondition] = useState('');
   const [log, setLog] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const soon = useSoon(asked.again, 300);
-  useNews(soon);
-  const act = async (work: () => Promise<unknown>) => {
-    setProblem(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const reloadSoon = useThrottledCallback(request.reload, 300);
+  useLiveEvents(reloadSoon);
+  const run = async (action: () => Promise<unknown>) => {
+    setError(null);
     try {
-      await work();
-      asked.again();
+      await action();
+      request.reload();
     } catch (error) {
-      setProblem(Problem.of(error));
+      setError(ApiError.from(error));
     }
   };
-  const field = FIELDS[on];
+  const field = TRIGGERS[trigger];
   const add = (event: FormEvent) => {
     event.preventDefault();
-    const number = on === 'iteration' || on === 'cost';
-    void act(async () => {
-      await change('POST', `/workspaces/${workspace}/breakpoints`, {
-        on,
+    const number = trigger === 'iteration' || trigger === 'cost';
+    void run(async () => {
+      await send('POST', `/workspaces/${workspace}/breakpoints`, {
+        on: trigger,
         ...(field ? { [field.field]: number ? Number(value) : value } : {}),
         condition: condition || null,
         log,
@@ -186,24 +186,24 @@ function Breakpoints({ workspace }: { workspace: string }) {
       setCondition('');
     });
   };
-  const place = (id: number) => `/workspaces/${workspace}/breakpoints/${id}`;
+  const breakpointPath = (id: number) => `/workspaces/${workspace}/breakpoints/${id}`;
   return (
     <>
       <form className="form panel" onSubmit={add}>
         <div className="line">
           <label>
             Stop at
-            <select value={on} onChange={(event) => setOn(event.target.value)}>
-              {Object.entries(FIELDS).map(([key, one]) => (
+            <select value={trigger} onChange={(event) => setTrigger(event.target.value)}>
+              {Object.entries(TRIGGERS).map(([key, option]) => (
                 <option key={key} value={key}>
-                  {one?.name ?? 'an error'}
+                  {option?.name ?? 'an error'}
                 </option>
               ))}
             </select>
           </label>
           {field && (
             <label>
-              <span className="hidden-text">{field.name}</span>
+              <span className="visually-hidden">{field.name}</span>
               <input required value={value} onChange={(event) => setValue(event.target.value)} placeholder={field.hint} />
             </label>
           )}
@@ -215,24 +215,24 @@ function Breakpoints({ workspace }: { workspace: string }) {
         <label className="check">
           <input type="checkbox" checked={log} onChange={() => setLog(!log)} /> Only record it, and stop nobody
         </label>
-        {problem && <Trouble problem={problem} />}
+        {error && <ErrorMessage error={error} />}
         <footer>
-          <Button look="primary" type="submit">Add breakpoint</Button>
+          <Button variant="primary" type="submit">Add breakpoint</Button>
         </footer>
       </form>
-      {asked.problem && <Trouble problem={asked.problem} again={asked.again} />}
-      {asked.value?.items.length === 0 && <p className="dim">No breakpoints here.</p>}
+      {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
+      {request.data?.items.length === 0 && <p className="dim">No breakpoints here.</p>}
       <ul className="plain breakpoints">
-        {asked.value?.items.map((one) => (
-          <li key={one.id} className={one.enabled ? '' : 'behind'}>
+        {request.data?.items.map((breakpoint) => (
+          <li key={breakpoint.id} className={breakpoint.enabled ? '' : 'inactive'}>
             <label className="check">
-              <input type="checkbox" checked={one.enabled} onChange={() => void act(() => change('PATCH', place(one.id), { enabled: !one.enabled }))} /> {one.description}
+              <input type="checkbox" checked={breakpoint.enabled} onChange={() => void run(() => send('PATCH', breakpointPath(breakpoint.id), { enabled: !breakpoint.enabled }))} /> {breakpoint.description}
             </label>
             <span className="dim">
-              {plural(one.hits, 'hit')}
-              {one.log ? ', records only' : ''}
+              {pluralize(breakpoint.hits, 'hit')}
+              {breakpoint.log ? ', records only' : ''}
             </span>
-            <Button small look="ghost" aria-label={`Remove breakpoint ${one.id}`} onClick={() => void act(() => change('DELETE', place(one.id)))}>✕</Button>
+            <Button small variant="ghost" aria-label={`Remove breakpoint ${breakpoint.id}`} onClick={() => void run(() => send('DELETE', breakpointPath(breakpoint.id)))}>✕</Button>
           </li>
         ))}
       </ul>

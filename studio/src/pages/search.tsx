@@ -1,54 +1,54 @@
 // Steps of all sessions by their words, with what was found marked.
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
-import { get, useAsk } from '../api/client';
-import type { Hit, Hits, Snippet } from '../api/types';
-import { count } from '../format';
-import { glyph } from '../kinds';
-import { Link, go, set, useRoute } from '../route';
-import { Ago, Button, Empty, Loading, Trouble, useKeys } from '../ui';
+import { get, useRequest } from '../api/client';
+import type { SearchHit, SearchResults, Snippet } from '../api/types';
+import { formatCount } from '../format';
+import { glyphOf } from '../kinds';
+import { Link, navigate, setQuery, useRoute } from '../route';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, useKeyBindings } from '../ui';
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 export default function SearchPage() {
-  const { words } = useRoute();
-  const q = words.get('q') ?? '';
-  const newest = words.get('newest') ?? '';
-  const failed = words.get('failed') ?? '';
-  const since = words.get('since') ?? '';
-  const substring = words.get('substring') ?? '';
-  const [text, setText] = useState(q);
-  const [most, setMost] = useState(PAGE);
-  const [at, setAt] = useState(-1);
-  const field = useRef<HTMLInputElement>(null);
-  useEffect(() => setText(q), [q]);
+  const { query } = useRoute();
+  const searchText = query.get('q') ?? '';
+  const newest = query.get('newest') ?? '';
+  const failed = query.get('failed') ?? '';
+  const since = query.get('since') ?? '';
+  const substring = query.get('substring') ?? '';
+  const [text, setText] = useState(searchText);
+  const [limit, setLimit] = useState(PAGE_SIZE);
+  const [cursor, setCursor] = useState(-1);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => setText(searchText), [searchText]);
   useEffect(() => {
-    field.current?.focus();
-    setMost(PAGE);
-  }, [q]);
-  const asked = useAsk(q ? `${q} ${newest} ${failed} ${since} ${substring} ${most}` : null, async (signal) => {
-    const items: Hit[] = [];
+    input.current?.focus();
+    setLimit(PAGE_SIZE);
+  }, [searchText]);
+  const request = useRequest(searchText ? `${searchText} ${newest} ${failed} ${since} ${substring} ${limit}` : null, async (signal) => {
+    const items: SearchHit[] = [];
     let after: string | null | undefined;
-    let last: Hits;
+    let last: SearchResults;
     do {
-      last = await get<Hits>('/search', { q, newest, failed, since, substring, limit: PAGE, after }, signal);
+      last = await get<SearchResults>('/search', { q: searchText, newest, failed, since, substring, limit: PAGE_SIZE, after }, signal);
       items.push(...last.items);
       after = last.next_cursor;
-    } while (after && items.length < most);
+    } while (after && items.length < limit);
     return { ...last, items };
   });
-  const items = asked.value?.items ?? [];
-  useKeys({
-    j: () => setAt((old) => Math.min(old + 1, items.length - 1)),
-    k: () => setAt((old) => Math.max(old - 1, 0)),
-    '/': () => field.current?.focus(),
+  const items = request.data?.items ?? [];
+  useKeyBindings({
+    j: () => setCursor((old) => Math.min(old + 1, items.length - 1)),
+    k: () => setCursor((old) => Math.max(old - 1, 0)),
+    '/': () => input.current?.focus(),
     Enter: () => {
-      const hit = items[at];
-      if (hit) go(`/sessions/${hit.session}?step=${hit.number}`);
+      const hit = items[cursor];
+      if (hit) navigate(`/sessions/${hit.session}?step=${hit.number}`);
     },
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    set({ q: text }, false);
+    setQuery({ q: text }, false);
   };
   return (
     <div className="page">
@@ -59,65 +59,65 @@ export default function SearchPage() {
         </div>
       </header>
       <form className="filters" role="search" aria-label="Search steps" onSubmit={submit}>
-        <input ref={field} className="grow" type="search" aria-label="Words" placeholder="Words that must all be there, “a phrase”, -without …" value={text} onChange={(event) => setText(event.target.value)} />
-        <Button look="primary" type="submit">Search</Button>
-        <select aria-label="Order" value={newest} onChange={(event) => set({ newest: event.target.value })}>
+        <input ref={input} className="grow" type="search" aria-label="Words" placeholder="Words that must all be there, “a phrase”, -without …" value={text} onChange={(event) => setText(event.target.value)} />
+        <Button variant="primary" type="submit">Search</Button>
+        <select aria-label="Order" value={newest} onChange={(event) => setQuery({ newest: event.target.value })}>
           <option value="">best first</option>
           <option value="true">newest first</option>
         </select>
-        <select aria-label="Outcome" value={failed} onChange={(event) => set({ failed: event.target.value })}>
+        <select aria-label="Outcome" value={failed} onChange={(event) => setQuery({ failed: event.target.value })}>
           <option value="">any outcome</option>
           <option value="true">went wrong</option>
         </select>
-        <select aria-label="When" value={since} onChange={(event) => set({ since: event.target.value })}>
+        <select aria-label="When" value={since} onChange={(event) => setQuery({ since: event.target.value })}>
           <option value="">any time</option>
           <option value="1 hour ago">last hour</option>
           <option value="1 day ago">last day</option>
           <option value="7 days ago">last week</option>
         </select>
         <label className="check">
-          <input type="checkbox" checked={substring === 'true'} onChange={() => set({ substring: substring ? null : 'true' })} /> parts of words
+          <input type="checkbox" checked={substring === 'true'} onChange={() => setQuery({ substring: substring ? null : 'true' })} /> parts of words
         </label>
       </form>
-      {!q && (
-        <Empty title="What are you looking for?">
+      {!searchText && (
+        <EmptyState title="What are you looking for?">
           <p>A command, a file, an error message, something somebody said. It looks at all sessions at once, in milliseconds.</p>
-        </Empty>
+        </EmptyState>
       )}
-      {asked.problem && <Trouble problem={asked.problem} again={asked.again} />}
-      {q && !asked.value && !asked.problem && <Loading what="Searching" />}
-      {asked.value && items.length === 0 && (
-        <Empty title="Nothing has these words">
+      {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
+      {searchText && !request.data && !request.error && <Loading label="Searching" />}
+      {request.data && items.length === 0 && (
+        <EmptyState title="Nothing has these words">
           <p>{substring ? 'Try fewer words.' : 'Try fewer words, or look for parts of words.'}</p>
-        </Empty>
+        </EmptyState>
       )}
-      {asked.value && items.length > 0 && (
+      {request.data && items.length > 0 && (
         <>
           <p className="dim" role="status">
-            {asked.value.total_is_exact ? '' : 'at least '}
-            {count(asked.value.total)} found{asked.value.complete ? '' : '; the newest steps are still being read'}
+            {request.data.total_is_exact ? '' : 'at least '}
+            {formatCount(request.data.total)} found{request.data.complete ? '' : '; the newest steps are still being read'}
           </p>
           <ul className="hits" aria-label="What was found">
             {items.map((hit, index) => (
-              <li key={hit.id} className={`card ${index === at ? 'at' : ''}`}>
+              <li key={hit.id} className={`card ${index === cursor ? 'selected' : ''}`}>
                 <Link href={`/sessions/${hit.session}?step=${hit.number}`}>
-                  <span className="glyph" aria-hidden="true">{glyph(hit.kind)}</span> #{hit.number} {hit.summary}
+                  <span className="glyph" aria-hidden="true">{glyphOf(hit.kind)}</span> #{hit.number} {hit.summary}
                 </Link>
                 <span className="dim">
                   {' '}
-                  {hit.kind} · {hit.agent ?? 'person'} · <Ago at={hit.at} />
+                  {hit.kind} · {hit.agent ?? 'person'} · <RelativeTime timestamp={hit.at} />
                 </span>
-                {hit.snippets.slice(0, 3).map((snippet, place) => (
-                  <p key={place} className="snippet">
-                    <span className="dim">{snippet.field}</span> <Marked snippet={snippet} />
+                {hit.snippets.slice(0, 3).map((snippet, index) => (
+                  <p key={index} className="snippet">
+                    <span className="dim">{snippet.field}</span> <HighlightedSnippet snippet={snippet} />
                   </p>
                 ))}
               </li>
             ))}
           </ul>
-          {asked.value.next_cursor && (
+          {request.data.next_cursor && (
             <p className="more">
-              <Button onClick={() => setMost(most + PAGE)}>Show more</Button>
+              <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show more</Button>
             </p>
           )}
         </>
@@ -127,17 +127,17 @@ export default function SearchPage() {
 }
 
 /** Marks are places in the bytes of the text; here they become places in the text. */
-function Marked({ snippet }: { snippet: Snippet }) {
+function HighlightedSnippet({ snippet }: { snippet: Snippet }) {
   const bytes = new TextEncoder().encode(snippet.text);
   const decoder = new TextDecoder();
   const parts: ReactNode[] = [];
-  let at = 0;
+  let position = 0;
   snippet.marks.forEach(([from = 0, to = 0], index) => {
-    parts.push(decoder.decode(bytes.subarray(at, from)));
+    parts.push(decoder.decode(bytes.subarray(position, from)));
     parts.push(<mark key={index}>{decoder.decode(bytes.subarray(from, to))}</mark>);
-    at = to;
+    position = to;
   });
-  parts.push(decoder.decode(bytes.subarray(at)));
+  parts.push(decoder.decode(bytes.subarray(position)));
   return (
     <>
       {snippet.cut[0] ? '… ' : ''}

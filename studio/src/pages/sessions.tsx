@@ -1,75 +1,75 @@
 // All sessions: who ran, where, how it went; the live ones first.
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { get, useAsk } from '../api/client';
-import { useNews, useSoon } from '../api/events';
+import { get, useRequest } from '../api/client';
+import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Page, Session } from '../api/types';
-import { between, count, leaf, money, short, span } from '../format';
-import { Link, go, set, useRoute } from '../route';
-import { Ago, Button, Empty, Loading, Status, Trouble, useKeys } from '../ui';
+import { baseName, formatCost, formatCount, formatDuration, microsecondsBetween, shortId } from '../format';
+import { Link, navigate, setQuery, useRoute } from '../route';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, StatusBadge, useKeyBindings } from '../ui';
 import { useWorkspaces } from '../workspaces';
 
 const STATUSES = ['active', 'stopped', 'idle', 'ended', 'prepared'];
-const RANK: Record<string, number> = { stopped: 0, active: 1 };
-const PAGE = 100;
+const STATUS_ORDER: Record<string, number> = { stopped: 0, active: 1 };
+const PAGE_SIZE = 100;
 
 export function SessionsPage() {
-  const { words } = useRoute();
-  const status = words.get('status') ?? '';
-  const agent = words.get('agent') ?? '';
-  const workspace = words.get('workspace') ?? '';
-  const find = words.get('find') ?? '';
-  const [most, setMost] = useState(PAGE);
+  const { query } = useRoute();
+  const status = query.get('status') ?? '';
+  const agent = query.get('agent') ?? '';
+  const workspace = query.get('workspace') ?? '';
+  const filter = query.get('find') ?? '';
+  const [limit, setLimit] = useState(PAGE_SIZE);
   const workspaces = useWorkspaces();
-  const asked = useAsk(`${status} ${agent} ${workspace} ${most}`, async (signal) => {
+  const request = useRequest(`${status} ${agent} ${workspace} ${limit}`, async (signal) => {
     const items: Session[] = [];
     let after: string | null | undefined;
     do {
-      const page: Page<Session> = await get('/sessions', { status, agent, workspace, counts: true, limit: PAGE, after }, signal);
+      const page: Page<Session> = await get('/sessions', { status, agent, workspace, counts: true, limit: PAGE_SIZE, after }, signal);
       items.push(...page.items);
       after = page.next_cursor;
-    } while (after && items.length < most);
+    } while (after && items.length < limit);
     return { items, more: Boolean(after) };
   });
-  const soon = useSoon(asked.again, 400);
-  useNews((news) => {
-    soon();
-    if (news.event === 'reset') workspaces.again();
+  const reloadSoon = useThrottledCallback(request.reload, 400);
+  useLiveEvents((event) => {
+    reloadSoon();
+    if (event.type === 'reset') workspaces.reload();
   });
 
-  const roots = useMemo(() => new Map(workspaces.value?.map((one) => [one.id, one.root])), [workspaces.value]);
-  const shown = useMemo(() => {
-    const wanted = find.toLowerCase();
-    const fits = (session: Session) =>
+  const roots = useMemo(() => new Map(workspaces.data?.map((one) => [one.id, one.root])), [workspaces.data]);
+  const visibleSessions = useMemo(() => {
+    const needle = filter.toLowerCase();
+    const matches = (session: Session) =>
       `${session.title ?? ''} ${session.agent} ${session.model ?? ''} ${session.id} ${session.agent_session ?? ''} ${roots.get(session.workspace) ?? ''}`
         .toLowerCase()
-        .includes(wanted);
+        .includes(needle);
     const isPerson = (session: Session) => session.agent === 'person';
-    return (asked.value?.items ?? [])
-      .filter((session) => (!isPerson(session) || agent === 'person') && fits(session))
-      .map((session, place) => ({ session, place }))
-      .sort((a, b) => (RANK[a.session.status] ?? 2) - (RANK[b.session.status] ?? 2) || a.place - b.place)
+    return (request.data?.items ?? [])
+      .filter((session) => (!isPerson(session) || agent === 'person') && matches(session))
+      .map((session, index) => ({ session, index }))
+      .sort((a, b) => (STATUS_ORDER[a.session.status] ?? 2) - (STATUS_ORDER[b.session.status] ?? 2) || a.index - b.index)
       .map(({ session }) => session);
-  }, [asked.value, find, roots, agent]);
+  }, [request.data, filter, roots, agent]);
   const agents = useMemo(
-    () => [...new Set([...(asked.value?.items ?? []).map((session) => session.agent), ...(agent ? [agent] : [])])].sort(),
-    [asked.value, agent],
+    () => [...new Set([...(request.data?.items ?? []).map((session) => session.agent), ...(agent ? [agent] : [])])].sort(),
+    [request.data, agent],
   );
 
-  const [at, setAt] = useState(-1);
+  const [cursor, setCursor] = useState(-1);
   const table = useRef<HTMLTableElement>(null);
-  const finder = useRef<HTMLInputElement>(null);
-  useKeys({
-    j: () => setAt((old) => Math.min(old + 1, shown.length - 1)),
-    k: () => setAt((old) => Math.max(old - 1, 0)),
-    f: () => finder.current?.focus(),
+  const filterInput = useRef<HTMLInputElement>(null);
+  useKeyBindings({
+    j: () => setCursor((old) => Math.min(old + 1, visibleSessions.length - 1)),
+    k: () => setCursor((old) => Math.max(old - 1, 0)),
+    f: () => filterInput.current?.focus(),
     Enter: () => {
-      const session = shown[at];
-      if (session) go(`/sessions/${session.id}`);
+      const session = visibleSessions[cursor];
+      if (session) navigate(`/sessions/${session.id}`);
     },
   });
   useEffect(() => {
-    if (at >= 0) table.current?.querySelectorAll('tbody tr')[at]?.scrollIntoView({ block: 'nearest' });
-  }, [at]);
+    if (cursor >= 0) table.current?.querySelectorAll('tbody tr')[cursor]?.scrollIntoView({ block: 'nearest' });
+  }, [cursor]);
 
   return (
     <div className="page">
@@ -81,50 +81,50 @@ export function SessionsPage() {
       </header>
       <form className="filters" role="search" aria-label="Filter sessions" onSubmit={(event) => event.preventDefault()}>
         <input
-          ref={finder}
+          ref={filterInput}
           type="search"
           aria-label="Find by title, agent, model, workspace or id"
           placeholder="Filter by title, agent, model, workspace …"
-          value={find}
-          onChange={(event) => set({ find: event.target.value })}
+          value={filter}
+          onChange={(event) => setQuery({ find: event.target.value })}
         />
-        <select aria-label="Status" value={status} onChange={(event) => set({ status: event.target.value })}>
+        <select aria-label="Status" value={status} onChange={(event) => setQuery({ status: event.target.value })}>
           <option value="">any status</option>
           {STATUSES.map((one) => (
             <option key={one}>{one}</option>
           ))}
         </select>
-        <select aria-label="Agent" value={agent} onChange={(event) => set({ agent: event.target.value })}>
+        <select aria-label="Agent" value={agent} onChange={(event) => setQuery({ agent: event.target.value })}>
           <option value="">any agent</option>
           {agents.map((one) => (
             <option key={one}>{one}</option>
           ))}
         </select>
-        <select aria-label="Workspace" value={workspace} onChange={(event) => set({ workspace: event.target.value })}>
+        <select aria-label="Workspace" value={workspace} onChange={(event) => setQuery({ workspace: event.target.value })}>
           <option value="">any workspace</option>
-          {workspaces.value?.map((one) => (
+          {workspaces.data?.map((one) => (
             <option key={one.id} value={one.id}>
-              {leaf(one.root)}
+              {baseName(one.root)}
             </option>
           ))}
         </select>
       </form>
-      {asked.problem && <Trouble problem={asked.problem} again={asked.again} />}
-      {asked.loading && !asked.value && <Loading what="Asking for sessions" />}
-      {asked.value && shown.length === 0 && (status || agent || workspace || find ? (
-        <Empty title="No session fits">
-          <Button onClick={() => go('/sessions')}>Show all</Button>
-        </Empty>
+      {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
+      {request.loading && !request.data && <Loading label="Asking for sessions" />}
+      {request.data && visibleSessions.length === 0 && (status || agent || workspace || filter ? (
+        <EmptyState title="No session fits">
+          <Button onClick={() => navigate('/sessions')}>Show all</Button>
+        </EmptyState>
       ) : (
-        <Empty title="Nothing is recorded yet">
+        <EmptyState title="Nothing is recorded yet">
           <p>Sessions appear here by themselves as agents work. To begin, in a project of yours:</p>
           <pre>stepback init{'\n'}claude   # or codex, gemini, opencode: start your agent as always</pre>
           <p>
             Without an agent at hand, <code>stepback demo</code> shows everything in a minute.
           </p>
-        </Empty>
+        </EmptyState>
       ))}
-      {shown.length > 0 && (
+      {visibleSessions.length > 0 && (
         <table className="rows sessions" ref={table}>
           <thead>
             <tr>
@@ -140,14 +140,14 @@ export function SessionsPage() {
             </tr>
           </thead>
           <tbody>
-            {shown.map((session, index) => (
-              <tr key={session.id} className={index === at ? 'at' : ''} onClick={() => go(`/sessions/${session.id}`)}>
+            {visibleSessions.map((session, index) => (
+              <tr key={session.id} className={index === cursor ? 'selected' : ''} onClick={() => navigate(`/sessions/${session.id}`)}>
                 <td className="title">
                   <Link href={`/sessions/${session.id}`} onClick={(event) => event.stopPropagation()}>
-                    {session.title ?? `session ${short(session.id)}`}
+                    {session.title ?? `session ${shortId(session.id)}`}
                   </Link>
                   <span className="sub dim">
-                    <code>{short(session.id)}</code>
+                    <code>{shortId(session.id)}</code>
                     {session.model ? ` · ${session.model}` : ''}
                     {session.forked_from ? ' · forked' : ''}
                     {session.imported ? ' · imported' : ''}
@@ -155,22 +155,22 @@ export function SessionsPage() {
                 </td>
                 <td data-name="agent">{session.agent}</td>
                 <td className="wide-only dim" title={roots.get(session.workspace)}>
-                  {leaf(roots.get(session.workspace) ?? session.workspace)}
+                  {baseName(roots.get(session.workspace) ?? session.workspace)}
                 </td>
-                <td data-name="last active"><Ago at={session.seen_at ?? session.started_at} /></td>
-                <td className="number wide-only">{span(between(session.started_at, session.ended_at ?? session.seen_at ?? session.started_at))}</td>
-                <td className="number" data-name="steps">{session.steps == null ? '' : count(session.steps)}</td>
-                <td className={session.errors ? 'number bad' : 'number dim'} data-name="errors">{session.errors == null ? '' : count(session.errors)}</td>
-                <td className="number wide-only">{money(session.cost_usd)}</td>
-                <td data-name="status"><Status status={session.status} /></td>
+                <td data-name="last active"><RelativeTime timestamp={session.seen_at ?? session.started_at} /></td>
+                <td className="number wide-only">{formatDuration(microsecondsBetween(session.started_at, session.ended_at ?? session.seen_at ?? session.started_at))}</td>
+                <td className="number" data-name="steps">{session.steps == null ? '' : formatCount(session.steps)}</td>
+                <td className={session.errors ? 'number bad' : 'number dim'} data-name="errors">{session.errors == null ? '' : formatCount(session.errors)}</td>
+                <td className="number wide-only">{formatCost(session.cost_usd)}</td>
+                <td data-name="status"><StatusBadge status={session.status} /></td>
               </tr>
             ))}
           </tbody>
         </table>
       )}
-      {asked.value?.more && (
+      {request.data?.more && (
         <p className="more">
-          <Button onClick={() => setMost(most + PAGE)}>Show older ones</Button>
+          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older ones</Button>
         </p>
       )}
     </div>

@@ -1,88 +1,88 @@
 // What if: change one thing of a recorded session, let it run again behind its fence, watch it, and compare.
 import { type FormEvent, useEffect, useState } from 'react';
-import { change, get, Problem, useAsk } from '../api/client';
-import { useNews, useSoon } from '../api/events';
+import { ApiError, get, send, useRequest } from '../api/client';
+import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Branch, Session, Step, StepDetail } from '../api/types';
-import { pretty, short } from '../format';
-import { glyph } from '../kinds';
+import { formatValue, shortId } from '../format';
+import { glyphOf } from '../kinds';
 import { Link, useRoute } from '../route';
-import { Button, Loading, Status, Trouble } from '../ui';
+import { Button, ErrorMessage, Loading, StatusBadge } from '../ui';
 
-interface Change {
+interface FieldChange {
   path: string;
   value: string;
 }
 
 export default function WhatIfPage({ session: id }: { session: string }) {
-  const { words } = useRoute();
-  const number = words.get('step');
-  const about = useAsk(`session ${id}`, (signal) => get<Session>(`/sessions/${id}`, {}, signal));
-  const step = useAsk(number ? `${id} ${number}` : null, (signal) => get<StepDetail>(`/sessions/${id}/steps/${number}`, {}, signal));
-  const [changes, setChanges] = useState<Change[]>([]);
+  const { query } = useRoute();
+  const number = query.get('step');
+  const sessionRequest = useRequest(`session ${id}`, (signal) => get<Session>(`/sessions/${id}`, {}, signal));
+  const stepRequest = useRequest(number ? `${id} ${number}` : null, (signal) => get<StepDetail>(`/sessions/${id}/steps/${number}`, {}, signal));
+  const [changes, setChanges] = useState<FieldChange[]>([]);
   const [tools, setTools] = useState('real');
   const [onDifference, setOnDifference] = useState('stop');
   const [branch, setBranch] = useState('');
   const [running, setRunning] = useState<Branch | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
 
   // What the chosen step said is a good thing to begin with.
   useEffect(() => {
-    const known = step.value;
-    if (!known) return;
-    if (known.kind === 'user-input') setChanges([{ path: 'prompt', value: prompt(known) }]);
-    else if (known.kind === 'tool-end') setChanges([{ path: `#${known.number}.output`, value: output(known) }]);
-    else if (known.kind === 'tool-start') setChanges([{ path: `#${known.number}.input`, value: pretty(known.input) }]);
-  }, [step.value]);
+    const step = stepRequest.data;
+    if (!step) return;
+    if (step.kind === 'user-input') setChanges([{ path: 'prompt', value: promptOf(step) }]);
+    else if (step.kind === 'tool-end') setChanges([{ path: `#${step.number}.output`, value: outputOf(step) }]);
+    else if (step.kind === 'tool-start') setChanges([{ path: `#${step.number}.input`, value: formatValue(step.input) }]);
+  }, [stepRequest.data]);
 
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     setBusy(true);
-    setProblem(null);
+    setError(null);
     try {
-      const begun = await change<Branch>('POST', `/sessions/${id}/reruns`, {
+      const startedBranch = await send<Branch>('POST', `/sessions/${id}/reruns`, {
         set: changes.filter((one) => one.path).map((one) => `${one.path}=${one.value}`),
         tools,
         on_difference: onDifference,
         branch: branch || null,
       });
-      setRunning(begun);
+      setRunning(startedBranch);
     } catch (error) {
-      setProblem(Problem.of(error));
+      setError(ApiError.from(error));
     }
     setBusy(false);
   };
-  const edit = (at: number, change: Partial<Change>) => setChanges(changes.map((one, index) => (index === at ? { ...one, ...change } : one)));
+  const editChange = (position: number, change: Partial<FieldChange>) => setChanges(changes.map((one, index) => (index === position ? { ...one, ...change } : one)));
 
-  if (about.problem) return <Trouble problem={about.problem} again={about.again} />;
-  const session = about.value;
-  if (!session) return <Loading what="The session" />;
+  if (sessionRequest.error) return <ErrorMessage error={sessionRequest.error} onRetry={sessionRequest.reload} />;
+  const session = sessionRequest.data;
+  if (!session) return <Loading label="The session" />;
   return (
     <div className="page">
       <header className="head">
         <div>
           <p className="crumbs">
-            <Link href={`/sessions/${session.id}${number ? `?step=${number}` : ''}`}>{session.title ?? short(session.id)}</Link> / What if
+            <Link href={`/sessions/${session.id}${number ? `?step=${number}` : ''}`}>{session.title ?? shortId(session.id)}</Link> / What if
           </p>
           <h1>What if …</h1>
           <p className="dim">The agent runs again from the files of then, with the recording for a model, in a directory of its own. Nothing of yours is touched.</p>
         </div>
       </header>
-      <div className="two">
+      <div className="two-columns">
         <form className="form panel" onSubmit={(event) => void submit(event)}>
           <h2>Change one thing</h2>
           {changes.map((one, index) => (
-            <fieldset key={index} className="change-one">
-              <legend className="hidden-text">Change {index + 1}</legend>
+            <fieldset key={index} className="field-change">
+              <legend className="visually-hidden">Change {index + 1}</legend>
               <label>
                 What
-                <input list="what-if-paths" value={one.path} onChange={(event) => edit(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
+                <input list="what-if-paths" value={one.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
               </label>
               <label>
                 To
-                <textarea rows={6} className="mono" value={one.value} onChange={(event) => edit(index, { value: event.target.value })} />
+                <textarea rows={6} className="mono" value={one.value} onChange={(event) => editChange(index, { value: event.target.value })} />
               </label>
-              <Button small look="ghost" onClick={() => setChanges(changes.filter((_, at) => at !== index))}>Remove</Button>
+              <Button small variant="ghost" onClick={() => setChanges(changes.filter((_, position) => position !== index))}>Remove</Button>
             </fieldset>
           ))}
           <datalist id="what-if-paths">
@@ -116,69 +116,69 @@ export default function WhatIfPage({ session: id }: { session: string }) {
             Branch
             <input value={branch} onChange={(event) => setBranch(event.target.value)} placeholder="rerun-1" />
           </label>
-          {problem && <Trouble problem={problem} />}
+          {error && <ErrorMessage error={error} />}
           <footer>
-            <Button look="primary" type="submit" disabled={busy}>
+            <Button variant="primary" type="submit" disabled={busy}>
               {busy ? 'Starting …' : 'Run it'}
             </Button>
           </footer>
         </form>
         <div className="panel">
           <h2>What comes of it</h2>
-          {running ? <Running key={running.name} workspace={session.workspace} original={session.id} begun={running} /> : <p className="dim">It appears here as it runs: every step, then where it parts from the original, and how it ends.</p>}
+          {running ? <RerunProgress key={running.name} workspace={session.workspace} original={session.id} startedBranch={running} /> : <p className="dim">It appears here as it runs: every step, then where it parts from the original, and how it ends.</p>}
         </div>
       </div>
     </div>
   );
 }
 
-function prompt(step: StepDetail): string {
-  const said = (step.input as { prompt?: unknown } | null)?.prompt;
-  return typeof said === 'string' ? said : step.summary;
+function promptOf(step: StepDetail): string {
+  const prompt = (step.input as { promptOf?: unknown } | null)?.promptOf;
+  return typeof prompt === 'string' ? prompt : step.summary;
 }
 
-function output(step: StepDetail): string {
-  const said = step.output as { text?: unknown } | string | null;
-  if (typeof said === 'string') return said;
-  return typeof said?.text === 'string' ? said.text : pretty(step.output);
+function outputOf(step: StepDetail): string {
+  const output = step.output as { text?: unknown } | string | null;
+  if (typeof output === 'string') return output;
+  return typeof output?.text === 'string' ? output.text : formatValue(step.output);
 }
 
-function Running({ workspace, original, begun }: { workspace: string; original: string; begun: Branch }) {
-  const place = `/workspaces/${workspace}/branches/${encodeURIComponent(begun.name)}`;
-  const asked = useAsk(place, (signal) => get<Branch>(place, {}, signal));
-  const branch = asked.value ?? begun;
+function RerunProgress({ workspace, original, startedBranch }: { workspace: string; original: string; startedBranch: Branch }) {
+  const branchPath = `/workspaces/${workspace}/branches/${encodeURIComponent(startedBranch.name)}`;
+  const request = useRequest(branchPath, (signal) => get<Branch>(branchPath, {}, signal));
+  const branch = request.data ?? startedBranch;
   const rerun = branch.rerun as { session?: string | null; reason?: string | null; workspace?: string | null } | null;
   const [steps, setSteps] = useState<Step[]>([]);
-  const again = useSoon(asked.again, 200);
-  const runs = branch.status === 'running' || branch.status === 'pending';
-  useNews((news) => {
-    again();
-    if (news.event === 'step' && runs && news.step.workspace !== workspace) setSteps((old) => [...old, news.step].slice(-200));
+  const reloadSoon = useThrottledCallback(request.reload, 200);
+  const isRunning = branch.status === 'running' || branch.status === 'pending';
+  useLiveEvents((event) => {
+    reloadSoon();
+    if (event.type === 'step' && isRunning && event.step.workspace !== workspace) setSteps((old) => [...old, event.step].slice(-200));
   });
   useEffect(() => {
-    if (!runs) return;
-    const timer = setInterval(asked.again, 700);
+    if (!isRunning) return;
+    const timer = setInterval(request.reload, 700);
     return () => clearInterval(timer);
-  }, [runs, asked.again]);
+  }, [isRunning, request.reload]);
   return (
     <div className="running" role="status">
       <p>
-        <b>{branch.name}</b> <Status status={branch.status} />
+        <b>{branch.name}</b> <StatusBadge status={branch.status} />
         {rerun?.reason && <span className="dim"> {rerun.reason}</span>}
       </p>
-      {runs && (
-        <Button small onClick={() => void change('POST', `${place}/interrupt`).catch(() => undefined)}>
+      {isRunning && (
+        <Button small onClick={() => void send('POST', `${branchPath}/interrupt`).catch(() => undefined)}>
           End it
         </Button>
       )}
       <ol className="plain small-steps" aria-label="Steps of the rerun">
         {steps.map((step) => (
           <li key={step.id} className={step.failed ? 'bad' : ''}>
-            <span className="glyph" aria-hidden="true">{glyph(step.kind)}</span> <span className="dim">{step.kind}</span> {step.summary}
+            <span className="glyph" aria-hidden="true">{glyphOf(step.kind)}</span> <span className="dim">{step.kind}</span> {step.summary}
           </li>
         ))}
       </ol>
-      {!runs && (
+      {!isRunning && (
         <p className="actions">
           {rerun?.session && <Link className="button primary" href={`/compare?a=session:${original}&b=session:${rerun.session}`}>Compare with the original</Link>}
           {rerun?.session && <Link className="button" href={`/sessions/${rerun.session}`}>Its session</Link>}

@@ -1,17 +1,17 @@
 // The timeline as something to look at and to touch: zoom with the wheel, drag to pan, click to select, drag above to scrub.
 import { forwardRef, useEffect, useImperativeHandle, useRef } from 'react';
-import { ORDER } from '../kinds';
+import { FAMILY_ORDER } from '../kinds';
 import { useDark } from '../theme';
-import { leaf } from '../format';
-import type { Timeline } from './model';
-import { type Colours, heightOf, LANE, laneTop, OVERVIEW, paint, paintOverview, type Window } from './painter';
+import { baseName } from '../format';
+import type { Timeline } from './timeline';
+import { LANE_HEIGHT, laneTop, OVERVIEW_HEIGHT, paintOverview, paintTimeline, type TimelineColours, timelineHeight, type Viewport } from './painter';
 
-export interface CanvasHandle {
+export interface TimelineCanvasHandle {
   zoom: (factor: number) => void;
-  all: () => void;
+  fitAll: () => void;
 }
 
-interface Props {
+interface TimelineCanvasProps {
   timeline: Timeline;
   /** Changes whenever steps were added. */
   version: number;
@@ -21,256 +21,259 @@ interface Props {
   onHover: (index: number, x: number) => void;
 }
 
-const MOST_SCALE = 28;
+const MAX_SCALE = 28;
 
-function colours(element: HTMLElement): Colours {
+function readColours(element: HTMLElement): TimelineColours {
   const style = getComputedStyle(element);
-  const of = (name: string) => style.getPropertyValue(name).trim();
+  const cssVariable = (name: string) => style.getPropertyValue(name).trim();
   return {
-    ground: of('--panel'),
-    line: of('--line-strong'),
-    text: of('--text'),
-    dim: of('--dim'),
-    accent: of('--accent'),
-    families: ORDER.map((family) => of(`--kind-${family}`)),
-    error: of('--kind-error'),
+    background: cssVariable('--panel'),
+    border: cssVariable('--line-strong'),
+    text: cssVariable('--text'),
+    dim: cssVariable('--dim'),
+    accent: cssVariable('--accent'),
+    families: FAMILY_ORDER.map((family) => cssVariable(`--kind-${family}`)),
+    error: cssVariable('--kind-error'),
   };
 }
 
-export const TimelineCanvas = forwardRef<CanvasHandle, Props>(function TimelineCanvas(props, handle) {
+export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasProps>(function TimelineCanvas(props, handle) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const holder = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const dark = useDark();
   const latest = useRef(props);
   latest.current = props;
-  const state = useRef({
-    view: { start: 0, scale: 0 } as Window,
+  const stateRef = useRef({
+    view: { start: 0, scale: 0 } as Viewport,
     width: 0,
     height: 0,
     hovered: -1,
     dirty: false,
     overview: null as HTMLCanvasElement | null,
-    overviewOf: -1,
-    colours: null as Colours | null,
+    overviewVersion: -1,
+    colours: null as TimelineColours | null,
     drag: null as null | { x: number; start: number; scrub: boolean; moved: boolean },
-    touched: false,
+    isAdjusted: false,
   });
 
-  const api = useRef({
+  const canvasActions = useRef({
     clamp: () => {},
     draw: () => {},
-    all: () => {},
+    fitAll: () => {},
     zoom: (_factor: number, _x?: number) => {},
   });
 
   useEffect(() => {
     const element = canvas.current;
-    const box = holder.current;
+    const box = container.current;
     const context = element?.getContext('2d');
     if (!element || !box || !context) return;
-    const s = state.current;
+    const state = stateRef.current;
     const gutter = 0;
 
-    const smallest = () => Math.max(s.width / Math.max(1, latest.current.timeline.length), 1e-6);
+    const minScale = () => Math.max(state.width / Math.max(1, latest.current.timeline.length), 1e-6);
     const clamp = () => {
       const { timeline } = latest.current;
-      s.view.scale = Math.min(MOST_SCALE, Math.max(Math.min(smallest(), MOST_SCALE), s.view.scale));
-      const seen = s.width / s.view.scale;
-      s.view.start = Math.max(-0.5, Math.min(s.view.start, Math.max(0, timeline.length - seen) + 0.5));
-      if (timeline.length <= seen) s.view.start = 0;
+      state.view.scale = Math.min(MAX_SCALE, Math.max(Math.min(minScale(), MAX_SCALE), state.view.scale));
+      const visibleSteps = state.width / state.view.scale;
+      state.view.start = Math.max(-0.5, Math.min(state.view.start, Math.max(0, timeline.length - visibleSteps) + 0.5));
+      if (timeline.length <= visibleSteps) state.view.start = 0;
     };
     const render = () => {
-      s.dirty = false;
+      state.dirty = false;
       const { timeline, selected, version } = latest.current;
-      s.colours ??= colours(element);
-      paint(context, timeline, s.view, { width: s.width, height: s.height }, selected, s.hovered, s.colours);
-      if (!s.overview || s.overviewOf !== version || s.overview.width !== Math.ceil(s.width)) {
-        s.overview ??= document.createElement('canvas');
-        s.overview.width = Math.ceil(s.width);
-        s.overview.height = OVERVIEW;
-        s.overviewOf = version;
-        const to = s.overview.getContext('2d');
-        if (to) paintOverview(to, timeline, s.overview.width, s.colours);
+      state.colours ??= readColours(element);
+      paintTimeline(context, timeline, state.view, { width: state.width, height: state.height }, selected, state.hovered, state.colours);
+      if (!state.overview || state.overviewVersion !== version || state.overview.width !== Math.ceil(state.width)) {
+        state.overview ??= document.createElement('canvas');
+        state.overview.width = Math.ceil(state.width);
+        state.overview.height = OVERVIEW_HEIGHT;
+        state.overviewVersion = version;
+        const overviewContext = state.overview.getContext('2d');
+        if (overviewContext) paintOverview(overviewContext, timeline, state.overview.width, state.colours);
       }
-      if (s.overview.width) context.drawImage(s.overview, 0, 0, s.width, OVERVIEW);
-      const left = (s.view.start / Math.max(1, timeline.length)) * s.width;
-      const wide = Math.max(6, (s.width / s.view.scale / Math.max(1, timeline.length)) * s.width);
-      if (wide < s.width - 1) {
-        context.fillStyle = s.colours.accent;
+      if (state.overview.width) context.drawImage(state.overview, 0, 0, state.width, OVERVIEW_HEIGHT);
+      const left = (state.view.start / Math.max(1, timeline.length)) * state.width;
+      const windowWidth = Math.max(6, (state.width / state.view.scale / Math.max(1, timeline.length)) * state.width);
+      if (windowWidth < state.width - 1) {
+        context.fillStyle = state.colours.accent;
         context.globalAlpha = 0.14;
-        context.fillRect(left, 0, wide, OVERVIEW);
+        context.fillRect(left, 0, windowWidth, OVERVIEW_HEIGHT);
         context.globalAlpha = 1;
-        context.strokeStyle = s.colours.accent;
-        context.strokeRect(left + 0.5, 0.5, wide - 1, OVERVIEW - 1);
+        context.strokeStyle = state.colours.accent;
+        context.strokeRect(left + 0.5, 0.5, windowWidth - 1, OVERVIEW_HEIGHT - 1);
       }
-      context.fillStyle = s.colours.accent;
-      context.fillRect(((selected + 0.5) / Math.max(1, timeline.length)) * s.width - 0.75, 0, 1.5, OVERVIEW);
+      context.fillStyle = state.colours.accent;
+      context.fillRect(((selected + 0.5) / Math.max(1, timeline.length)) * state.width - 0.75, 0, 1.5, OVERVIEW_HEIGHT);
     };
     const draw = () => {
-      if (s.dirty) return;
-      s.dirty = true;
+      if (state.dirty) return;
+      state.dirty = true;
       requestAnimationFrame(render);
     };
-    const all = () => {
-      s.view = { start: 0, scale: smallest() };
+    const fitAll = () => {
+      state.view = { start: 0, scale: minScale() };
       clamp();
       draw();
     };
-    const zoom = (factor: number, x = s.width / 2) => {
-      const at = s.view.start + x / s.view.scale;
-      s.view.scale *= factor;
+    const zoom = (factor: number, x = state.width / 2) => {
+      const at = state.view.start + x / state.view.scale;
+      state.view.scale *= factor;
       clamp();
-      s.view.start = at - x / s.view.scale;
+      state.view.start = at - x / state.view.scale;
       clamp();
-      s.touched = true;
+      state.isAdjusted = true;
       draw();
     };
-    api.current = { clamp, draw, all, zoom };
+    canvasActions.current = { clamp, draw, fitAll, zoom };
 
-    const fit = () => {
+    const resize = () => {
       const ratio = window.devicePixelRatio || 1;
-      s.width = box.clientWidth - gutter;
-      s.height = heightOf(latest.current.timeline);
-      element.width = Math.round(s.width * ratio);
-      element.height = Math.round(s.height * ratio);
-      element.style.height = `${s.height}px`;
+      state.width = box.clientWidth - gutter;
+      state.height = timelineHeight(latest.current.timeline);
+      element.width = Math.round(state.width * ratio);
+      element.height = Math.round(state.height * ratio);
+      element.style.height = `${state.height}px`;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      if (!s.view.scale || !s.touched) {
-        s.view = { start: 0, scale: smallest() };
-        if (s.view.scale > MOST_SCALE) s.view.scale = MOST_SCALE;
+      if (!state.view.scale || !state.isAdjusted) {
+        state.view = { start: 0, scale: minScale() };
+        if (state.view.scale > MAX_SCALE) state.view.scale = MAX_SCALE;
       }
       clamp();
       render();
     };
-    const observer = new ResizeObserver(fit);
+    const observer = new ResizeObserver(resize);
     observer.observe(box);
-    fit();
+    resize();
 
-    const place = (event: PointerEvent | WheelEvent) => {
+    const pointerPosition = (event: PointerEvent | WheelEvent) => {
       const rect = element.getBoundingClientRect();
       return { x: event.clientX - rect.left, y: event.clientY - rect.top };
     };
     const indexAt = (x: number) =>
-      Math.max(0, Math.min(latest.current.timeline.length - 1, Math.floor(s.view.start + x / s.view.scale)));
+      Math.max(0, Math.min(latest.current.timeline.length - 1, Math.floor(state.view.start + x / state.view.scale)));
     const scrubTo = (x: number) => {
       const { timeline, onSelect } = latest.current;
-      const index = Math.max(0, Math.min(timeline.length - 1, Math.floor((x / s.width) * timeline.length)));
-      s.view.start = index - s.width / s.view.scale / 2;
+      const index = Math.max(0, Math.min(timeline.length - 1, Math.floor((x / state.width) * timeline.length)));
+      state.view.start = index - state.width / state.view.scale / 2;
       clamp();
       onSelect(index);
       draw();
     };
-    const wheel = (event: WheelEvent) => {
+    const handleWheel = (event: WheelEvent) => {
       event.preventDefault();
       const unit = event.deltaMode === 1 ? 16 : 1;
-      const { x } = place(event);
+      const { x } = pointerPosition(event);
       if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        s.view.start += ((event.deltaX || event.deltaY) * unit) / s.view.scale;
-        s.touched = true;
+        state.view.start += ((event.deltaX || event.deltaY) * unit) / state.view.scale;
+        state.isAdjusted = true;
         clamp();
         draw();
       } else zoom(Math.exp((-event.deltaY * unit) / 400), x);
     };
-    const down = (event: PointerEvent) => {
+    const handlePointerDown = (event: PointerEvent) => {
       if (event.button !== 0 || latest.current.timeline.length === 0) return;
-      const { x, y } = place(event);
+      const { x, y } = pointerPosition(event);
       element.setPointerCapture(event.pointerId);
-      s.drag = { x, start: s.view.start, scrub: y < OVERVIEW, moved: false };
-      if (s.drag.scrub) scrubTo(x);
+      state.drag = { x, start: state.view.start, scrub: y < OVERVIEW_HEIGHT, moved: false };
+      if (state.drag.scrub) scrubTo(x);
     };
-    const move = (event: PointerEvent) => {
-      const { x } = place(event);
-      if (s.drag?.scrub) {
+    const handlePointerMove = (event: PointerEvent) => {
+      const { x } = pointerPosition(event);
+      if (state.drag?.scrub) {
         scrubTo(x);
         return;
       }
-      if (s.drag) {
-        if (Math.abs(x - s.drag.x) > 3) s.drag.moved = true;
-        if (s.drag.moved) {
-          s.view.start = s.drag.start - (x - s.drag.x) / s.view.scale;
-          s.touched = true;
+      if (state.drag) {
+        if (Math.abs(x - state.drag.x) > 3) state.drag.moved = true;
+        if (state.drag.moved) {
+          state.view.start = state.drag.start - (x - state.drag.x) / state.view.scale;
+          state.isAdjusted = true;
           clamp();
           draw();
         }
         return;
       }
       const index = latest.current.timeline.length ? indexAt(x) : -1;
-      if (index !== s.hovered) {
-        s.hovered = index;
+      if (index !== state.hovered) {
+        state.hovered = index;
         latest.current.onHover(index, x);
         draw();
       }
     };
-    const up = (event: PointerEvent) => {
-      const { x } = place(event);
-      if (s.drag && !s.drag.moved && !s.drag.scrub) latest.current.onSelect(indexAt(x));
-      s.drag = null;
+    const handlePointerUp = (event: PointerEvent) => {
+      const { x } = pointerPosition(event);
+      if (state.drag && !state.drag.moved && !state.drag.scrub) latest.current.onSelect(indexAt(x));
+      state.drag = null;
     };
-    const leave = () => {
-      s.hovered = -1;
+    const handlePointerLeave = () => {
+      state.hovered = -1;
       latest.current.onHover(-1, 0);
       draw();
     };
-    element.addEventListener('wheel', wheel, { passive: false });
-    element.addEventListener('pointerdown', down);
-    element.addEventListener('pointermove', move);
-    element.addEventListener('pointerup', up);
-    element.addEventListener('pointerleave', leave);
+    element.addEventListener('wheel', handleWheel, { passive: false });
+    element.addEventListener('pointerdown', handlePointerDown);
+    element.addEventListener('pointermove', handlePointerMove);
+    element.addEventListener('pointerup', handlePointerUp);
+    element.addEventListener('pointerleave', handlePointerLeave);
     return () => {
       observer.disconnect();
-      element.removeEventListener('wheel', wheel);
-      element.removeEventListener('pointerdown', down);
-      element.removeEventListener('pointermove', move);
-      element.removeEventListener('pointerup', up);
-      element.removeEventListener('pointerleave', leave);
+      element.removeEventListener('wheel', handleWheel);
+      element.removeEventListener('pointerdown', handlePointerDown);
+      element.removeEventListener('pointermove', handlePointerMove);
+      element.removeEventListener('pointerup', handlePointerUp);
+      element.removeEventListener('pointerleave', handlePointerLeave);
     };
   }, []);
 
   // What is selected stays in sight.
   useEffect(() => {
-    const s = state.current;
-    const x = (props.selected - s.view.start + 0.5) * s.view.scale;
-    if (s.width && (x < 0 || x > s.width)) {
-      s.view.start = props.selected - s.width / s.view.scale / 2;
-      api.current.clamp();
+    const state = stateRef.current;
+    const x = (props.selected - state.view.start + 0.5) * state.view.scale;
+    if (state.width && (x < 0 || x > state.width)) {
+      state.view.start = props.selected - state.width / state.view.scale / 2;
+      canvasActions.current.clamp();
     }
-    api.current.draw();
+    canvasActions.current.draw();
   }, [props.selected]);
   useEffect(() => {
-    const s = state.current;
+    const state = stateRef.current;
     const element = canvas.current;
-    if (element && heightOf(props.timeline) !== s.height) {
-      s.height = heightOf(props.timeline);
+    if (element && timelineHeight(props.timeline) !== state.height) {
+      state.height = timelineHeight(props.timeline);
       const ratio = window.devicePixelRatio || 1;
-      element.height = Math.round(s.height * ratio);
-      element.style.height = `${s.height}px`;
+      element.height = Math.round(state.height * ratio);
+      element.style.height = `${state.height}px`;
       element.getContext('2d')?.setTransform(ratio, 0, 0, ratio, 0, 0);
     }
-    if (!s.touched) api.current.all();
-    api.current.clamp();
-    api.current.draw();
+    if (!state.isAdjusted) canvasActions.current.fitAll();
+    canvasActions.current.clamp();
+    canvasActions.current.draw();
   }, [props.timeline, props.version]);
   useEffect(() => {
-    state.current.colours = null;
-    state.current.overviewOf = -1;
-    api.current.draw();
+    stateRef.current.colours = null;
+    stateRef.current.overviewVersion = -1;
+    canvasActions.current.draw();
   }, [dark]);
 
-  useImperativeHandle(handle, () => ({ zoom: (factor) => api.current.zoom(factor), all: () => {
-    state.current.touched = false;
-    api.current.all();
-  } }));
+  useImperativeHandle(handle, () => ({
+    zoom: (factor) => canvasActions.current.zoom(factor),
+    fitAll: () => {
+      stateRef.current.isAdjusted = false;
+      canvasActions.current.fitAll();
+    },
+  }));
 
   return (
     <div className="timeline">
       <div className="lanes" aria-hidden="true">
         {props.timeline.lanes.map((lane, index) => (
-          <span key={`${lane.branch ?? ''} ${lane.worker ?? ''}`} className={lane.worker ? 'worker' : ''} style={{ top: laneTop(props.timeline, index), height: LANE }} title={[lane.branch, lane.worker ?? props.agent].filter(Boolean).join(': ')}>
-            {lane.worker ? leaf(lane.worker) : props.timeline.branched ? lane.branch : props.agent}
+          <span key={`${lane.branch ?? ''} ${lane.worker ?? ''}`} className={lane.worker ? 'worker' : ''} style={{ top: laneTop(props.timeline, index), height: LANE_HEIGHT }} title={[lane.branch, lane.worker ?? props.agent].filter(Boolean).join(': ')}>
+            {lane.worker ? baseName(lane.worker) : props.timeline.branched ? lane.branch : props.agent}
           </span>
         ))}
       </div>
-      <div className="holder" ref={holder}>
+      <div className="holder" ref={container}>
         <canvas
           ref={canvas}
           role="img"

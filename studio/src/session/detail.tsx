@@ -1,18 +1,18 @@
 // One step: what it was, what went in and came out, why it happened, and what it changed.
 import { lazy, memo, Suspense } from 'react';
-import { get, useAsk } from '../api/client';
+import { get, useRequest } from '../api/client';
 import type { Message, StepDetail } from '../api/types';
-import { clock, full, plural, pretty, span } from '../format';
-import { glyph } from '../kinds';
+import { formatDateTime, formatDuration, formatTime, formatValue, pluralize } from '../format';
+import { glyphOf } from '../kinds';
 import { Link } from '../route';
-import { Loading, Trouble } from '../ui';
-import { KEPT, type Timeline } from './model';
-import { LongText, Value } from './text';
+import { ErrorMessage, Loading } from '../ui';
+import { CHECKPOINT, type Timeline } from './timeline';
+import { LongText, ValueSection } from './values';
 
 const StepChanges = lazy(() => import('../diff/step-changes'));
 
-export function useStep(session: string, number: number | undefined) {
-  return useAsk(number === undefined ? null : `${session} ${number}`, (signal) =>
+function useStep(session: string, number: number | undefined) {
+  return useRequest(number === undefined ? null : `${session} ${number}`, (signal) =>
     get<StepDetail>(`/sessions/${session}/steps/${number}`, {}, signal),
   );
 }
@@ -29,12 +29,12 @@ export const StepDetailView = memo(function StepDetailView({
   onSelect: (index: number) => void;
 }) {
   const number = timeline.number[index];
-  const asked = useStep(session, number);
-  const step = asked.value;
-  if (asked.problem) return <Trouble problem={asked.problem} again={asked.again} />;
-  if (!step) return <Loading what={`Step #${number}`} />;
-  const why = timeline.why(index);
-  const link = (at: number, text: string) =>
+  const request = useStep(session, number);
+  const step = request.data;
+  if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
+  if (!step) return <Loading label={`Step #${number}`} />;
+  const causes = timeline.findCauses(index);
+  const stepLink = (at: number, text: string) =>
     at >= 0 && (
       <button type="button" className="link" onClick={() => onSelect(at)}>
         {text} #{timeline.number[at]}
@@ -45,17 +45,17 @@ export const StepDetailView = memo(function StepDetailView({
       <header>
         <h2>
           <span className={`mark ${timeline.familyAt(index)}`} aria-hidden="true">
-            {glyph(step.kind)}
+            {glyphOf(step.kind)}
           </span>
           #{step.number} <span className="dim">{step.kind}</span>
           {step.tool && <code className="tool">{step.tool}</code>}
           {step.failed && <span className="status failed">failed</span>}
-          {step.checkpoint && <span className="status kept">{step.trigger === 'manual' ? 'checkpoint' : 'kept'}</span>}
+          {step.checkpoint && <span className="status checkpoint-mark">{step.trigger === 'manual' ? 'checkpoint' : 'kept'}</span>}
         </h2>
         <p className="summary">{step.summary}</p>
         <p className="facts dim">
-          <span title={full(step.at)}>{clock(step.at)}</span>
-          {step.duration_us != null && <span>{span(step.duration_us)}</span>}
+          <span title={formatDateTime(step.at)}>{formatTime(step.at)}</span>
+          {step.duration_us != null && <span>{formatDuration(step.duration_us)}</span>}
           <span>turn {step.iteration}</span>
           {step.worker && <span>{step.worker}</span>}
           {step.label && <span>label “{step.label}”</span>}
@@ -66,18 +66,18 @@ export const StepDetailView = memo(function StepDetailView({
           ))}
         </p>
         {step.note && <p className="note">{step.note}</p>}
-        {(why.model >= 0 || why.prompt >= 0 || why.partner >= 0) && (
+        {(causes.model >= 0 || causes.prompt >= 0 || causes.partner >= 0) && (
           <p className="why">
             <span className="dim">Why: </span>
-            {link(why.model, 'asked for by the model in')}
-            {link(why.prompt, 'for the prompt')}
-            {link(why.partner, step.kind.endsWith('start') ? 'it ends at' : 'it began at')}
+            {stepLink(causes.model, 'asked for by the model in')}
+            {stepLink(causes.prompt, 'for the prompt')}
+            {stepLink(causes.partner, step.kind.endsWith('start') ? 'it ends at' : 'it began at')}
           </p>
         )}
       </header>
-      {step.error != null && <Value name="Error" value={step.error} />}
-      <Said step={step} />
-      {timeline.has(index, KEPT) && step.parent && (
+      {step.error != null && <ValueSection name="Error" value={step.error} />}
+      <StepPayload step={step} />
+      {timeline.has(index, CHECKPOINT) && step.parent && (
         <section>
           <h3>What it changed</h3>
           <Suspense fallback={<Loading />}>
@@ -85,7 +85,7 @@ export const StepDetailView = memo(function StepDetailView({
           </Suspense>
         </section>
       )}
-      {step.metadata != null && <Value name="Metadata" value={step.metadata} open={false} />}
+      {step.metadata != null && <ValueSection name="Metadata" value={step.metadata} open={false} />}
       {(step.kind === 'tool-end' || step.kind === 'tool-start' || step.kind === 'user-input') && (
         <p className="dim">
           <Link href={`/sessions/${session}/what-if?step=${step.number}`}>What if this had been different?</Link>
@@ -95,7 +95,7 @@ export const StepDetailView = memo(function StepDetailView({
   );
 });
 
-interface Part {
+interface ContentPart {
   type?: string;
   text?: string;
   thinking?: string;
@@ -103,66 +103,66 @@ interface Part {
   input?: unknown;
   content?: unknown;
 }
-interface Said {
+interface ChatMessage {
   role?: string;
-  content?: string | Part[];
+  content?: string | ContentPart[];
 }
 
 /** Model calls as messages, everything else as its fields. */
-function Said({ step }: { step: StepDetail }) {
-  const body = (side: unknown): Record<string, unknown> | null => {
-    const inner = (side as { body?: unknown } | null)?.body;
-    if (typeof inner === 'string') {
+function StepPayload({ step }: { step: StepDetail }) {
+  const parseBody = (payload: unknown): Record<string, unknown> | null => {
+    const body = (payload as { body?: unknown } | null)?.body;
+    if (typeof body === 'string') {
       try {
-        return JSON.parse(inner) as Record<string, unknown>;
+        return JSON.parse(body) as Record<string, unknown>;
       } catch {
         return null;
       }
     }
-    return (inner as Record<string, unknown> | undefined) ?? null;
+    return (body as Record<string, unknown> | undefined) ?? null;
   };
   if (step.kind === 'model-start') {
-    const asked = body(step.input);
-    const messages = (asked?.messages ?? asked?.input) as Said[] | undefined;
+    const requestBody = parseBody(step.input);
+    const messages = (requestBody?.messages ?? requestBody?.input) as ChatMessage[] | undefined;
     if (Array.isArray(messages)) {
       return (
         <>
-          {asked?.system != null && <Value name="Instructions" value={asked.system} open={false} />}
+          {requestBody?.system != null && <ValueSection name="Instructions" value={requestBody.system} open={false} />}
           <section>
-            <h3>{plural(messages.length, 'message')}</h3>
+            <h3>{pluralize(messages.length, 'message')}</h3>
             <Messages messages={messages} />
           </section>
-          <Value name="The whole request" value={step.input} open={false} />
+          <ValueSection name="The whole request" value={step.input} open={false} />
         </>
       );
     }
   }
   if (step.kind === 'model-end') {
-    const answer = body(step.output);
+    const answer = parseBody(step.output);
     if (answer && Array.isArray(answer.content)) {
       return (
         <>
           <section>
             <h3>Answer</h3>
-            <Messages messages={[{ role: 'assistant', content: answer.content as Part[] }]} />
+            <Messages messages={[{ role: 'assistant', content: answer.content as ContentPart[] }]} />
           </section>
-          <Value name="The whole answer" value={step.output} open={false} />
+          <ValueSection name="The whole answer" value={step.output} open={false} />
         </>
       );
     }
   }
   return (
     <>
-      <Value name="Input" value={step.input} />
-      <Value name="Output" value={step.output} />
+      <ValueSection name="Input" value={step.input} />
+      <ValueSection name="Output" value={step.output} />
     </>
   );
 }
 
-const SEEN = 40;
+const MAX_MESSAGES = 40;
 
-function Messages({ messages }: { messages: Said[] }) {
-  const first = Math.max(0, messages.length - SEEN);
+function Messages({ messages }: { messages: ChatMessage[] }) {
+  const first = Math.max(0, messages.length - MAX_MESSAGES);
   return (
     <ol className="messages">
       {first > 0 && <li className="dim">… {first} earlier ones</li>}
@@ -172,7 +172,7 @@ function Messages({ messages }: { messages: Said[] }) {
           {typeof message.content === 'string' ? (
             <LongText text={message.content} />
           ) : (
-            (message.content ?? []).map((part, at) => <PartView key={at} part={part} />)
+            (message.content ?? []).map((part, index) => <ContentPartView key={index} part={part} />)
           )}
         </li>
       ))}
@@ -180,12 +180,12 @@ function Messages({ messages }: { messages: Said[] }) {
   );
 }
 
-function PartView({ part }: { part: Part }) {
+function ContentPartView({ part }: { part: ContentPart }) {
   if (part.type === 'tool_use') {
     return (
       <div className="call">
         <span className="dim">calls</span> <code>{part.name}</code>
-        <LongText text={pretty(part.input)} />
+        <LongText text={formatValue(part.input)} />
       </div>
     );
   }
@@ -193,12 +193,12 @@ function PartView({ part }: { part: Part }) {
     return (
       <div className="call">
         <span className="dim">result</span>
-        <LongText text={typeof part.content === 'string' ? part.content : pretty(part.content)} />
+        <LongText text={typeof part.content === 'string' ? part.content : formatValue(part.content)} />
       </div>
     );
   }
   if (part.thinking) return <LongText className="thinking" text={part.thinking} />;
-  return <LongText text={part.text ?? pretty(part)} />;
+  return <LongText text={part.text ?? formatValue(part)} />;
 }
 
 /** The conversation of a moment, as the agent's own record has it. */
@@ -208,7 +208,7 @@ export function Conversation({ messages }: { messages: Message[] }) {
       {messages.map((message) => (
         <li key={message.number} className={message.role ?? 'other'}>
           <span className="role">{message.role ?? `line ${message.number}`}</span>
-          <LongText text={message.text || pretty(message.message)} />
+          <LongText text={message.text || formatValue(message.message)} />
         </li>
       ))}
     </ol>

@@ -2,66 +2,66 @@
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { get } from '../api/client';
 import type { Page, Step } from '../api/types';
-import { glyph } from '../kinds';
-import { span } from '../format';
-import { FAILED, KEPT, ROLLED_BACK, type Timeline } from './model';
+import { glyphOf } from '../kinds';
+import { formatDuration } from '../format';
+import { CHECKPOINT, FAILED, ROLLED_BACK, type Timeline } from './timeline';
 
-const ROW = 30;
-const BLOCK = 200;
+const ROW_HEIGHT = 30;
+const BLOCK_SIZE = 200;
 
 /** Steps by number, asked for in blocks. */
-export class Steps {
-  private readonly known = new Map<number, Step>();
-  private readonly asked = new Set<number>();
+export class StepCache {
+  private readonly steps = new Map<number, Step>();
+  private readonly requestedBlocks = new Set<number>();
   constructor(
     private readonly session: string,
-    private readonly arrived: () => void,
+    private readonly onChange: () => void,
   ) {}
 
   get(number: number): Step | undefined {
-    return this.known.get(number);
+    return this.steps.get(number);
   }
 
   put(step: Step) {
-    this.known.set(step.number, step);
+    this.steps.set(step.number, step);
   }
 
   /** Forgets what may have changed: labels, notes, tags. */
   clear() {
-    this.known.clear();
-    this.asked.clear();
-    this.arrived();
+    this.steps.clear();
+    this.requestedBlocks.clear();
+    this.onChange();
   }
 
   /** Asks for what is looked at first, while it is still being found out how many there are: steps around a number, or the newest. */
-  begin(number: number) {
-    const which = number ? { oldest_first: true, above: Math.max(0, number - BLOCK / 2) } : {};
-    get<Page<Step>>(`/sessions/${this.session}/steps`, { ...which, limit: BLOCK })
+  preload(number: number) {
+    const range = number ? { oldest_first: true, above: Math.max(0, number - BLOCK_SIZE / 2) } : {};
+    get<Page<Step>>(`/sessions/${this.session}/steps`, { ...range, limit: BLOCK_SIZE })
       .then((page) => {
-        for (const step of page.items) this.known.set(step.number, step);
-        this.arrived();
+        for (const step of page.items) this.steps.set(step.number, step);
+        this.onChange();
       })
       // Whatever is seen and missing is asked for again.
       .catch(() => {});
   }
 
-  want(timeline: Timeline, first: number, last: number) {
-    for (let block = Math.floor(first / BLOCK); block <= Math.floor(last / BLOCK); block++) {
-      const from = timeline.number[block * BLOCK];
-      if (from === undefined || this.asked.has(block)) continue;
-      const end = Math.min(timeline.length, (block + 1) * BLOCK);
+  load(timeline: Timeline, first: number, last: number) {
+    for (let block = Math.floor(first / BLOCK_SIZE); block <= Math.floor(last / BLOCK_SIZE); block++) {
+      const from = timeline.number[block * BLOCK_SIZE];
+      if (from === undefined || this.requestedBlocks.has(block)) continue;
+      const end = Math.min(timeline.length, (block + 1) * BLOCK_SIZE);
       let missing = false;
-      for (let i = block * BLOCK; i < end && !missing; i++) missing = !this.known.has(timeline.number[i] ?? 0);
+      for (let i = block * BLOCK_SIZE; i < end && !missing; i++) missing = !this.steps.has(timeline.number[i] ?? 0);
       if (!missing) continue;
-      this.asked.add(block);
-      get<Page<Step>>(`/sessions/${this.session}/steps`, { oldest_first: true, above: from - 1, limit: BLOCK })
+      this.requestedBlocks.add(block);
+      get<Page<Step>>(`/sessions/${this.session}/steps`, { oldest_first: true, above: from - 1, limit: BLOCK_SIZE })
         .then((page) => {
-          for (const step of page.items) this.known.set(step.number, step);
+          for (const step of page.items) this.steps.set(step.number, step);
           // The last block grows.
-          if (end === timeline.length && page.items.length < BLOCK) this.asked.delete(block);
-          this.arrived();
+          if (end === timeline.length && page.items.length < BLOCK_SIZE) this.requestedBlocks.delete(block);
+          this.onChange();
         })
-        .catch(() => this.asked.delete(block));
+        .catch(() => this.requestedBlocks.delete(block));
     }
   }
 }
@@ -75,48 +75,48 @@ export const StepList = memo(function StepList({
 }: {
   timeline: Timeline;
   version: number;
-  steps: Steps;
+  steps: StepCache;
   selected: number;
   onSelect: (index: number) => void;
 }) {
-  const box = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 600 });
-  const shownFor = useRef(-1);
+  const scrolledTo = useRef(-1);
   // What is selected is in sight. The place is worked out here, before anything is drawn: asking the browser for it after each
   // change would make it lay out the page twice for every step.
   let top = scroll.top;
-  if (shownFor.current !== selected) {
-    const wanted = selected * ROW;
-    if (wanted < top || wanted + ROW > top + scroll.height) {
-      const most = Math.max(0, timeline.length * ROW - scroll.height);
-      top = Math.max(0, Math.min(most, wanted - Math.floor(scroll.height / 2) + ROW));
+  if (scrolledTo.current !== selected) {
+    const selectedTop = selected * ROW_HEIGHT;
+    if (selectedTop < top || selectedTop + ROW_HEIGHT > top + scroll.height) {
+      const maxTop = Math.max(0, timeline.length * ROW_HEIGHT - scroll.height);
+      top = Math.max(0, Math.min(maxTop, selectedTop - Math.floor(scroll.height / 2) + ROW_HEIGHT));
     }
   }
-  const first = Math.max(0, Math.floor(top / ROW) - 6);
-  const last = Math.min(timeline.length - 1, Math.ceil((top + scroll.height) / ROW) + 6);
+  const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 6);
+  const last = Math.min(timeline.length - 1, Math.ceil((top + scroll.height) / ROW_HEIGHT) + 6);
 
   // Who runs through the steps is not asked for on the way; what is seen when they rest is.
   useEffect(() => {
-    const timer = setTimeout(() => steps.want(timeline, first, last), 40);
+    const timer = setTimeout(() => steps.load(timeline, first, last), 40);
     return () => clearTimeout(timer);
   }, [steps, timeline, version, first, last]);
-  const become = useCallback(
+  const updateScroll = useCallback(
     (next: { top: number; height: number }) =>
       setScroll((old) => (Math.abs(old.top - next.top) < 1 && old.height === next.height ? old : next)),
     [],
   );
   useLayoutEffect(() => {
-    const element = box.current;
+    const element = container.current;
     if (!element) return;
-    const observer = new ResizeObserver(() => become({ top: element.scrollTop, height: element.clientHeight }));
+    const observer = new ResizeObserver(() => updateScroll({ top: element.scrollTop, height: element.clientHeight }));
     observer.observe(element);
     return () => observer.disconnect();
-  }, [become]);
+  }, [updateScroll]);
   useLayoutEffect(() => {
-    shownFor.current = selected;
-    if (top !== scroll.top && box.current) {
-      box.current.scrollTop = top;
-      become({ top, height: scroll.height });
+    scrolledTo.current = selected;
+    if (top !== scroll.top && container.current) {
+      container.current.scrollTop = top;
+      updateScroll({ top, height: scroll.height });
     }
   });
 
@@ -128,8 +128,8 @@ export const StepList = memo(function StepList({
     const classes = [
       'row',
       timeline.familyAt(i),
-      i === selected ? 'at' : '',
-      timeline.has(i, ROLLED_BACK) ? 'behind' : '',
+      i === selected ? 'selected' : '',
+      timeline.has(i, ROLLED_BACK) ? 'inactive' : '',
       timeline.has(i, FAILED) ? 'failed' : '',
     ];
     const duration = timeline.duration[i] ?? 0;
@@ -140,37 +140,37 @@ export const StepList = memo(function StepList({
         role="option"
         aria-selected={i === selected}
         className={classes.join(' ')}
-        style={{ top: i * ROW }}
+        style={{ top: i * ROW_HEIGHT }}
         onClick={() => onSelect(i)}
       >
         <span className="number">{number}</span>
         <span className="glyph" aria-hidden="true">
-          {glyph(kind)}
+          {glyphOf(kind)}
         </span>
         <span className="summary">
           <span className="kind">{kind}</span> {step?.label && <b className="label">{step.label} </b>}
           {step ? step.summary : ''}
         </span>
-        {timeline.has(i, KEPT) && (
-          <span className="kept" title="checkpoint: it has files of its own">
+        {timeline.has(i, CHECKPOINT) && (
+          <span className="checkpoint-mark" title="checkpoint: it has files of its own">
             ◆
           </span>
         )}
-        {duration > 0 && <span className="took">{span(duration)}</span>}
+        {duration > 0 && <span className="duration">{formatDuration(duration)}</span>}
       </div>,
     );
   }
   return (
     <div
       className="steps"
-      ref={box}
+      ref={container}
       role="listbox"
       aria-label="Steps"
       tabIndex={0}
       aria-activedescendant={selected >= first && selected <= last ? `step-${timeline.number[selected]}` : undefined}
-      onScroll={(event) => become({ top: event.currentTarget.scrollTop, height: scroll.height })}
+      onScroll={(event) => updateScroll({ top: event.currentTarget.scrollTop, height: scroll.height })}
     >
-      <div className="tall" role="presentation" style={{ height: timeline.length * ROW }}>
+      <div className="spacer" role="presentation" style={{ height: timeline.length * ROW_HEIGHT }}>
         {rows}
       </div>
     </div>

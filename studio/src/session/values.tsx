@@ -1,24 +1,24 @@
 // Texts of others, however long and whatever is in them: shown as text, never as markup.
 import { useState } from 'react';
-import { bytes, pretty } from '../format';
-import { Button, say } from '../ui';
+import { formatBytes, formatValue } from '../format';
+import { Button, copyToClipboard } from '../ui';
 
-const SHOWN = 20_000;
+const INITIAL_LENGTH = 20_000;
 
 /** A text, cut where it gets long; the rest on demand, piece by piece. */
 export function LongText({ text, className }: { text: string; className?: string }) {
-  const [most, setMost] = useState(SHOWN);
+  const [shownLength, setShownLength] = useState(INITIAL_LENGTH);
   return (
     <>
       <pre className={`text ${className ?? ''}`} tabIndex={0}>
-        {text.length > most ? text.slice(0, most) : text}
+        {text.length > shownLength ? text.slice(0, shownLength) : text}
       </pre>
-      {text.length > most && (
+      {text.length > shownLength && (
         <p className="more">
           <span className="dim">
-            {bytes(most)} of {bytes(text.length)} shown{' '}
+            {formatBytes(shownLength)} of {formatBytes(text.length)} shown{' '}
           </span>
-          <Button small onClick={() => setMost(most * 4)}>
+          <Button small onClick={() => setShownLength(shownLength * 4)}>
             Show more
           </Button>
         </p>
@@ -28,26 +28,21 @@ export function LongText({ text, className }: { text: string; className?: string
 }
 
 /** Something that was given or came out, with the names of its fields. */
-export function Value({ name, value, open = true }: { name: string; value: unknown; open?: boolean }) {
+export function ValueSection({ name, value, open = true }: { name: string; value: unknown; open?: boolean }) {
   if (value === null || value === undefined) return null;
-  const text = pretty(value);
+  const text = formatValue(value);
   return (
     <div className="value">
       <details open={open}>
         <summary>{name}</summary>
-        {typeof value === 'object' && !Array.isArray(value) ? <Fields value={value as Record<string, unknown>} /> : <LongText text={text} />}
+        {typeof value === 'object' && !Array.isArray(value) ? <FieldList value={value as Record<string, unknown>} /> : <LongText text={text} />}
       </details>
       <Button
-        look="ghost"
+        variant="ghost"
         small
         className="copy"
         aria-label={`Copy ${name}`}
-        onClick={() =>
-          navigator.clipboard.writeText(text).then(
-            () => say(`${name} is copied.`),
-            () => say('The browser does not allow copying here.', true),
-          )
-        }
+        onClick={() => void copyToClipboard(text, `${name} is copied.`)}
       >
         copy
       </Button>
@@ -55,7 +50,7 @@ export function Value({ name, value, open = true }: { name: string; value: unkno
   );
 }
 
-function Fields({ value }: { value: Record<string, unknown> }) {
+function FieldList({ value }: { value: Record<string, unknown> }) {
   const entries = Object.entries(value);
   if (entries.length === 0) return <pre className="text dim">{'{}'}</pre>;
   return (
@@ -64,7 +59,7 @@ function Fields({ value }: { value: Record<string, unknown> }) {
         <div key={name}>
           <dt>{name}</dt>
           <dd>
-            <LongText text={pretty(field)} />
+            <LongText text={formatValue(field)} />
           </dd>
         </div>
       ))}
@@ -73,12 +68,12 @@ function Fields({ value }: { value: Record<string, unknown> }) {
 }
 
 /** A JSON value as a tree that opens by and by. */
-export function Tree({ value, name, find, depth = 0 }: { value: unknown; name?: string; find?: string; depth?: number }) {
+export function JsonTree({ value, name, filter, depth = 0 }: { value: unknown; name?: string; filter?: string; depth?: number }) {
   const [open, setOpen] = useState(depth < 2);
-  const isOpen = find ? true : open;
+  const isOpen = filter ? true : open;
   if (value === null || typeof value !== 'object') {
-    const text = pretty(value);
-    if (find && !`${name ?? ''} ${text}`.toLowerCase().includes(find)) return null;
+    const text = formatValue(value);
+    if (filter && !`${name ?? ''} ${text}`.toLowerCase().includes(filter)) return null;
     return (
       <div className="leaf">
         {name !== undefined && <span className="name">{name}: </span>}
@@ -87,17 +82,17 @@ export function Tree({ value, name, find, depth = 0 }: { value: unknown; name?: 
     );
   }
   const entries = Array.isArray(value) ? value.map((item, index) => [String(index), item] as const) : Object.entries(value);
-  if (find && !`${name ?? ''} ${JSON.stringify(value)}`.toLowerCase().includes(find)) return null;
+  if (filter && !`${name ?? ''} ${JSON.stringify(value)}`.toLowerCase().includes(filter)) return null;
   return (
     <div className="branch">
-      <button type="button" className="twist" aria-expanded={isOpen} onClick={() => setOpen(!open)}>
+      <button type="button" className="disclosure" aria-expanded={isOpen} onClick={() => setOpen(!open)}>
         {isOpen ? '▾' : '▸'} {name ?? (Array.isArray(value) ? 'list' : 'object')}{' '}
         <span className="dim">{Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`}</span>
       </button>
       {isOpen && (
         <div className="below">
           {entries.slice(0, 500).map(([key, item]) => (
-            <Tree key={key} name={key} value={item} find={find} depth={depth + 1} />
+            <JsonTree key={key} name={key} value={item} filter={filter} depth={depth + 1} />
           ))}
           {entries.length > 500 && <div className="dim">… and {entries.length - 500} more</div>}
         </div>

@@ -1,14 +1,14 @@
 // All steps of a session as columns of numbers, and moving through them. Nothing here draws or asks.
-import type { Marks, Step } from '../api/types';
-import { family, type Family, ORDER } from '../kinds';
+import type { Step, TimelineMarks } from '../api/types';
+import { FAMILY_ORDER, familyOf, type StepFamily } from '../kinds';
 
 export const FAILED = 1;
-export const KEPT = 2;
+export const CHECKPOINT = 2;
 export const ROLLED_BACK = 4;
 export const ANNOTATED = 8;
 /** An agent stopped there at a breakpoint, or would have; told by its kind. */
 export const STOPPED = 16;
-const STOP = 'breakpoint-hit';
+const STOP_KIND = 'breakpoint-hit';
 
 export interface Lane {
   branch: string | null;
@@ -25,7 +25,7 @@ export class Timeline {
   at: Float64Array;
   kind: Uint16Array;
   /** Which family of kinds, for colours. */
-  look: Uint8Array;
+  family: Uint8Array;
   tool: Uint32Array;
   lane: Uint16Array;
   duration: Float64Array;
@@ -36,20 +36,20 @@ export class Timeline {
   /** Whether the lanes are on more than one branch. */
   readonly branched: boolean;
   readonly forks: { from: number; to: number }[];
-  readonly branches: Marks['branches'];
+  readonly branches: TimelineMarks['branches'];
   readonly started: number;
   errors = 0;
-  kept = 0;
+  checkpoints = 0;
   /** Steps at which something was thought. */
   thoughts = 0;
-  hasLeftBehind = false;
+  hasRolledBackSteps = false;
 
-  constructor(readonly marks: Marks) {
+  constructor(readonly marks: TimelineMarks) {
     const size = Math.max(64, marks.number.length);
     this.number = new Float64Array(size);
     this.at = new Float64Array(size);
     this.kind = new Uint16Array(size);
-    this.look = new Uint8Array(size);
+    this.family = new Uint8Array(size);
     this.tool = new Uint32Array(size);
     this.lane = new Uint16Array(size);
     this.duration = new Float64Array(size);
@@ -61,28 +61,28 @@ export class Timeline {
     this.forks = marks.forks;
     this.branches = marks.branches;
     this.started = marks.summary.started_at ? Date.parse(marks.summary.started_at) * 1000 : 0;
-    const thought = this.kinds.indexOf('reasoning');
-    const stop = this.kinds.indexOf(STOP);
-    const looks = this.kinds.map((kind) => ORDER.indexOf(family(kind)));
+    const reasoningKind = this.kinds.indexOf('reasoning');
+    const stopKind = this.kinds.indexOf(STOP_KIND);
+    const families = this.kinds.map((kind) => FAMILY_ORDER.indexOf(familyOf(kind)));
     let number = 0;
     let at = 0;
     for (let i = 0; i < marks.number.length; i++) {
       number += marks.number[i] ?? 0;
       at += marks.at_us[i] ?? 0;
       const kind = marks.kind[i] ?? 0;
-      const flags = (marks.flags[i] ?? 0) | (kind === stop ? STOPPED : 0);
+      const flags = (marks.flags[i] ?? 0) | (kind === stopKind ? STOPPED : 0);
       this.number[i] = number;
       this.at[i] = at;
       this.kind[i] = kind;
-      this.look[i] = looks[kind] ?? 0;
+      this.family[i] = families[kind] ?? 0;
       this.tool[i] = marks.tool[i] ?? 0;
       this.lane[i] = marks.lane[i] ?? 0;
       this.duration[i] = marks.duration_us[i] ?? 0;
       this.flags[i] = flags;
       if (flags & FAILED) this.errors++;
-      if (flags & KEPT) this.kept++;
-      if (kind === thought) this.thoughts++;
-      if (flags & ROLLED_BACK) this.hasLeftBehind = true;
+      if (flags & CHECKPOINT) this.checkpoints++;
+      if (kind === reasoningKind) this.thoughts++;
+      if (flags & ROLLED_BACK) this.hasRolledBackSteps = true;
     }
     this.length = marks.number.length;
   }
@@ -94,50 +94,50 @@ export class Timeline {
     const i = this.length++;
     this.number[i] = step.number;
     this.at[i] = Math.max(this.at[i - 1] ?? 0, Date.parse(step.at) * 1000 - this.started);
-    this.kind[i] = place(this.kinds, step.kind);
-    this.look[i] = ORDER.indexOf(family(step.kind));
-    this.tool[i] = step.tool ? place(this.tools, step.tool) + 1 : 0;
+    this.kind[i] = internIndex(this.kinds, step.kind);
+    this.family[i] = FAMILY_ORDER.indexOf(familyOf(step.kind));
+    this.tool[i] = step.tool ? internIndex(this.tools, step.tool) + 1 : 0;
     const worker = step.worker ?? null;
     const branch = this.branches.find((one) => one.present)?.name ?? this.lanes[0]?.branch ?? null;
     let lane = this.lanes.findIndex((one) => one.worker === worker && one.branch === branch);
     if (lane < 0) lane = this.lanes.push({ branch, worker, steps: 0, errors: 0 }) - 1;
-    const failed = step.failed || family(step.kind) === 'error';
-    const its = this.lanes[lane];
-    if (its) {
-      its.steps++;
-      if (failed) its.errors++;
+    const failed = step.failed || familyOf(step.kind) === 'error';
+    const laneTotals = this.lanes[lane];
+    if (laneTotals) {
+      laneTotals.steps++;
+      if (failed) laneTotals.errors++;
     }
     this.lane[i] = lane;
     this.duration[i] = step.duration_us ?? 0;
-    this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? KEPT : 0) | (step.kind === STOP ? STOPPED : 0);
+    this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? CHECKPOINT : 0) | (step.kind === STOP_KIND ? STOPPED : 0);
     if (failed) this.errors++;
-    if (step.checkpoint) this.kept++;
+    if (step.checkpoint) this.checkpoints++;
     if (step.kind === 'reasoning') this.thoughts++;
     return true;
   }
 
   private grow() {
     const size = this.number.length * 2;
-    const bigger = <T extends Float64Array | Uint16Array | Uint8Array | Uint32Array>(old: T, next: T): T => {
+    const copyInto = <T extends Float64Array | Uint16Array | Uint8Array | Uint32Array>(old: T, next: T): T => {
       next.set(old);
       return next;
     };
-    this.number = bigger(this.number, new Float64Array(size));
-    this.at = bigger(this.at, new Float64Array(size));
-    this.kind = bigger(this.kind, new Uint16Array(size));
-    this.look = bigger(this.look, new Uint8Array(size));
-    this.tool = bigger(this.tool, new Uint32Array(size));
-    this.lane = bigger(this.lane, new Uint16Array(size));
-    this.duration = bigger(this.duration, new Float64Array(size));
-    this.flags = bigger(this.flags, new Uint8Array(size));
+    this.number = copyInto(this.number, new Float64Array(size));
+    this.at = copyInto(this.at, new Float64Array(size));
+    this.kind = copyInto(this.kind, new Uint16Array(size));
+    this.family = copyInto(this.family, new Uint8Array(size));
+    this.tool = copyInto(this.tool, new Uint32Array(size));
+    this.lane = copyInto(this.lane, new Uint16Array(size));
+    this.duration = copyInto(this.duration, new Float64Array(size));
+    this.flags = copyInto(this.flags, new Uint8Array(size));
   }
 
   kindAt(i: number): string {
     return this.kinds[this.kind[i] ?? 0] ?? '';
   }
 
-  familyAt(i: number): Family {
-    return ORDER[this.look[i] ?? 0] ?? 'other';
+  familyAt(i: number): StepFamily {
+    return FAMILY_ORDER[this.family[i] ?? 0] ?? 'other';
   }
 
   has(i: number, flag: number): boolean {
@@ -160,32 +160,32 @@ export class Timeline {
   }
 
   /** The nearest step in a direction that fits; -1 if there is none. */
-  seek(from: number, step: 1 | -1, fits: (i: number) => boolean): number {
-    for (let i = from + step; i >= 0 && i < this.length; i += step) if (fits(i)) return i;
+  seek(from: number, direction: 1 | -1, matches: (i: number) => boolean): number {
+    for (let i = from + direction; i >= 0 && i < this.length; i += direction) if (matches(i)) return i;
     return -1;
   }
 
   /** What led to a step, as far as it is known: the model's answer before it to the same agent or worker, whichever branch that was on, and the prompt before that. */
-  why(i: number): { model: number; prompt: number; partner: number } {
+  findCauses(i: number): { model: number; prompt: number; partner: number } {
     const workerAt = (j: number) => this.lanes[this.lane[j] ?? 0]?.worker ?? null;
     const worker = workerAt(i);
     const kind = this.kindAt(i);
-    const same = (j: number) => workerAt(j) === worker;
-    const model = kind.startsWith('tool') ? this.seek(i, -1, (j) => same(j) && this.kindAt(j) === 'model-end') : -1;
+    const isSameWorker = (j: number) => workerAt(j) === worker;
+    const model = kind.startsWith('tool') ? this.seek(i, -1, (j) => isSameWorker(j) && this.kindAt(j) === 'model-end') : -1;
     const prompt = kind === 'user-input' ? -1 : this.seek(i, -1, (j) => this.kindAt(j) === 'user-input');
-    const other: Record<string, [string, 1 | -1]> = {
+    const partners: Record<string, [string, 1 | -1]> = {
       'tool-start': ['tool-end', 1],
       'tool-end': ['tool-start', -1],
       'model-start': ['model-end', 1],
       'model-end': ['model-start', -1],
     };
-    const [name, way] = other[kind] ?? ['', 1 as const];
-    const partner = name ? this.seek(i, way, (j) => same(j) && this.kindAt(j) === name && this.tool[j] === this.tool[i]) : -1;
+    const [name, direction] = partners[kind] ?? ['', 1 as const];
+    const partner = name ? this.seek(i, direction, (j) => isSameWorker(j) && this.kindAt(j) === name && this.tool[j] === this.tool[i]) : -1;
     return { model, prompt, partner };
   }
 }
 
-function place(names: string[], name: string): number {
+function internIndex(names: string[], name: string): number {
   const at = names.indexOf(name);
   return at >= 0 ? at : names.push(name) - 1;
 }

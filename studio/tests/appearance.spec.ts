@@ -2,8 +2,8 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
-import { hunt } from './thoughts';
-import { complaints, expect, OUT, test } from './world';
+import { addSampleBoard } from './board-data';
+import { collectErrors, expect, OUT, test } from './project';
 
 const SIZES = [
   { name: '1440', width: 1440, height: 900 },
@@ -12,43 +12,43 @@ const SIZES = [
 
 for (const theme of ['light', 'dark'] as const)
   for (const size of SIZES)
-    test(`every page, ${theme}, ${size.name} wide`, async ({ world, page }) => {
+    test(`every page, ${theme}, ${size.name} wide`, async ({ project, page }) => {
       test.setTimeout(300_000);
-      world.demo();
-      world.run('checkpoint', 'create', 'good', '-m', 'All tests pass.', '--tag', 'release');
-      world.run('breakpoint', 'add', 'tool', 'bash', '--condition', 'rm ');
-      const signIn = await world.serve();
-      const sessions = await world.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
+      project.demo();
+      project.run('checkpoint', 'create', 'good', '-m', 'All tests pass.', '--tag', 'release');
+      project.run('breakpoint', 'add', 'tool', 'bash', '--condition', 'rm ');
+      const signIn = await project.serve();
+      const sessions = await project.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
       const first = sessions.items.find((one) => one.title === 'refactor the auth module');
       if (!first) throw new Error('no session of the demo');
-      world.write('kept.txt', 'mine\n');
-      hunt(world, first.id);
-      const steps = await world.api<{ items: { number: number; kind: string; checkpoint: boolean }[] }>(`/sessions/${first.id}/steps?limit=1000`);
-      const kept = steps.items.find((one) => one.checkpoint && one.kind === 'tool-end')?.number ?? 1;
-      const model = steps.items.find((one) => one.kind === 'model-start')?.number ?? 1;
+      project.write('kept.txt', 'mine\n');
+      addSampleBoard(project, first.id);
+      const steps = await project.api<{ items: { number: number; kind: string; checkpoint: boolean }[] }>(`/sessions/${first.id}/steps?limit=1000`);
+      const checkpointStep = steps.items.find((one) => one.checkpoint && one.kind === 'tool-end')?.number ?? 1;
+      const modelStep = steps.items.find((one) => one.kind === 'model-start')?.number ?? 1;
       const workspace = first.workspace;
       const pages: [string, string, RegExp | string][] = [
         ['sessions', '/sessions', 'refactor the auth module'],
-        ['session', `/sessions/${first.id}?step=${kept}`, 'What it changed'],
-        ['session-model', `/sessions/${first.id}?step=${model}`, 'The whole request'],
-        ['session-state', `/sessions/${first.id}?step=${kept}&view=state`, 'auth.sh'],
+        ['session', `/sessions/${first.id}?step=${checkpointStep}`, 'What it changed'],
+        ['session-model', `/sessions/${first.id}?step=${modelStep}`, 'The whole request'],
+        ['session-state', `/sessions/${first.id}?step=${checkpointStep}&view=state`, 'auth.sh'],
         ['session-mind', `/sessions/${first.id}?view=mind`, 'How sure, over time'],
         ['checkpoints', `/checkpoints?workspace=${workspace}`, 'All tests pass.'],
         ['diff', `/diff?a=%231&b=branch:main&workspace=${workspace}`, 'clock.sh'],
         ['branches', `/branches?workspace=${workspace}`, 'plan-a'],
         ['compare', `/compare?a=plan-a&b=main&workspace=${workspace}`, 'Step by step'],
-        ['what-if', `/sessions/${first.id}/what-if?step=${kept}`, 'Run it'],
+        ['what-if', `/sessions/${first.id}/what-if?step=${checkpointStep}`, 'Run it'],
         ['live', `/live?workspace=${workspace}`, 'Add breakpoint'],
         ['search', '/search?q=tests', 'found'],
         ['dashboard', '/dashboard', 'Slowest tools'],
       ];
       mkdirSync(join(OUT, 'screens'), { recursive: true });
-      const problems = complaints(page);
+      const problems = collectErrors(page);
       await page.goto(signIn);
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' });
       for (const [name, path, text] of pages) {
-        await page.goto(world.url + path);
+        await page.goto(project.url + path);
         await expect(page.getByText(text).first()).toBeVisible();
         await expect(page.locator('.loading')).toHaveCount(0);
         await page.screenshot({ path: join(OUT, 'screens', `${name}-${size.name}-${theme}.png`) });
@@ -58,8 +58,8 @@ for (const theme of ['light', 'dark'] as const)
           await page.screenshot({ path: join(OUT, 'screens', `board-${size.name}-${theme}.png`) });
           await page.setViewportSize(size);
         }
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        if (wide > 0) problems.push(`${name}: ${wide} px too wide`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        if (overflow > 0) problems.push(`${name}: ${overflow} px too wide`);
         const axe = await new AxeBuilder({ page }).analyze();
         for (const violation of axe.violations) {
           const where = violation.nodes.slice(0, 3).map((node) => `${node.target.join(' ')} (${node.any[0]?.message ?? node.failureSummary ?? ''})`);
@@ -69,8 +69,8 @@ for (const theme of ['light', 'dark'] as const)
       expect(problems).toEqual([]);
     });
 
-test('dialogs and empty pages are as good as full ones', async ({ world, page }) => {
-  const signIn = await world.serve();
+test('dialogs and empty pages are as good as full ones', async ({ project, page }) => {
+  const signIn = await project.serve();
   await page.goto(signIn);
   await expect(page.getByText('Nothing is recorded yet')).toBeVisible();
   await page.screenshot({ path: join(OUT, 'screens', 'empty-1440.png') });
@@ -85,9 +85,9 @@ test('dialogs and empty pages are as good as full ones', async ({ world, page })
   await page.screenshot({ path: join(OUT, 'screens', 'keys-1440.png') });
   await page.keyboard.press('Escape');
   await expect(page.getByRole('dialog')).toHaveCount(0);
-  for (const place of ['Checkpoints', 'Branches', 'Live', 'Search', 'Dashboard']) {
-    await page.getByRole('link', { name: place }).click();
+  for (const name of ['Checkpoints', 'Branches', 'Live', 'Search', 'Dashboard']) {
+    await page.getByRole('link', { name }).click();
     await expect(page.getByRole('heading').first()).toBeVisible();
-    await check(place);
+    await check(name);
   }
 });

@@ -1,7 +1,7 @@
 // What the keys do, as a page of its own: the same words as in the terminal.
 import { Dialog } from './ui';
 
-const KEYS: [string, [string, string][]][] = [
+const KEY_GROUPS: [string, [string, string][]][] = [
   [
     'Everywhere',
     [
@@ -46,22 +46,22 @@ const KEYS: [string, [string, string][]][] = [
   ],
 ];
 
-export function Keys({ onClose }: { onClose: () => void }) {
+export function KeyHelpDialog({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Keys" onClose={onClose} wide>
       <div className="key-table">
-        {KEYS.map(([name, keys]) => (
+        {KEY_GROUPS.map(([name, keys]) => (
           <section key={name}>
             <h3>{name}</h3>
             <dl>
-              {keys.map(([key, what]) => (
+              {keys.map(([key, description]) => (
                 <div key={key}>
                   <dt>
-                    {key.split(' ').map((one) => (
-                      <kbd key={one}>{one}</kbd>
+                    {key.split(' ').map((label) => (
+                      <kbd key={label}>{label}</kbd>
                     ))}
                   </dt>
-                  <dd>{what}</dd>
+                  <dd>{description}</dd>
                 </div>
               ))}
             </dl>

@@ -1,33 +1,33 @@
 // What an agent thought, at the moment one looks at.
 import AxeBuilder from '@axe-core/playwright';
-import { BOX, layout } from '../src/mind/layout';
-import { hunt, think } from './thoughts';
-import { complaints, expect, test, type World } from './world';
+import { layoutGraph, NODE_SIZE } from '../src/board/layout';
+import { addSampleBoard, runThought } from './board-data';
+import { collectErrors, expect, test, type TestProject } from './project';
 
-async function thinker(world: World): Promise<string> {
-  world.write('kept.txt', 'mine\n');
-  world.agent('find the bug', [{ text: 'A look.', calls: [{ tool: 'bash', input: { command: 'cat kept.txt' } }] }, { text: 'Done.' }]);
-  const { items } = JSON.parse(world.run('sessions', '--json')) as { items: { id: string; title: string | null }[] };
+async function createSession(project: TestProject): Promise<string> {
+  project.write('kept.txt', 'mine\n');
+  project.runAgent('find the bug', [{ text: 'A look.', calls: [{ tool: 'bash', input: { command: 'cat kept.txt' } }] }, { text: 'Done.' }]);
+  const { items } = JSON.parse(project.run('sessions', '--json')) as { items: { id: string; title: string | null }[] };
   const found = items.find((one) => one.title === 'find the bug');
   if (!found) throw new Error('no session');
   return found.id;
 }
 
-test('the board of a step says what changed, and leads to where it came from', async ({ world, page }) => {
-  const id = await thinker(world);
-  hunt(world, id);
-  const said = complaints(page);
-  await page.goto(await world.serve());
-  const steps = await world.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
+test('the board of a step says what changed, and leads to where it came from', async ({ project, page }) => {
+  const id = await createSession(project);
+  addSampleBoard(project, id);
+  const errors = collectErrors(page);
+  await page.goto(await project.serve());
+  const steps = await project.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
   const numberOf = (text: string) => steps.items.find((one) => one.kind === 'reasoning' && one.summary.includes(text))?.number ?? 0;
   const added = numberOf('E1');
 
   // Before the first thought there is nothing, and it says what a board is for.
-  await page.goto(`${world.url}/sessions/${id}?step=1&view=mind`);
+  await page.goto(`${project.url}/sessions/${id}?step=1&view=mind`);
   await expect(page.getByText('Nothing had been thought by this step')).toBeVisible();
 
   // A piece of evidence moves its hypothesis: both are marked.
-  await page.goto(`${world.url}/sessions/${id}?step=${added}&view=mind`);
+  await page.goto(`${project.url}/sessions/${id}?step=${added}&view=mind`);
   const board = page.getByRole('region', { name: `What was thought by step ${added}` });
   await expect(board.getByRole('region', { name: 'What this step changed' })).toContainText('H1 rose from 0.5 to 0.82 after E1');
   const first = page.locator('#item-H1');
@@ -43,7 +43,7 @@ test('the board of a step says what changed, and leads to where it came from', a
   await expect(page.getByRole('tab', { name: /Reasoning/ })).toContainText('changed in this step');
 
   // At the end: everything, the graph with what rests on what, and the course of each hypothesis.
-  await page.goto(`${world.url}/sessions/${id}?view=mind`);
+  await page.goto(`${project.url}/sessions/${id}?view=mind`);
   for (const title of ['Hypotheses', 'Contradictions', 'Beliefs', 'Gaps', 'Verifications', 'Notes']) await expect(page.getByRole('heading', { name: title })).toBeVisible();
   const graph = page.locator('.belief-graph');
   await expect(graph.locator('.node')).toHaveCount(6);
@@ -53,49 +53,49 @@ test('the board of a step says what changed, and leads to where it came from', a
   await expect(page.locator('#item-B4')).toBeFocused();
   const chart = page.locator('.confidence svg');
   await expect(chart).toHaveAttribute('aria-label', /H1 0\.9\d, H3 0\.8\d, H2 0\.0\d rejected/);
-  await expect(chart.locator('path.course')).toHaveCount(3);
+  await expect(chart.locator('path.confidence-line')).toHaveCount(3);
   await chart.click({ position: { x: 28, y: 60 } });
   await expect(page).toHaveURL(new RegExp(`step=${numberOf('H1')}`));
   await expect(chart).toHaveAttribute('aria-label', /H1 0\.50, H3 not there, H2 not there/);
 
   // Looked for.
-  await page.goto(`${world.url}/sessions/${id}?view=mind`);
+  await page.goto(`${project.url}/sessions/${id}?view=mind`);
   await page.getByRole('searchbox', { name: 'Find on the board' }).fill('monotonic');
   await expect(page.locator('#item-E2')).toBeVisible();
   await expect(page.locator('.item')).toHaveCount(1);
   await page.getByRole('searchbox', { name: 'Find on the board' }).fill('nothing like it');
   await expect(page.getByText('Nothing on the board says so.')).toBeVisible();
-  expect(said).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
-test('a thought appears as it is thought, and hostile ones are text', async ({ world, page }) => {
-  const id = await thinker(world);
-  const said = complaints(page);
-  await page.goto(await world.serve());
-  await page.goto(`${world.url}/sessions/${id}?view=mind`);
+test('a thought appears as it is thought, and hostile ones are text', async ({ project, page }) => {
+  const id = await createSession(project);
+  const errors = collectErrors(page);
+  await page.goto(await project.serve());
+  await page.goto(`${project.url}/sessions/${id}?view=mind`);
   await expect(page.getByText('Nothing had been thought by this step')).toBeVisible();
   const hostile = '<img src=x onerror="window.hit=1"><script>window.hit=1</script> javascript:alert(1) ${window.hit=1}';
-  think(world, id, 'hypothesis', 'propose', hostile);
+  runThought(project, id, 'hypothesis', 'propose', hostile);
   await expect(page.locator('#item-H1')).toContainText('onerror=');
-  think(world, id, 'belief', 'add', hostile, '--kind', 'assumption');
-  think(world, id, 'belief', 'add', hostile, '--kind', 'inference', '--hypothesis', 'H1');
-  think(world, id, 'belief', 'depend', 'B2', 'B1', '--because', hostile);
+  runThought(project, id, 'belief', 'add', hostile, '--kind', 'assumption');
+  runThought(project, id, 'belief', 'add', hostile, '--kind', 'inference', '--hypothesis', 'H1');
+  runThought(project, id, 'belief', 'depend', 'B2', 'B1', '--because', hostile);
   await expect(page.locator('.belief-graph .node')).toHaveCount(3);
   await expect(page.getByRole('region', { name: 'What this step changed' })).toContainText('B2');
   expect(await page.evaluate(() => (window as { hit?: number }).hit)).toBe(undefined);
-  expect(said).toEqual([]);
+  expect(errors).toEqual([]);
 });
 
-test('a large board comes in pages', async ({ world, page }) => {
-  const id = await thinker(world);
-  for (let i = 0; i < 104; i++) think(world, id, 'note', 'add', `note number ${i}`);
-  think(world, id, 'belief', 'add', 'the first of many', '--kind', 'observation');
+test('a large board comes in pages', async ({ project, page }) => {
+  const id = await createSession(project);
+  for (let i = 0; i < 104; i++) runThought(project, id, 'note', 'add', `note number ${i}`);
+  runThought(project, id, 'belief', 'add', 'the first of many', '--kind', 'observation');
   for (let i = 1; i < 56; i++) {
-    think(world, id, 'belief', 'add', `belief number ${i}`, '--kind', 'inference');
-    think(world, id, 'belief', 'depend', `B${i + 1}`, `B${Math.ceil(i / 2)}`);
+    runThought(project, id, 'belief', 'add', `belief number ${i}`, '--kind', 'inference');
+    runThought(project, id, 'belief', 'depend', `B${i + 1}`, `B${Math.ceil(i / 2)}`);
   }
-  await page.goto(await world.serve());
-  await page.goto(`${world.url}/sessions/${id}?view=mind`);
+  await page.goto(await project.serve());
+  await page.goto(`${project.url}/sessions/${id}?view=mind`);
   const notes = page.locator('.part.notes');
   await expect(notes.locator('.item')).toHaveCount(100);
   await notes.getByRole('button', { name: 'Show more' }).click();
@@ -107,7 +107,7 @@ test('a large board comes in pages', async ({ world, page }) => {
   await expect(graph.locator('.node')).toHaveCount(48);
   await graph.getByRole('button', { name: /^B50,/ }).click();
   await expect(graph).toContainText('around B50');
-  await expect(graph.locator('.node.at')).toHaveCount(1);
+  await expect(graph.locator('.node.selected')).toHaveCount(1);
   const axe = await new AxeBuilder({ page }).analyze();
   expect(axe.violations.map((one) => `${one.id} ${one.nodes[0]?.target.join(' ')} ${one.nodes[0]?.any[0]?.message ?? ''}`)).toEqual([]);
 });
@@ -115,15 +115,15 @@ test('a large board comes in pages', async ({ world, page }) => {
 test('boxes of a graph never overlap, and what something rests on is left of it', () => {
   const ids = Array.from({ length: 60 }, (_, i) => `B${i}`);
   const rests = ids.flatMap((id, i): [string, string][] => (i < 5 ? [] : [[id, `B${(i * 7) % i}`], [id, `B${(i * 3) % i}`]]));
-  const { boxes, width, height } = layout(ids, rests, [['B1', 'B59']]);
+  const { boxes, width, height } = layoutGraph(ids, rests, [['B1', 'B59']]);
   expect(boxes.size).toBe(60);
   const all = [...boxes.values()];
   for (const [from, to] of rests) expect(boxes.get(from)?.x).toBeGreaterThan(boxes.get(to)?.x ?? Infinity);
   for (const a of all) {
-    expect(a.x >= 0 && a.y >= 0 && a.x + BOX.width <= width && a.y + BOX.height <= height).toBe(true);
-    for (const b of all) if (a !== b) expect(Math.abs(a.x - b.x) >= BOX.width || Math.abs(a.y - b.y) >= BOX.height).toBe(true);
+    expect(a.x >= 0 && a.y >= 0 && a.x + NODE_SIZE.width <= width && a.y + NODE_SIZE.height <= height).toBe(true);
+    for (const b of all) if (a !== b) expect(Math.abs(a.x - b.x) >= NODE_SIZE.width || Math.abs(a.y - b.y) >= NODE_SIZE.height).toBe(true);
   }
   // A circle, which no mind has, is drawn all the same; so is nothing.
-  expect(layout(['a', 'b'], [['a', 'b'], ['b', 'a'], ['a', 'a'], ['a', 'gone']]).boxes.size).toBe(2);
-  expect(layout([], []).height).toBe(0);
+  expect(layoutGraph(['a', 'b'], [['a', 'b'], ['b', 'a'], ['a', 'a'], ['a', 'gone']]).boxes.size).toBe(2);
+  expect(layoutGraph([], []).height).toBe(0);
 });

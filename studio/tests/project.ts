@@ -3,7 +3,7 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { test as base, type Page } from '@playwright/test';
+import { type Page, test as base } from '@playwright/test';
 
 export const PROGRAM = process.env.STEPBACK_PROGRAM ?? join(import.meta.dirname, '../../target/debug/stepback');
 export const OUT = process.env.STEPBACK_STUDIO_OUT ?? join(import.meta.dirname, '../../target/studio');
@@ -18,7 +18,7 @@ export interface Turn {
   thinks_ms?: number;
 }
 
-export class World {
+export class TestProject {
   readonly dir = mkdtempSync(join(tmpdir(), 'stepback-studio-'));
   root = join(this.dir, 'project');
   store = join(this.dir, 'store');
@@ -41,12 +41,12 @@ export class World {
   }
 
   read(path: string): string | null {
-    const full = join(this.root, path);
-    return existsSync(full) ? readFileSync(full, 'utf8') : null;
+    const absolute = join(this.root, path);
+    return existsSync(absolute) ? readFileSync(absolute, 'utf8') : null;
   }
 
-  run(...words: string[]): string {
-    return execFileSync(PROGRAM, words, { cwd: this.root, env: this.environment, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  run(...args: string[]): string {
+    return execFileSync(PROGRAM, args, { cwd: this.root, env: this.environment, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   }
 
   private script(turns: Turn[]): string {
@@ -56,7 +56,7 @@ export class World {
   }
 
   /** The built-in agent does what a script says. */
-  agent(prompt: string, turns: Turn[]) {
+  runAgent(prompt: string, turns: Turn[]) {
     this.run('agent', '--provider', 'scripted', this.script(turns), prompt);
   }
 
@@ -64,16 +64,16 @@ export class World {
   startAgent(prompt: string, turns: Turn[]): Promise<number | null> {
     const child = spawn(PROGRAM, ['agent', '--provider', 'scripted', this.script(turns), prompt], { cwd: this.root, env: this.environment, stdio: 'ignore' });
     this.children.push(child);
-    return new Promise((done) => child.on('exit', done));
+    return new Promise((resolve) => child.on('exit', resolve));
   }
 
   /** Plays the demo, and takes its project and store for this world's. */
   demo() {
     this.run('demo', '--fast');
-    const made = readdirSync(this.dir).find((name) => name.startsWith('stepback-demo-'));
-    if (!made) throw new Error('the demo kept nothing');
-    this.root = join(this.dir, made, 'auth');
-    this.store = join(this.dir, made, 'store');
+    const demoDir = readdirSync(this.dir).find((name) => name.startsWith('stepback-demo-'));
+    if (!demoDir) throw new Error('the demo kept nothing');
+    this.root = join(this.dir, demoDir, 'auth');
+    this.store = join(this.dir, demoDir, 'store');
   }
 
   /** Starts the Studio; the address lets a browser in once. */
@@ -81,60 +81,60 @@ export class World {
     const child = spawn(PROGRAM, ['studio', '--no-open', '--json', '--listen', listen], { cwd: this.root, env: this.environment, stdio: ['ignore', 'pipe', 'inherit'] });
     this.children.push(child);
     this.server = child;
-    const said = await new Promise<string>((done, fail) => {
+    const output = await new Promise<string>((resolve, reject) => {
       let text = '';
-      child.stdout?.on('data', (piece: Buffer) => {
-        text += piece.toString();
-        if (text.includes('}')) done(text);
+      child.stdout?.on('data', (chunk: Buffer) => {
+        text += chunk.toString();
+        if (text.includes('}')) resolve(text);
       });
-      child.on('exit', (code) => fail(new Error(`the server ended with ${code}: ${text}`)));
+      child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${text}`)));
     });
-    const document = JSON.parse(said) as { url: string; sign_in_url: string };
+    const document = JSON.parse(output) as { url: string; sign_in_url: string };
     this.url = document.url;
     return document.sign_in_url;
   }
 
   /** Ends the server at once, as a crash would. */
-  async kill() {
+  async killServer() {
     const child = this.server;
     if (!child) return;
-    const gone = new Promise((done) => child.on('exit', done));
+    const exited = new Promise((resolve) => child.on('exit', resolve));
     child.kill('SIGKILL');
-    await gone;
+    await exited;
   }
 
   async api<T = Record<string, unknown>>(path: string, body?: unknown, method = body === undefined ? 'GET' : 'POST'): Promise<T> {
     const token = readFileSync(join(this.store, 'server.token'), 'utf8').trim();
-    const answer = await fetch(`${this.url}/api/v1${path}`, {
+    const response = await fetch(`${this.url}/api/v1${path}`, {
       method,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-    return (await answer.json()) as T;
+    if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as T;
   }
 
-  async end() {
+  async dispose() {
     for (const child of this.children) if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
     rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 
 /** Everything the browser complained about that a person would not want to see. */
-export function complaints(page: Page): string[] {
-  const found: string[] = [];
-  page.on('pageerror', (error) => found.push(String(error)));
+export function collectErrors(page: Page): string[] {
+  const errors: string[] = [];
+  page.on('pageerror', (error) => errors.push(String(error)));
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) found.push(message.text());
+    if (message.type() === 'error' && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) errors.push(message.text());
   });
-  return found;
+  return errors;
 }
 
-export const test = base.extend<{ world: World }>({
-  world: async ({}, use) => {
-    const world = new World();
-    await use(world);
-    await world.end();
+export const test = base.extend<{ project: TestProject }>({
+  project: async ({}, provide) => {
+    const project = new TestProject();
+    await provide(project);
+    await project.dispose();
   },
 });
 export { expect } from '@playwright/test';
