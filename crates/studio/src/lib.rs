@@ -9,14 +9,14 @@
 //! # The pages
 //!
 //! `studio/` is React and TypeScript. Types of documents are generated from `docs/openapi.json`, and everything it
-//! shows comes from the public API. Start at `Place` in `studio/src/app.tsx`, which chooses the page. In `studio/src`:
+//! shows comes from the public API. Start at `CurrentPage` in `studio/src/app.tsx`, which chooses the page. In `studio/src`:
 //!
 //! - `app`, `route`, `keys`, `theme`, `ui`, `icons`, `format`, `kinds`, `notify`, `workspaces`: the frame around pages,
 //!   routing, shared components.
 //! - `api`: requests, live events over one connection that resumes where it was cut off, document types.
 //! - `session`: the timeline: columns of numbers (`model`), drawing them (`painter`), interaction (`canvas`), the
 //!   visible steps (`list`), one step (`detail`), the state at it (`state`), untrusted texts (`text`).
-//! - `mind`: the reasoning at a step: board, item, chart of confidence, dependency graph and its layout.
+//! - `board`: the reasoning at a step: view, item, chart of confidence, dependency graph and its layout.
 //! - `diff`: rows of a unified diff, drawing the visible ones, a fixed set of highlighted languages.
 //! - `rewind`, `dialogs`: plans, shown and confirmed; small forms.
 //! - `pages`: one for each route; all but sessions are loaded on demand. A new page also needs its first path segment
