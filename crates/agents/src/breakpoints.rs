@@ -45,7 +45,9 @@ pub enum StopDecision {
 
 /// The refusal of a call that was stopped for `reason` and timed out without an answer from the user.
 pub fn timed_out(reason: &str) -> String {
-    format!("stopped at a breakpoint ({reason}) and nobody answered in time; do not retry, ask the user")
+    format!(
+        "stopped at a breakpoint ({reason}) and the user did not answer in time; do not retry, ask the user"
+    )
 }
 
 impl GatedCall<'_> {

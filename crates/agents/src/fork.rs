@@ -113,7 +113,7 @@ impl From<stepback_model::object::ObjectError> for ForkError {
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// The conversation was empty at that point.
-    #[error("nothing had been said at this point; start {0} anew instead")]
+    #[error("the conversation is empty at this point; start {0} as a new session instead")]
     Nothing(Agent),
     /// The chain is shorter than the cut.
     #[error("the conversation has {have} recorded lines, not {wanted}")]
@@ -127,10 +127,10 @@ pub enum ForkError {
     #[error("{0:?} is not the id of a session")]
     BadSession(String),
     /// stepback does not know how this agent keeps its conversations.
-    #[error("{0} has no conversation that stepback can go on with")]
+    #[error("stepback cannot continue conversations of {0}")]
     Unsupported(String),
     /// The agent does not have this conversation.
-    #[error("the conversation of {0} cannot be found")]
+    #[error("the conversation of {0} was not found")]
     Lost(String),
     /// The record cannot be read or written.
     #[error(transparent)]
@@ -139,7 +139,7 @@ pub enum ForkError {
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
     /// The executable does not exist any more, and the agent was to be started.
-    #[error("the session was recorded with {}, which is not there any more", .program.display())]
+    #[error("the session was recorded with {}, which no longer exists", .program.display())]
     NoProgram {
         /// The agent of the session.
         agent: Agent,
@@ -155,7 +155,7 @@ pub enum ForkError {
         source: std::io::Error,
     },
     /// The agent's own command failed.
-    #[error("`{command}` did not make the new session: {why}")]
+    #[error("`{command}` did not create the new session: {why}")]
     Prepare {
         /// The command that failed.
         command: String,
@@ -198,10 +198,12 @@ pub fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>) -> Result<Fork, For
     fork.kept = kept;
     let lost = start.lines.iter().filter(|line| left_out(line)).count();
     let notes = [
-        (kept < wish.keep)
-            .then(|| "an answer or a call was not complete there, so it goes on from before it".to_owned()),
+        (kept < wish.keep).then(|| {
+            "an answer or a call was incomplete there, so the conversation continues from before it"
+                .to_owned()
+        }),
         (lost > 0)
-            .then(|| format!("{lost} very long line(s) of the conversation were not kept and are missing")),
+            .then(|| format!("{lost} very long line(s) of the conversation were not stored and are missing")),
         fork.note.take(),
     ];
     let notes: Vec<String> = notes.into_iter().flatten().collect();

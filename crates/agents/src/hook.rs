@@ -391,7 +391,7 @@ impl Hook<'_> {
         if !self.strict || gate != HookPoint::Before {
             return None;
         }
-        let reason = format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
+        let reason = format!("stepback could not save a checkpoint first, and --strict is set: {what}");
         HookAnswer { deny: Some(reason), ..HookAnswer::default() }.text(self.agent, event, gate)
     }
 }

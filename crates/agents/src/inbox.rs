@@ -63,7 +63,7 @@ pub fn leave(workspace_dir: &Path, note: &InboxNote) -> io::Result<()> {
             return file.write_all(&line);
         }
     }
-    Err(io::Error::other("the inbox keeps being taken away"))
+    Err(io::Error::other("the inbox is removed repeatedly"))
 }
 
 /// Notes taken out of an inbox. They are taken again later unless [`TakenNotes::done`] is called.

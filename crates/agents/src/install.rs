@@ -111,7 +111,7 @@ pub fn detect(place: &SettingsPaths, path: &[PathBuf]) -> Vec<Agent> {
 pub enum InstallError {
     /// The settings do not parse.
     #[error(
-        "{file} is broken: {what} at {position}. Nothing was changed; mend the file there and try again",
+        "{file} is invalid: {what} at {position}. Nothing was changed; fix the file and try again",
         file = file.display()
     )]
     Broken {
@@ -124,7 +124,7 @@ pub enum InstallError {
     },
     /// The settings contain something that makes the agent ignore or refuse them, including the hooks.
     #[error(
-        "{file} has {what} at {position}, which {agent} does not read. Nothing was changed; take it out and try again",
+        "{file} has {what} at {position}, which {agent} does not support. Nothing was changed; remove it and try again",
         file = file.display(), agent = agent.title()
     )]
     Unreadable {
@@ -141,10 +141,10 @@ pub enum InstallError {
     #[error("{} is not UTF-8 text. Nothing was changed; save it as UTF-8 and try again", .0.display())]
     NotText(PathBuf),
     /// A file with the name of stepback's own was not written by stepback.
-    #[error("{} was not written by stepback. Nothing was changed; move it away and try again", .0.display())]
+    #[error("{} was not written by stepback. Nothing was changed; move it and try again", .0.display())]
     NotOurs(PathBuf),
     /// The settings changed between planning and carrying out.
-    #[error("{} was changed by someone else just now. Nothing was changed; try again", .0.display())]
+    #[error("{} was changed by another process meanwhile. Nothing was changed; try again", .0.display())]
     Changed(PathBuf),
     /// The settings file is read-only.
     #[error("{} is read-only. Nothing was changed; make it writable and try again", .0.display())]
@@ -153,7 +153,7 @@ pub enum InstallError {
     #[error("{} is not a file that can be written. Nothing was changed", .0.display())]
     NotAFile(PathBuf),
     /// The path of the stepback program cannot be written to a settings file: it is relative, or not UTF-8.
-    #[error("the path of stepback, {}, must be absolute and UTF-8 to stand in an agent's settings", .0.display())]
+    #[error("the path of stepback, {}, must be absolute and UTF-8 to be used in an agent's settings", .0.display())]
     Binary(PathBuf),
     /// Settings given as an option of the command to run do not parse.
     #[error("the settings given with {option} cannot be read: {what}")]

@@ -233,9 +233,9 @@ fn trouble(response: &Response, said: &ResponseSummary) -> Option<ReportedError>
     };
     match &response.ended {
         AnswerEnd::Failed(why) => named("failed", format!("no answer: {why}")),
-        AnswerEnd::CutOff(why) => named("cut-off", format!("the answer broke off: {why}")),
+        AnswerEnd::CutOff(why) => named("cut-off", format!("the answer was interrupted: {why}")),
         AnswerEnd::Cancelled => {
-            named("cancelled", "the agent went away before the end of the answer".to_owned())
+            named("cancelled", "the agent disconnected before the end of the answer".to_owned())
         }
         AnswerEnd::Complete if response.status >= 400 => {
             let what = said.error.as_deref().unwrap_or("no reason given");

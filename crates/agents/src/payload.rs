@@ -66,7 +66,7 @@ pub enum PayloadError {
     #[error("the payload is not a JSON object")]
     NotAnObject,
     /// No field names the session.
-    #[error("the payload names no session")]
+    #[error("the payload has no session")]
     NoSession,
 }
 

@@ -132,7 +132,7 @@ impl Policy {
         }
         if paths.is_empty() {
             return Some(format!(
-                "this is a rerun without a fence, and nobody can tell what {tool} would do outside of {}",
+                "this is a rerun without a sandbox, so it is not safe to run {tool}, which might act outside of {}",
                 self.root.display()
             ));
         }
@@ -181,10 +181,8 @@ pub fn stand_in(
         use_up(scratch, step.number)?;
         let (before, after) = (original.state_of(start)?, original.state_of(end)?);
         return Ok(match original.carry_over(&before, &after, &scratch.root)?.is_some() {
-            true => "this is a rerun: what the call did when it was recorded was put in place".to_owned(),
-            false => {
-                "this is a rerun, and what the call did when it was recorded does not fit any more".to_owned()
-            }
+            true => "this is a rerun: the recorded effects of the call were applied".to_owned(),
+            false => "this is a rerun, and the recorded effects of the call no longer apply".to_owned(),
         });
     }
     Ok(UNKNOWN.to_owned())
@@ -217,10 +215,10 @@ fn append(file: &Path, line: &str) -> Result<(), EngineError> {
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true).mode(0o600).open(file);
     file.and_then(|mut file| writeln!(file, "{line}"))
-        .map_err(|error| EngineError::Input(format!("cannot note which calls were repeated: {error}")))
+        .map_err(|error| EngineError::Input(format!("cannot record which calls were repeated: {error}")))
 }
 
-const UNKNOWN: &str = "this is a rerun, and this call was not made when it was recorded";
+const UNKNOWN: &str = "this is a rerun, and this call is not in the recording";
 const USED: &str = "recorded-calls-used";
 
 /// The recorded calls whose changes were applied already: an agent may make the same call twice.

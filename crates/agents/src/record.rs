@@ -237,7 +237,7 @@ fn record_batch(
             let dir = workspace.cache_dir()?.unwrap_or_default();
             all.push(match model_call_inbox::read(&dir, name) {
                 Some(carried) => (model_call_report(workspace, carried, note.at)?, None),
-                None => (gap(note, "what passed between an agent and its model is lost".into(), None), None),
+                None => (gap(note, "a model call could not be recorded".into(), None), None),
             });
             continue;
         }
@@ -372,7 +372,7 @@ pub fn decision(
             format!("input edited, to be called again: {}", about.summary)
         }
         Some(control::StopAnswer::Edit { .. }) => format!("input edited: {}", about.summary),
-        None => "nobody answered; denied".into(),
+        None => "no answer in time; denied".into(),
     };
     let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said, "call": about.call });
@@ -411,7 +411,7 @@ pub fn repeated_decision(
 }
 
 /// Start of the summary of a step that records a message from the user to a working agent.
-pub const TOLD: &str = "told: ";
+pub const TOLD: &str = "message: ";
 
 /// Records a message that the user left for the agent and that the model gets with this event.
 pub fn told(
@@ -471,7 +471,7 @@ pub fn note_for_turn(
     let steps = workspace.store().steps(workspace.record.id, &query)?;
     let changed = steps.iter().any(|stored| stored.is_checkpoint());
     Ok(changed
-        .then(|| format!("checkpoint saved: stepback rewind '#{number}' takes back what this prompt led to")))
+        .then(|| format!("checkpoint saved: stepback rewind '#{number}' undoes the changes of this prompt")))
 }
 
 fn record_light(workspace: &Workspace<'_>, event: AgentEvent, at: Timestamp) -> Result<(), EngineError> {

@@ -99,7 +99,7 @@ fn calls(message: &Value) -> impl Iterator<Item = &str> {
 pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
     let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).ok();
     let mut messages = lines.iter().map(read).collect::<Option<Vec<_>>>()?;
-    let unknown = ToolResult::bad("What came of this call is not known.");
+    let unknown = ToolResult::bad("The result of this call is unknown.");
     let open: Vec<Value> = messages
         .last()
         .map_or_else(Vec::new, |last| calls(last).map(|call| request::result(call, &unknown)).collect());

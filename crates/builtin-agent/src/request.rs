@@ -33,7 +33,7 @@ pub fn system(own: Option<&str>, memory: &Map<String, Value>) -> String {
 /// Returns the system prompt of a worker.
 pub fn system_for_worker(name: &str) -> String {
     format!(
-        "{INSTRUCTIONS}\n\nYou are the worker \"{name}\" and were given one task. Your last words go to whoever gave it."
+        "{INSTRUCTIONS}\n\nYou are the worker \"{name}\" and were given one task. Your last message is the result for the agent that gave it."
     )
 }
 
@@ -102,13 +102,15 @@ pub fn read(response: &Response) -> Result<ModelAnswer, ReportedError> {
     };
     match &response.ended {
         AnswerEnd::Complete => {}
-        AnswerEnd::Cancelled => return Err(trouble("cancelled", "the request was given up".into())),
-        AnswerEnd::CutOff(why) => return Err(trouble("cut-off", format!("the answer broke off: {why}"))),
+        AnswerEnd::Cancelled => return Err(trouble("cancelled", "the request was cancelled".into())),
+        AnswerEnd::CutOff(why) => {
+            return Err(trouble("cut-off", format!("the answer was interrupted: {why}")));
+        }
         AnswerEnd::Failed(why) => return Err(trouble("unreachable", why.clone())),
     }
     let body: Value = serde_json::from_str(&response.body).map_err(|error| {
         let start: String = response.body.chars().take(200).collect();
-        trouble("not-json", format!("the answer (status {}) is no JSON: {error}: {start}", response.status))
+        trouble("not-json", format!("the answer (status {}) is not JSON: {error}: {start}", response.status))
     })?;
     if response.status >= 400 || body["type"] == "error" {
         let said = body["error"]["message"].as_str().unwrap_or("no reason was given");

@@ -12,7 +12,7 @@ use stepback_model::record::StepRow;
 use crate::NAME;
 
 /// The prompt of an agent that continues without one.
-const GO_ON: &str = "Go on.";
+const GO_ON: &str = "Continue.";
 
 /// Returns how a session of this agent continues from a step under a new id. `store` is the store if it is not the default one.
 pub fn resume(
@@ -43,9 +43,8 @@ pub fn resume(
         prepare: None,
         command,
         cwd: cwd.unwrap_or(&workspace.root).to_path_buf(),
-        note: (kept == 0).then(|| {
-            "Nothing had been said at that point, so the agent begins a new conversation.".to_owned()
-        }),
+        note: (kept == 0)
+            .then(|| "The conversation was empty at that point, so the agent starts a new one.".to_owned()),
     };
     Ok(PlannedFork { session, target: target.clone(), fork })
 }

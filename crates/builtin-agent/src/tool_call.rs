@@ -215,7 +215,7 @@ impl Agent<'_, '_> {
         let (result, halt) = match self.converse(&mut party) {
             Ok(text) => (ToolResult::good(text), None),
             Err(StopRequest::Over(ExitReason::MaxTurns)) => {
-                (ToolResult::bad(format!("{name} was not done after as many turns as it may have")), None)
+                (ToolResult::bad(format!("{name} reached its limit of turns")), None)
             }
             Err(StopRequest::Over(ExitReason::Failed(trouble))) => (ToolResult::bad(trouble.message), None),
             Err(StopRequest::Over(why)) => (ToolResult::bad(why.name()), Some(StopRequest::Over(why))),

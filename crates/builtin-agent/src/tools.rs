@@ -126,7 +126,7 @@ pub fn run(root: &Path, tool: &str, input: &Value, limits: &ToolLimits<'_>) -> T
         "list" => files::list(root, &given),
         "search" => search::search(root, &given),
         "bash" => bash::bash(root, &given, limits),
-        other => Err(format!("there is no tool called \"{other}\"; there are {}", ALL.join(", "))),
+        other => Err(format!("unknown tool \"{other}\"; tools are {}", ALL.join(", "))),
     };
     done.unwrap_or_else(ToolResult::bad)
 }
@@ -152,20 +152,20 @@ pub fn described(for_worker: bool) -> Vec<Value> {
         ),
         tool(
             "write",
-            "Writes a file; what it held before is replaced. Directories are made as needed.",
+            "Writes a file, replacing its content. Creates directories as needed.",
             json!({ "path": path(), "content": text("The whole content") }),
             &["path", "content"],
         ),
         tool(
             "edit",
-            "Replaces a text in a file. It must stand there exactly once.",
-            json!({ "path": path(), "old": text("The text as it stands there"), "new": text("What takes its place") }),
+            "Replaces a text in a file. The text must occur exactly once.",
+            json!({ "path": path(), "old": text("The exact text to replace"), "new": text("The replacement") }),
             &["path", "old", "new"],
         ),
         tool(
             "bash",
-            "Runs a shell command in the project. What it leaves running is ended.",
-            json!({ "command": text("The command"), "timeout": number("Seconds it may take; 120 if not given") }),
+            "Runs a shell command in the project. Processes it leaves running are killed.",
+            json!({ "command": text("The command"), "timeout": number("Timeout in seconds (default 120)") }),
             &["command"],
         ),
         tool(
@@ -188,7 +188,7 @@ pub fn described(for_worker: bool) -> Vec<Value> {
     if !for_worker {
         all.push(tool(
             "delegate",
-            "Gives a task to a worker, which has the same tools and knows nothing of this conversation. Its last words are the result.",
+            "Gives a task to a worker, which has the same tools and knows nothing of this conversation. Its last message is the result.",
             json!({ "worker": text("A short name for the worker: tester, reviewer"), "task": text("All it needs to know") }),
             &["worker", "task"],
         ));

@@ -31,7 +31,7 @@ impl Workspace<'_> {
         line.truncate(fork.map_or(0, |fork| fork + 1));
         if line.is_empty() || line.iter().any(|stored| stored.purged) {
             return Err(EngineError::Input(format!(
-                "nobody knows any more who changed what since branch {name} and the present one parted"
+                "the authors of changes since branch {name} and the current branch diverged are not known any more"
             )));
         }
         line.reverse();
@@ -91,7 +91,7 @@ impl Workspace<'_> {
         let mut line = self.ancestry(&self.head()?)?;
         let Some(reached) = line.iter().position(|stored| stored.step.id == moved.after) else {
             return Err(EngineError::CannotUndo(format!(
-                "the workspace has left the line that operation {} ({}) is on",
+                "the workspace is no longer on the line of operation {} ({})",
                 operation.number, operation.summary
             )));
         };
@@ -106,7 +106,7 @@ impl Workspace<'_> {
         match others {
             None => Ok(()),
             Some(numbered) => Err(EngineError::CannotUndo(format!(
-                "after operation {} ({}) another agent changed {}: take back only your own changes, or leave it to a person",
+                "after operation {} ({}) another agent changed {}: take back only your own changes, or ask the user to do it",
                 operation.number, operation.summary, numbered.change.path
             ))),
         }

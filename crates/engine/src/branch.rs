@@ -116,7 +116,7 @@ impl Workspace<'_> {
         match is_name(name) {
             true => Ok(()),
             false => Err(EngineError::Input(format!(
-                "\"{name}\" cannot be the name of a branch: use letters, digits, and - _ . / +"
+                "\"{name}\" is not a valid branch name: use letters, digits, and - _ . / +"
             ))),
         }
     }
@@ -125,7 +125,7 @@ impl Workspace<'_> {
     pub fn check_new_branch(&self, name: &str) -> Result<(), EngineError> {
         self.check_name(name)?;
         match self.branch_tip(name)? {
-            Some(_) => Err(EngineError::Input(format!("there is a branch {name} already"))),
+            Some(_) => Err(EngineError::Input(format!("branch {name} already exists"))),
             None => Ok(()),
         }
     }
@@ -152,7 +152,7 @@ impl Workspace<'_> {
         ];
         match self.store().commit(None, &mutations) {
             Err(stepback_store::StoreError::Moved { .. }) => {
-                Err(EngineError::Input(format!("there is a branch {name} already")))
+                Err(EngineError::Input(format!("branch {name} already exists")))
             }
             Err(error) => Err(error.into()),
             Ok(_) => Ok(operation),
@@ -164,7 +164,7 @@ impl Workspace<'_> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
             return Err(EngineError::Input(format!(
-                "{name} is the present branch; switch to another one first"
+                "{name} is the current branch; switch to another one first"
             )));
         }
         let step = tip.step.id;
@@ -183,11 +183,11 @@ impl Workspace<'_> {
         self.check_name(to)?;
         let step = self.known_branch(name)?.step.id;
         if self.branch_tip(to)?.is_some() {
-            return Err(EngineError::Input(format!("there is a branch {to} already")));
+            return Err(EngineError::Input(format!("branch {to} already exists")));
         }
         if self.present_branch()? == name {
             return Err(EngineError::Input(format!(
-                "{name} is the present branch; switch to another one first"
+                "{name} is the current branch; switch to another one first"
             )));
         }
         let action = OperationAction::BranchRename { from: name.to_string(), to: to.to_string(), step };
@@ -204,7 +204,7 @@ impl Workspace<'_> {
     fn known_branch(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
             let known = self.branch_names().unwrap_or_default().join(", ");
-            EngineError::Input(format!("there is no branch {name}; there are {known}"))
+            EngineError::Input(format!("branch {name} not found; branches are {known}"))
         })
     }
 
@@ -212,7 +212,7 @@ impl Workspace<'_> {
     pub fn prepare_switch(&self, name: &str) -> Result<PreparedRewind, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
-            return Err(EngineError::Input(format!("{name} is the present branch already")));
+            return Err(EngineError::Input(format!("{name} is already the current branch")));
         }
         let conversation_from = self.conversation_of_branch(name, &tip)?;
         self.prepare_move_to(name, tip, conversation_from)

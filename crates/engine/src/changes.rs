@@ -68,7 +68,7 @@ impl Workspace<'_> {
             let on_line = line.iter().any(|stored| stored.step.id == since.step.id);
             if !on_line {
                 return Err(EngineError::Input(format!(
-                    "{} is not on the present line, so no list of changes leads from it to now; \"stepback diff\" compares them",
+                    "{} is not on the current line, so there is no list of changes since then; \"stepback diff\" compares them",
                     crate::workspace::describe(since)
                 )));
             }

@@ -159,7 +159,7 @@ impl Workspace<'_> {
     pub fn delete_checkpoint(&self, stored: &StepRow) -> Result<Operation, EngineError> {
         if !stored.is_checkpoint() {
             return Err(EngineError::Input(format!(
-                "{} is a step of a session and no checkpoint: it has no files of its own to give up",
+                "{} is a step without its own files, not a checkpoint; there is nothing to delete",
                 describe(stored)
             )));
         }

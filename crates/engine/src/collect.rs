@@ -120,7 +120,7 @@ impl Engine<'_> {
             if !known {
                 health
                     .problems
-                    .push(format!("object {hash} is needed by a checkpoint and is not in the store"));
+                    .push(format!("object {hash} is required by a checkpoint but missing from the store"));
             }
         }
         if let Some(dir) = self

@@ -43,7 +43,7 @@ impl Workspace<'_> {
     pub fn control(&self) -> Result<Control, EngineError> {
         match self.local_dir()? {
             Some(dir) => Ok(Control::of(&dir)),
-            None => Err(EngineError::Input("this store has no place for breakpoints".into())),
+            None => Err(EngineError::Input("this store does not support breakpoints".into())),
         }
     }
 }
@@ -144,7 +144,7 @@ impl Control {
                 other => return other,
             }
         }
-        Err(io::Error::other("the control files keep being taken away"))
+        Err(io::Error::other("the control files are removed repeatedly"))
     }
 
     fn make(&self) -> io::Result<()> {

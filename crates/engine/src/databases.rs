@@ -146,7 +146,7 @@ impl Workspace<'_> {
             match stays {
                 None => plan.changes.extend(added),
                 Some(stays) => {
-                    let reason = format!("it is of no use without {stays}, which stays as it is");
+                    let reason = format!("it is useless without {stays}, which does not change");
                     take_out(plan, &files, |_| reason.clone());
                 }
             }
@@ -205,7 +205,7 @@ impl Workspace<'_> {
             }
         }
         if !held.is_empty() && prepared.plan.is_empty() {
-            let because = "what differs is left alone for the reasons listed";
+            let because = "the differences are skipped for the reasons listed";
             prepared.unchanged_because.get_or_insert_with(|| because.into());
         }
         prepared.held = held;
@@ -275,15 +275,15 @@ impl Workspace<'_> {
         for (database, found) in databases {
             let by = names(found.into_iter());
             let reason = |path: &RelPath| match *path == database {
-                true => format!("it is open in {by}; --force replaces it all the same"),
-                false => format!("{database} is open in {by}; --force replaces it all the same"),
+                true => format!("it is open in {by}; --force replaces it anyway"),
+                false => format!("{database} is open in {by}; --force replaces it anyway"),
             };
             let taken = take_out(plan, &files_of(&database), reason);
             if taken.iter().all(|change| is_shared_index(&change.path)) {
                 continue;
             }
             let warning = format!(
-                "{database} is open in {by}, which goes on with the replaced file: end it before the restored one is used"
+                "{database} is open in {by}, which keeps using the replaced file: stop it before you use the restored one"
             );
             open.held.extend(taken.into_iter().map(|change| {
                 let (reason, warning) = (reason(&change.path), warning.clone());
@@ -293,7 +293,7 @@ impl Workspace<'_> {
         others.sort();
         open.warnings.extend(others.iter().take(NAMED).map(|(path, found)| {
             format!(
-                "{path} is open for writing in {}, which goes on with the replaced file",
+                "{path} is open for writing in {}, which keeps using the replaced file",
                 names(found.iter())
             )
         }));
@@ -333,9 +333,8 @@ impl Workspace<'_> {
         let inverse: Vec<PlannedChange> = halves.iter().map(|at| changes[*at].inverted()).collect();
         for (at, outcome) in halves.into_iter().zip(take_back(&inverse)?) {
             if outcome == ChangeOutcome::Done {
-                outcomes[at] = ChangeOutcome::LeftAlone(
-                    "its database was written to by another process meanwhile".into(),
-                );
+                outcomes[at] =
+                    ChangeOutcome::LeftAlone("another process wrote to its database meanwhile".into());
             }
         }
         Ok(())

@@ -58,25 +58,22 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         EngineError::Bundle(error) => of_bundle(error),
         EngineError::Point(_) => (
             FailureKind::Point,
-            Some("\"stepback log\" lists what there is; points are explained in \"stepback help points\""),
+            Some("\"stepback log\" lists all steps; points are explained in \"stepback help points\""),
         ),
         EngineError::NothingRecorded { .. } => {
-            (FailureKind::Nothing, Some("run \"stepback checkpoint create\" to make the first one"))
+            (FailureKind::Nothing, Some("run \"stepback checkpoint create\" to create the first one"))
         }
         EngineError::NoFiles { .. } => (FailureKind::Nothing, Some("\"stepback log\" shows the checkpoints")),
-        EngineError::NoDirectory { .. } => (
-            FailureKind::Refused,
-            Some("go back in the workspace of a session that was recorded on this machine"),
-        ),
+        EngineError::NoDirectory { .. } => {
+            (FailureKind::Refused, Some("rewind in a workspace whose session was recorded on this machine"))
+        }
         EngineError::Purged { .. } => {
-            (FailureKind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
+            (FailureKind::Nothing, Some("\"stepback checkpoint list\" lists the remaining ones"))
         }
-        EngineError::NothingTo(_) => {
-            (FailureKind::Nothing, Some("\"stepback op log\" shows what stepback did"))
-        }
+        EngineError::NothingTo(_) => (FailureKind::Nothing, Some("\"stepback op log\" lists the operations")),
         EngineError::CannotUndo(_) => (
             FailureKind::Nothing,
-            Some("\"stepback op log\" shows what stepback did; \"stepback undo N\" takes back another one"),
+            Some("\"stepback op log\" lists the operations; \"stepback undo N\" undoes another one"),
         ),
         EngineError::NotRunning(_) => {
             (FailureKind::Nothing, Some("\"stepback sessions\" lists all sessions"))
@@ -85,16 +82,18 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         EngineError::Input(_) => (FailureKind::Usage, None),
         EngineError::GaveUp { .. } => (
             FailureKind::Busy,
-            Some("many stepback processes are writing to this store; try again when there are fewer"),
+            Some("many stepback processes are writing to this store; retry when there are fewer"),
         ),
-        EngineError::Busy { .. } => (FailureKind::Busy, Some("wait until it has finished, then try again")),
+        EngineError::Busy { .. } => (FailureKind::Busy, Some("wait until it has finished, then retry")),
         EngineError::GitBusy { .. } => {
             (FailureKind::Busy, Some("let git finish; if no git is running, remove that lock file"))
         }
         EngineError::RolledBack { cause } => (of(cause).0, of(cause).1),
         EngineError::Unfinished { cause, .. } | EngineError::Unrecorded { cause } => (
             of(cause).0,
-            Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"),
+            Some(
+                "fix the cause, then run \"stepback status\", which finishes the operation; nothing is lost",
+            ),
         ),
     }
 }
@@ -102,15 +101,17 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
 fn of_mind(error: &MindError) -> (FailureKind, Option<&'static str>) {
     match error {
         MindError::Unknown { .. } | MindError::TakenBack(_) => {
-            (FailureKind::Nothing, Some("\"stepback mind\" shows the board with all names"))
+            (FailureKind::Nothing, Some("\"stepback board\" shows the board with all items"))
         }
         MindError::Cycle(_) => (
             FailureKind::Refused,
-            Some("take one of these dependencies back first, with \"stepback belief undepend\" for beliefs"),
+            Some(
+                "remove one of these dependencies first, with \"stepback board belief undepend\" for beliefs",
+            ),
         ),
         MindError::State { .. } | MindError::TooMany { .. } => (FailureKind::Refused, None),
         MindError::Json(JsonError::Object(_)) | MindError::Unreadable(_) => {
-            (FailureKind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
+            (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged"))
         }
         _ => (FailureKind::Usage, None),
     }
@@ -124,17 +125,16 @@ fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
         BundleError::Newer { .. } => (
             FailureKind::Refused,
             Some(
-                "use the newer stepback that made it, or let it be made again by this one; nothing was changed",
+                "use a newer version of stepback, or export it again with this version; nothing was changed",
             ),
         ),
         BundleError::Damaged(_) => (
             FailureKind::Refused,
-            Some("copy it again from where it was made, or export again; nothing was changed"),
+            Some("copy it again from its source, or export it again; nothing was changed"),
         ),
-        BundleError::Senseless(_) => (
-            FailureKind::Refused,
-            Some("do not trust where it comes from, or have it made again; nothing was changed"),
-        ),
+        BundleError::Senseless(_) => {
+            (FailureKind::Refused, Some("do not trust its source, or export it again; nothing was changed"))
+        }
         BundleError::Clash(_) => (
             FailureKind::Refused,
             Some("import it into another store with --store DIR; nothing was changed here"),
@@ -146,27 +146,25 @@ fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
 fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
     match error {
         StoreError::Newer { .. } => {
-            (FailureKind::Store, Some("use the newer stepback that wrote it, or another store with --store"))
+            (FailureKind::Store, Some("use a newer version of stepback, or another store with --store"))
         }
         StoreError::NotAStore { .. } => {
-            (FailureKind::Store, Some("name another directory with --store or STEPBACK_HOME"))
+            (FailureKind::Store, Some("choose another directory with --store or STEPBACK_HOME"))
         }
         StoreError::Absent { .. } => (
             FailureKind::Nothing,
-            Some("run \"stepback checkpoint create\" to make one, or name another with --store"),
+            Some("run \"stepback checkpoint create\" to create one, or choose another with --store"),
         ),
-        StoreError::Corrupt { .. } => {
-            (FailureKind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
-        }
+        StoreError::Corrupt { .. } => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
         StoreError::Object(ObjectError::Missing { .. } | ObjectError::Corrupt { .. }) => {
-            (FailureKind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
+            (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged"))
         }
         StoreError::Object(ObjectError::Backend(inner)) => {
             inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
         }
         StoreError::Io { error, .. } => of_io(error),
         StoreError::Full { .. } => (FailureKind::System, Some("\"stepback prune\" frees space")),
-        StoreError::Locked => (FailureKind::Busy, Some("another stepback is using the store; try again")),
+        StoreError::Locked => (FailureKind::Busy, Some("another process is using the store; retry")),
         StoreError::Database(_) => (FailureKind::System, None),
         StoreError::Server { remedy, .. } => (FailureKind::System, Some(remedy)),
         _ => (FailureKind::Internal, None),
@@ -182,9 +180,7 @@ fn of_worktree(error: &WorktreeError) -> (FailureKind, Option<&'static str>) {
         WorktreeError::Object(ObjectError::Backend(inner)) => {
             inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
         }
-        WorktreeError::Object(_) => {
-            (FailureKind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
-        }
+        WorktreeError::Object(_) => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
     }
 }
 
@@ -193,7 +189,7 @@ pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => of_full(),
         std::io::ErrorKind::PermissionDenied => {
-            (FailureKind::System, Some("check who owns it and its permissions; nothing was changed"))
+            (FailureKind::System, Some("check its owner and permissions; nothing was changed"))
         }
         std::io::ErrorKind::NotFound => (FailureKind::System, Some("check that the path exists")),
         _ => (FailureKind::System, None),
@@ -203,6 +199,6 @@ pub fn of_io(error: &std::io::Error) -> (FailureKind, Option<&'static str>) {
 fn of_full() -> (FailureKind, Option<&'static str>) {
     (
         FailureKind::System,
-        Some("the disk is full: make room (\"stepback prune --now\" frees old checkpoints), then try again"),
+        Some("the disk is full: free space (\"stepback prune --now\" frees old checkpoints), then try again"),
     )
 }

@@ -37,13 +37,13 @@ pub enum EngineError {
         what: String,
     },
     /// The step was recorded before the first scan of the files.
-    #[error("the files were not looked at yet at {what}")]
+    #[error("the files had not been scanned yet at {what}")]
     NoFiles {
         /// Description of the step.
         what: String,
     },
     /// The workspace is not on this machine, so its files cannot be scanned; remote agents report to it.
-    #[error("{root} is no directory of this machine: only what agents reported is known of it")]
+    #[error("{root} is not a directory on this machine; it is known only from what agents reported")]
     NoDirectory {
         /// Root of the workspace.
         root: PathBuf,
@@ -74,7 +74,7 @@ pub enum EngineError {
         cause: StoreError,
     },
     /// Another process is changing this workspace.
-    #[error("another stepback is changing {root} right now")]
+    #[error("another process is changing {root}")]
     Busy {
         /// Root of the workspace.
         root: PathBuf,
@@ -88,21 +88,21 @@ pub enum EngineError {
         lock: String,
     },
     /// A rewind failed part-way, and all its changes were taken back.
-    #[error("{cause}; everything was put back as it was")]
+    #[error("{cause}; everything was restored")]
     RolledBack {
         /// The error that caused it.
         cause: Box<EngineError>,
     },
     /// A rewind changed all files but could not record it; the next command will.
     #[error(
-        "{cause}; the files are as planned, but that is not recorded yet: the next stepback command will do it"
+        "{cause}; the files are as planned, but not recorded yet; the next stepback command will record them"
     )]
     Unrecorded {
         /// The error that caused it.
         cause: Box<EngineError>,
     },
     /// A rewind failed part-way and could not be taken back now; the next command will finish or revert it.
-    #[error("{cause}; it could not be put back yet ({revert}): the next stepback command will finish it")]
+    #[error("{cause}; it could not be reverted yet ({revert}); the next stepback command will finish this")]
     Unfinished {
         /// The error that caused it.
         cause: Box<EngineError>,

@@ -50,7 +50,7 @@ impl Workspace<'_> {
         };
         if self.store().gc_generation()? != prepared.epoch {
             return Err(EngineError::Input(
-                "the store was pruned while the plan was waiting; make the plan again".into(),
+                "the store was pruned since the plan was made; plan again".into(),
             ));
         }
         let shown = prepared.plan.left_alone.clone();
@@ -412,7 +412,7 @@ impl Workspace<'_> {
         let present = match &before {
             Some(stored) => self.state_of(stored)?,
             None => {
-                return Err(StoreError::Corrupt { what: "a journal names a step that is gone".into() }.into());
+                return Err(StoreError::Corrupt { what: "a journal refers to a missing step".into() }.into());
             }
         };
         // The reached git state gets the description of the target's git state.

@@ -222,9 +222,9 @@ fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
         true => {
             let user = if audience == Audience::User { "you" } else { "the user" };
             let sessions = ChangeAuthor { may_be_user: false, ..author.clone() }.name(audience);
-            format!("a call of {sessions} was cut short, so {user} may have changed it since")
+            format!("a call of {sessions} was interrupted, so {user} may have changed it since")
         }
-        false => format!("several were at work at the same time: it was {}", author.name(audience)),
+        false => format!("several sessions ran at the same time: it was {}", author.name(audience)),
     }
 }
 
@@ -248,10 +248,10 @@ pub(crate) fn why_unchanged(
     let authors = list_authors(kept, audience);
     Some(match (kept, left_alone) {
         ([], []) => return None,
-        ([], _) => format!("what differs from {point} is left alone for the reasons listed"),
+        ([], _) => format!("what differs from {point} is skipped for the reasons listed"),
         (_, []) => format!("what differs from {point} was changed by {authors}"),
         _ => format!(
-            "what differs from {point} was changed by {authors}, or is left alone for the reasons listed"
+            "what differs from {point} was changed by {authors}, or is skipped for the reasons listed"
         ),
     })
 }

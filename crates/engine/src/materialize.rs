@@ -59,7 +59,7 @@ impl Workspace<'_> {
             let empty = is_dir(into) && fs::read_dir(into).is_ok_and(|mut entries| entries.next().is_none());
             if !empty {
                 return Err(EngineError::Input(format!(
-                    "{} exists and is not an empty directory; name a new one",
+                    "{} exists and is not an empty directory; choose a new one",
                     into.display()
                 )));
             }

@@ -47,7 +47,7 @@ impl Workspace<'_> {
                 let names: Vec<String> =
                     live.iter().map(|session| format!("{} {}", session.agent, session.id.short())).collect();
                 Err(EngineError::Input(format!(
-                    "{} agents are at work here ({}); say whose board is meant with --session",
+                    "{} agents are running here ({}); choose a board with --session",
                     live.len(),
                     names.join(", ")
                 )))

@@ -117,7 +117,7 @@ impl Engine<'_> {
                 continue;
             }
             let operation = workspace
-                .operation("give up a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
+                .operation("discard a rerun".to_owned(), OperationAction::Prune { steps: steps.clone() });
             let mutations = [
                 Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
                 Mutation::Purge { steps: steps.clone() },

@@ -163,7 +163,7 @@ impl<'s> Resolver<'s> {
         tip.ok_or_else(|| {
             let known = self.workspace.branch_names().unwrap_or_default();
             let known = known.into_iter().take(SHOWN).map(|name| format!("branch:{name}"));
-            self.error(format!("there is no branch {name}")).suggest(known.collect::<Vec<_>>())
+            self.error(format!("branch {name} not found")).suggest(known.collect::<Vec<_>>())
         })
     }
 
@@ -189,7 +189,7 @@ impl<'s> Resolver<'s> {
                 let mut error = self.error(no_step(number, newest)).suggest([format!("#{newest}")]);
                 // Digits alone may have been copied from an id.
                 if self.text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
-                    error.what.push_str(&format!("; \"id:{number}\" is the step whose id starts so"));
+                    error.what.push_str(&format!("; \"id:{number}\" selects the step by its id"));
                 }
                 if !self.with_prefix(&number.to_string()).is_empty() {
                     error.suggestions.push(format!("id:{number}"));
@@ -290,7 +290,7 @@ impl<'s> Resolver<'s> {
         found.cloned().ok_or_else(|| {
             let message = match count {
                 0 => format!("no {what}"),
-                _ => format!("there are only {count}: no further {what}"),
+                _ => format!("there are only {count}; no further {what}"),
             };
             self.error(message).suggest(known)
         })

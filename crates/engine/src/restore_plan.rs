@@ -61,18 +61,18 @@ pub(crate) fn direct(changes: Vec<PathChange>) -> RewindPlan {
             | (None, Some(TreeNode::Skipped { reason: SkipReason::GitDir })) => {}
             (Some(TreeNode::Skipped { .. }), None | Some(TreeNode::Skipped { .. })) => {}
             (Some(TreeNode::Skipped { reason }), Some(_)) => {
-                plan.left_alone.push(leave(*reason, "what is there now is not covered"));
+                plan.left_alone.push(leave(*reason, "its current content is not covered"));
             }
             (None, Some(TreeNode::Skipped { reason })) => {
-                plan.left_alone.push(leave(*reason, "it was not covered then"));
+                plan.left_alone.push(leave(*reason, "it was not covered at that point"));
             }
             (Some(_), Some(TreeNode::Skipped { reason })) => {
-                plan.left_alone.push(leave(*reason, "its content was not covered then"));
+                plan.left_alone.push(leave(*reason, "its content was not covered at that point"));
             }
             (Some(TreeNode::Dir { .. }), then)
                 if !then.as_ref().is_some_and(TreeNode::is_dir) && protected.contains(&path) =>
             {
-                plan.left_alone.push(SkippedPath::uncovered(path, "it holds files that are not covered"));
+                plan.left_alone.push(SkippedPath::uncovered(path, "it contains files that are not covered"));
             }
             // Later git objects do no harm and may be needed.
             (Some(TreeNode::File { content: Content::Vaulted, .. }), _) => {}
@@ -123,7 +123,7 @@ pub(crate) fn links_leading_out(plan: &RewindPlan) -> Vec<String> {
     let links = plan.changes.iter().filter_map(|change| match &change.then {
         Some(TreeNode::Symlink { target }) if leads_out(&change.path, target) => {
             let target = stepback_model::path::display_bytes(target);
-            Some(format!("the link {} leads out of the workspace, to {target}", change.path))
+            Some(format!("the link {} points outside the workspace, to {target}", change.path))
         }
         _ => None,
     });

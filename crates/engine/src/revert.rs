@@ -161,7 +161,7 @@ impl<'a> Reverter<'a> {
             },
             (_, None, _) => self.leave(path, "it was deleted since"),
             (_, _, None) => self.leave(path, "it was edited since"),
-            (None, _, _) => self.leave(path, "something else is there now"),
+            (None, _, _) => self.leave(path, "it is something else now"),
         }
         Ok(())
     }

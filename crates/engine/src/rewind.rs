@@ -154,7 +154,7 @@ impl Workspace<'_> {
             return self.prepare_changes(request);
         }
         let Some(target) = &request.target else {
-            return Err(EngineError::Input("name a point to rewind to, or the changes to take back".into()));
+            return Err(EngineError::Input("specify a point to rewind to, or changes to take back".into()));
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
@@ -203,7 +203,7 @@ impl Workspace<'_> {
             let git = git.into_iter().filter(|change| filter.matches(&change.path));
             changes.extend(git.filter(|change| !stays(&change.path)));
             left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| {
-                SkippedPath::conflict(root.clone(), "the repository was not there then; it stays")
+                SkippedPath::conflict(root.clone(), "the repository did not exist at that point; it is kept")
             }));
         } else {
             warnings.extend(self.head_moves(&present.state, &wanted)?);
@@ -241,7 +241,7 @@ impl Workspace<'_> {
         };
         let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
-            let already = format!("the files{what} already are as they were at {}", describe(target));
+            let already = format!("the files{what} are already as they were at {}", describe(target));
             why_unchanged(&describe(target), &kept, &plan.left_alone, request.audience).unwrap_or(already)
         });
         Ok(PreparedRewind {
@@ -345,7 +345,7 @@ impl Workspace<'_> {
         for old in &then.repositories {
             let path = stepback_model::path::display_bytes(&old.path).into_owned();
             match now.get(&old.path) {
-                None => warnings.push(format!("{path} is gone; add --git to bring it back")),
+                None => warnings.push(format!("{path} is missing; add --git to restore it")),
                 Some(new)
                     if new.summary.commit != old.summary.commit
                         || new.summary.branch != old.summary.branch =>
@@ -360,7 +360,7 @@ impl Workspace<'_> {
                     let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
                     let what = what.unwrap_or_default();
                     warnings.push(format!(
-                        "a {what} was begun or ended in {path} since; add --git to go back to it"
+                        "a {what} was started or finished in {path} since; add --git to restore it"
                     ));
                 }
                 Some(_) => {}

@@ -254,7 +254,7 @@ impl Workspace<'_> {
         let point = describe(target);
         let summary = format!("rewind{paths} to {point}, only what {whose} changed");
         let unchanged_because = plan.is_empty().then(|| {
-            let nothing = format!("nothing that {whose} changed since {point} is left to take back");
+            let nothing = format!("no change of {whose} since {point} is left to take back");
             why_unchanged(&point, &kept, &plan.left_alone, audience).unwrap_or(nothing)
         });
         let prepared = self.prepared(plan, warnings, summary, request.git, git_target, detail)?;

@@ -58,7 +58,7 @@ pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
     match session.info.ended_at {
         Some(at) => Some(format!("ended {}", at.ago(now))),
         None if session.info.imported => Some("was imported and does not run here".into()),
-        None if is_prepared(session) => Some("is prepared and was not started yet".into()),
+        None if is_prepared(session) => Some("is prepared but was not started yet".into()),
         None => None,
     }
 }

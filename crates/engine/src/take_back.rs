@@ -103,7 +103,7 @@ impl Workspace<'_> {
                 Audience::User => "your own",
                 Audience::Agent => "the user's own",
             };
-            warnings.push(format!("no agent has worked in this workspace, so this is about {own} changes"));
+            warnings.push(format!("no agent has worked in this workspace, so this applies to {own} changes"));
         }
         let unchanged_because = match plan.is_empty() {
             true => Some(self.why_unchanged(request, &whose, &chosen, &plan, &kept)?),
@@ -215,8 +215,8 @@ impl Workspace<'_> {
             Whose::Everyone | Whose::OnlyUser => {
                 return Ok(match (chosen, plan.left_alone.is_empty()) {
                     ([], _) => format!("no change{after} is listed"),
-                    (_, true) => "the files already are as they were before these changes".into(),
-                    (_, false) => "what differs is left alone for the reasons listed".into(),
+                    (_, true) => "the files are already as they were before these changes".into(),
+                    (_, false) => "the differences are skipped for the reasons listed".into(),
                 });
             }
         };
@@ -228,7 +228,7 @@ impl Workspace<'_> {
             ([], true) => format!("no change{after} by {who} is left to take back{made_by_others}"),
             ([], false) => format!("no change{after} is known to be by {who}{made_by_others}"),
             (_, true) => format!("what {who} changed{after} is already as it was before{made_by_others}"),
-            (_, false) => format!("what {who} changed{after} is left alone for the reasons listed"),
+            (_, false) => format!("what {who} changed{after} is skipped for the reasons listed"),
         })
     }
 

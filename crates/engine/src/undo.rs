@@ -88,14 +88,14 @@ impl Workspace<'_> {
                 let found = operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingTo("undo"))?;
                 if !in_force(found) {
                     return Err(EngineError::CannotUndo(format!(
-                        "operation {} ({}) is not in force: it was undone, reverted, or is an undo itself",
+                        "operation {} ({}) cannot be undone: it was undone or reverted already, or is itself an undo",
                         found.number, found.summary
                     )));
                 }
                 found.clone()
             }
         };
-        let summary = format!("undo: {}", operation.summary);
+        let summary = format!("undo of operation {} ({})", operation.number, operation.summary);
         match operation.action.moved().cloned() {
             Some(moved) => {
                 // If the operation was redone since, the redo is the move that has to be reversed.
@@ -119,7 +119,7 @@ impl Workspace<'_> {
         };
         let operation =
             operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingTo("redo"))?.clone();
-        let summary = format!("redo: {}", operation.summary);
+        let summary = format!("redo of operation {} ({})", operation.number, operation.summary);
         match moved {
             Some(moved) => self
                 .reverse(moved.clone(), summary)
@@ -184,7 +184,7 @@ impl Workspace<'_> {
                 && stored.purged
             {
                 return Err(EngineError::CannotUndo(format!(
-                    "{} cannot come back: its files were freed by a later prune",
+                    "{} cannot be restored: its files were freed by a later prune",
                     describe(&stored)
                 )));
             }
@@ -200,19 +200,19 @@ impl Workspace<'_> {
             let present = self.present_branch()?;
             if present != *entered {
                 return Err(EngineError::CannotUndo(format!(
-                    "that was a switch to branch {entered}, and the workspace stands on {present} by now: switch to {entered} first"
+                    "that was a switch to branch {entered}, but the workspace is now on {present}: switch to {entered} first"
                 )));
             }
             // Otherwise the checkpoints made on that branch since would be on no branch.
             if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.step.id != moved.before) {
                 return Err(EngineError::CannotUndo(format!(
-                    "that was a switch from branch {left}, which has gone on to {} since: \"stepback branch switch {left}\" goes there",
+                    "that was a switch from branch {left}, which is at {} now: \"stepback branch switch {left}\" switches to it",
                     describe(&tip)
                 )));
             }
         }
         let find = |id| -> Result<StepRow, EngineError> {
-            self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
+            self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps no longer exist".into()))
         };
         let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
         let source = StoreSource(self.store());
@@ -240,8 +240,8 @@ impl Workspace<'_> {
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let unchanged_because = plan.is_empty().then(|| match plan.left_alone.is_empty() {
-            true => "the files already are as they were before it".to_string(),
-            false => "what it changed is left alone for the reasons listed".to_string(),
+            true => "the files are already as they were before it".to_string(),
+            false => "what it changed is skipped for the reasons listed".to_string(),
         });
         // If the move was made on another branch, its steps are not ancestors of this head.
         let line = self.ancestry(&self.head()?)?;
@@ -321,7 +321,7 @@ impl Workspace<'_> {
             });
             if moved_since && now.get(&path).is_some() {
                 plan.left_alone
-                    .push(SkippedPath::conflict(root, "its branches moved since; it stays as it is"));
+                    .push(SkippedPath::conflict(root, "its branches moved since; it is not changed"));
                 continue;
             }
             if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
@@ -343,7 +343,8 @@ impl Workspace<'_> {
                     continue;
                 }
                 if !same(&current, &change.before) {
-                    warnings.push(format!("{} changed since; the present one is saved first", change.path));
+                    warnings
+                        .push(format!("{} changed since; the current version is saved first", change.path));
                 }
                 plan.changes.push(stepback_model::plan::PlannedChange {
                     path: change.path.clone(),
@@ -367,7 +368,7 @@ fn remove_repository(
 ) -> Result<(), ObjectError> {
     let inside = diff::trees(source, Some(tree), None)?;
     if inside.iter().any(|change| !change.before.as_ref().is_none_or(TreeNode::is_stored)) {
-        plan.left_alone.push(SkippedPath::uncovered(root.clone(), "it holds files that are not covered"));
+        plan.left_alone.push(SkippedPath::uncovered(root.clone(), "it contains files that are not covered"));
         return Ok(());
     }
     let removed =

@@ -107,7 +107,7 @@ fn read(price: &Value) -> Result<Price, String> {
     let fields = price.as_object().ok_or("not an object with prices in dollars per million tokens")?;
     let known = ["input", "output", "cache_read", "cache_write", "long"];
     if let Some(other) = fields.keys().find(|field| !known.contains(&field.as_str())) {
-        return Err(format!("\"{other}\" is no price; there are {}", known.join(", ")));
+        return Err(format!("\"{other}\" is not a price; prices are {}", known.join(", ")));
     }
     let long = match fields.get("long") {
         None => None,

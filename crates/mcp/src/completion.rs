@@ -15,7 +15,7 @@ pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
     match reference.get("type").and_then(Value::as_str) {
         Some("ref/prompt" | "ref/resource") => Ok(()),
         _ => Err(Refusal::params(
-            "\"ref\" must be a prompt (ref/prompt) or the template of an address (ref/resource)",
+            "\"ref\" must be a prompt (ref/prompt) or a resource template (ref/resource)",
         )),
     }
 }

@@ -101,7 +101,8 @@ async fn answer(
     };
     if method == "subscriptions/listen" && era == ProtocolEra::Modern && service.tells() {
         let Ok(place) = room.try_acquire_owned() else {
-            let full = Refusal::new(INTERNAL_ERROR, format!("there are {STREAMS} streams open already"));
+            let full =
+                Refusal::new(INTERNAL_ERROR, format!("the limit of {STREAMS} open streams is reached"));
             return refuse(StatusCode::SERVICE_UNAVAILABLE, &full);
         };
         return match listening(Arc::clone(offers), service, id.clone(), params, place).await {
@@ -125,7 +126,7 @@ async fn answer(
 }
 
 fn ended() -> Refusal {
-    Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly")
+    Refusal::new(INTERNAL_ERROR, "an internal error occurred")
 }
 
 /// Streams progress notifications, then the response.
@@ -266,7 +267,7 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Prot
     }
     match (outside, inside) {
         (Some(outside), Some(inside)) if outside != inside => {
-            return Err(mismatch("MCP-Protocol-Version", "params._meta says another revision"));
+            return Err(mismatch("MCP-Protocol-Version", "params._meta has a different revision"));
         }
         (None, Some(_)) => return Err(mismatch("MCP-Protocol-Version", "it is missing")),
         _ => {}
@@ -274,7 +275,7 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Prot
     revision::check(params)?;
     match header(METHOD) {
         Some(said) if said == method => {}
-        Some(_) => return Err(mismatch("Mcp-Method", "the body asks for another method")),
+        Some(_) => return Err(mismatch("Mcp-Method", "the body has a different method")),
         None => return Err(mismatch("Mcp-Method", "it is missing")),
     }
     let named = match method {
@@ -285,8 +286,8 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Prot
     if let Some(named) = named.and_then(Value::as_str) {
         match header(NAME).map(plain) {
             Some(Some(said)) if said == named => {}
-            Some(Some(_)) => return Err(mismatch("Mcp-Name", "the body names something else")),
-            Some(None) => return Err(mismatch("Mcp-Name", "it is no Base64")),
+            Some(Some(_)) => return Err(mismatch("Mcp-Name", "the body has a different name")),
+            Some(None) => return Err(mismatch("Mcp-Name", "it is not Base64")),
             None => return Err(mismatch("Mcp-Name", "it is missing")),
         }
     }
@@ -294,7 +295,7 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Prot
 }
 
 fn mismatch(name: &str, why: &str) -> Refusal {
-    Refusal::new(HEADER_MISMATCH, format!("the header {name} does not fit the body: {why}"))
+    Refusal::new(HEADER_MISMATCH, format!("the header {name} does not match the body: {why}"))
 }
 
 /// The value of a header: as it is, or decoded from `=?base64?…?=`. `None` if that cannot be decoded.

@@ -52,7 +52,7 @@ impl Subscription {
             Some(_) => return Err(Refusal::params("\"resourceSubscriptions\" must be a list of addresses")),
         };
         if addresses.len() > MOST {
-            return Err(Refusal::params(format!("a subscription is about at most {MOST} resources")));
+            return Err(Refusal::params(format!("a subscription can have at most {MOST} resources")));
         }
         let mut marks = BTreeMap::new();
         for address in addresses {
@@ -143,7 +143,7 @@ impl Listeners {
         let address = address(asked)?;
         let Some(mark) = service.mark(asked, address)? else {
             let shown: String = address.chars().take(200).collect();
-            return Err(Refusal::params(format!("nobody is told when {shown} changes")));
+            return Err(Refusal::params(format!("{shown} does not support subscriptions")));
         };
         let mut state = self.state();
         if !state.all.iter().any(|known| known.id.is_none()) {
@@ -153,7 +153,9 @@ impl Listeners {
         }
         if let Some(own) = state.all.iter_mut().find(|known| known.id.is_none()) {
             if own.marks.len() >= MOST && !own.marks.contains_key(address) {
-                return Err(Refusal::params(format!("a connection subscribes to at most {MOST} resources")));
+                return Err(Refusal::params(format!(
+                    "a connection can subscribe to at most {MOST} resources"
+                )));
             }
             own.marks.insert(address.to_owned(), mark);
         }
@@ -182,7 +184,7 @@ impl Listeners {
         let subscription = Subscription::open(service, asked, id)?;
         let mut state = self.state();
         if state.all.len() >= SUBSCRIPTIONS {
-            return Err(Refusal::params(format!("there are {SUBSCRIPTIONS} subscriptions already")));
+            return Err(Refusal::params(format!("the limit of {SUBSCRIPTIONS} subscriptions is reached")));
         }
         (asked.out)(subscription.acknowledged());
         state.all.push(subscription);

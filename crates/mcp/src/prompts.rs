@@ -24,23 +24,20 @@ const PROMPTS: [Prompt; 3] = [
     (
         "recover-after-compaction",
         "Recover after a compaction",
-        "Where you stood before the conversation was compacted, and to go on from there",
-        &[("budget", "Most tokens of the page")],
+        "Where you left off before the conversation was compacted",
+        &[("budget", "Limit in tokens")],
     ),
     (
         "explain-failure",
         "Explain a failure",
-        "What went wrong at a step, with what led to it",
-        &[
-            ("point", "The step; the last that went wrong if none is given"),
-            ("session", "Whose; your own if none is given"),
-        ],
+        "Why a step failed, and what led to it",
+        &[("point", "The step (default: the last failed one)"), ("session", "The session (default: yours)")],
     ),
     (
         "post-mortem",
         "Post-mortem of a session",
-        "What a session did, what went wrong, what was thought, and what to learn from it",
-        &[("session", "Which; your own if none is given")],
+        "What a session did, what failed, how it reasoned, and what to learn from it",
+        &[("session", "The session (default: yours)")],
     ),
 ];
 
@@ -62,12 +59,14 @@ pub fn all() -> Vec<Value> {
 pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
     let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
         let shown: String = name.chars().take(80).collect();
-        return Err(Refusal::params(format!("there is no prompt \"{shown}\": prompts/list has all of them")));
+        return Err(Refusal::params(format!("unknown prompt \"{shown}\"; prompts/list lists all")));
     };
     for (argument, value) in arguments {
         if !known.iter().any(|(name, _)| name == argument) || !value.is_string() {
             let argument: String = argument.chars().take(80).collect();
-            return Err(Refusal::params(format!("\"{argument}\" is no argument of {name}, or no text")));
+            return Err(Refusal::params(format!(
+                "\"{argument}\" is not an argument of {name}, or not a text"
+            )));
         }
     }
     if arguments.get("budget").and_then(Value::as_str).is_some_and(|text| text.parse::<usize>().is_err()) {
@@ -97,7 +96,7 @@ pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>)
 fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
     let page = ground.workspace.recovery(&ground.session()?, &BoardMoment::Now, budget, ground.now)?.page;
     Ok(format!(
-        "The conversation was compacted. This is where you stood; go on from there and do not find out again what is settled. \
+        "The conversation was compacted. This is where you left off; continue from there and do not investigate settled questions again. \
          The tools mind, timeline and show have the details.\n\n{page}"
     ))
 }
@@ -106,10 +105,8 @@ fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, Tool
     let workspace = ground.workspace;
     let stored = workspace.resolve(point.unwrap_or("error:last"), ground.now, &TimeZone::system)?;
     let step = &stored.step;
-    let mut text = format!(
-        "Explain why this went wrong, and what to do about it.\n\n{}\n",
-        brief_line(&stored, ground.now)
-    );
+    let mut text =
+        format!("Explain why this failed, and how to fix it.\n\n{}\n", brief_line(&stored, ground.now));
     let mut detail = workspace.detail_of(step)?.unwrap_or_default();
     clip::value(&mut detail, DETAIL);
     for part in ["input", "output", "error"] {
@@ -138,10 +135,10 @@ fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, Tool
 
 fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
     let (workspace, session) = (ground.workspace, ground.session()?);
-    let title = session.info.title.as_deref().unwrap_or("no prompt is on record");
+    let title = session.info.title.as_deref().unwrap_or("no prompt is recorded");
     let mut text = format!(
-        "Write a post-mortem of the session {} of {}: what was asked for, what was done, what went wrong and why, what was \
-         learnt, what to do differently. Be brief, name steps by their numbers (#42).\n\nIt began with: {}\n",
+        "Write a post-mortem of the session {} of {}: what was requested, what was done, what failed and why, what was \
+         learned, what to do differently. Be brief, name steps by their numbers (#42).\n\nIt started with: {}\n",
         session.id.short(),
         session.agent,
         short(title, 500)
@@ -149,8 +146,8 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
     let steps = |query: StepQuery| workspace.store().steps(workspace.record.id, &query);
     let of = StepQuery { session: Some(session.id), hidden: Some(false), ..StepQuery::default() };
     let parts = [
-        ("What went wrong", StepQuery { failed: Some(true), limit: Some(15), ..of.clone() }),
-        ("What was thought", StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
+        ("Failures", StepQuery { failed: Some(true), limit: Some(15), ..of.clone() }),
+        ("Reasoning", StepQuery { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
         ("Checkpoints", StepQuery { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
         ("The last steps", StepQuery { limit: Some(AROUND), ..of }),
     ];

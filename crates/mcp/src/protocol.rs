@@ -37,7 +37,7 @@ pub fn answer(service: &dyn McpService, method: &str, asked: &ServiceRequest<'_>
     match (asked.era, result) {
         (ProtocolEra::Legacy, result) => Ok(result),
         (ProtocolEra::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
-        (ProtocolEra::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is no object")),
+        (ProtocolEra::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is not an object")),
     }
 }
 
@@ -100,7 +100,7 @@ fn discover(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Value {
 fn single_page(params: &Params, name: &str, items: Vec<Value>) -> Result<Value, Refusal> {
     match cursor(params)? {
         None => Ok(json!({ name: items })),
-        Some(_) => Err(Refusal::params("the cursor belongs to no list: this one has a single page")),
+        Some(_) => Err(Refusal::params("invalid cursor: this list has a single page")),
     }
 }
 
@@ -118,7 +118,7 @@ fn read(service: &dyn McpService, asked: &ServiceRequest<'_>) -> Result<Value, R
                 ProtocolEra::Modern => INVALID_PARAMS,
             };
             let shown: String = uri.chars().take(200).collect();
-            Err(Refusal::new(code, format!("there is nothing at {shown}")).with(json!({ "uri": shown })))
+            Err(Refusal::new(code, format!("resource {shown} not found")).with(json!({ "uri": shown })))
         }
     }
 }

@@ -60,7 +60,7 @@ pub fn templates() -> Vec<Value> {
             "mind/{point}",
             "past-mind",
             "The board at a point",
-            "What you thought then",
+            "Your board at that point",
             "text/markdown",
         ),
     ]
@@ -116,8 +116,8 @@ fn fixed() -> [Value; 3] {
         })
     };
     [
-        resource("mind", "The board", "What you think now", "text/markdown"),
-        resource("recovery", "Where you stood", "The page to read after a compaction", "text/markdown"),
+        resource("mind", "The board", "Your current board", "text/markdown"),
+        resource("recovery", "Where you left off", "The page to read after a compaction", "text/markdown"),
         resource("sessions", "Sessions", "Every recorded session of this workspace", "application/json"),
     ]
 }
@@ -197,7 +197,7 @@ fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolE
     let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
     let mut page = match &seen.step {
         Some(stored) => format!("# The board as of #{}\n", stored.step.number),
-        None => "# Nothing is on the board\n".to_owned(),
+        None => "# The board is empty\n".to_owned(),
     };
     for section in seen.mind.board(true) {
         page.push_str(&format!("\n## {}\n\n", section.title));
@@ -291,7 +291,7 @@ fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Cont
 }
 
 fn binary(length: usize) -> String {
-    format!("[no text: {length} bytes; \"stepback restore\" writes it to a directory]")
+    format!("[binary: {length} bytes; \"stepback restore\" writes it to a directory]")
 }
 
 /// Decodes the percent-encoding of a part of a URI.

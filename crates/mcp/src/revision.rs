@@ -72,6 +72,6 @@ pub fn check(params: &Params) -> Result<(), Refusal> {
 /// The refusal for the unsupported revision `wanted`.
 pub fn unsupported(wanted: &str) -> Refusal {
     let wanted: String = wanted.chars().take(40).collect();
-    Refusal::new(UNSUPPORTED_VERSION, format!("revision \"{wanted}\" of the protocol is not spoken here"))
+    Refusal::new(UNSUPPORTED_VERSION, format!("protocol revision \"{wanted}\" is not supported"))
         .with(json!({ "supported": all(), "requested": wanted }))
 }

@@ -72,7 +72,7 @@ impl Refusal {
     /// The refusal of the unknown method `method`.
     pub fn method(method: &str) -> Self {
         let shown: String = method.chars().take(80).collect();
-        Self::new(METHOD_NOT_FOUND, format!("this server has no method \"{shown}\""))
+        Self::new(METHOD_NOT_FOUND, format!("unknown method \"{shown}\""))
     }
 
     /// Adds details for programs.
@@ -86,14 +86,14 @@ impl Refusal {
 /// Parses a message. The error carries the id under which to respond, if the input has one.
 pub fn parse(bytes: &[u8]) -> Result<RpcMessage, (Option<Value>, Refusal)> {
     let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| (None, Refusal::new(PARSE_ERROR, format!("this is no JSON: {error}"))))?;
+        .map_err(|error| (None, Refusal::new(PARSE_ERROR, format!("invalid JSON: {error}"))))?;
     let mut fields = match value {
         Value::Object(fields) => fields,
         Value::Array(_) => {
-            let why = "messages come one at a time: batches were removed in revision 2025-06-18";
+            let why = "batches are not supported: they were removed in revision 2025-06-18";
             return Err((None, Refusal::new(INVALID_REQUEST, why)));
         }
-        _ => return Err((None, Refusal::new(INVALID_REQUEST, "a message is a JSON object"))),
+        _ => return Err((None, Refusal::new(INVALID_REQUEST, "a message must be a JSON object"))),
     };
     let id = fields.remove("id");
     let usable = id.as_ref().filter(|id| id.is_string() || id.is_i64() || id.is_u64()).cloned();

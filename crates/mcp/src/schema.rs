@@ -108,7 +108,7 @@ fn at(place: &str, schema: &Value, value: &Value) -> Option<String> {
         && !words.contains(value)
     {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        return Some(format!("{name} is one of {}, not {}", words.join(", "), shown(value)));
+        return Some(format!("{name} must be one of {}, not {}", words.join(", "), shown(value)));
     }
     if let Some(number) = value.as_f64() {
         let bound = |which: &str| schema.get(which).and_then(Value::as_f64);
@@ -149,7 +149,7 @@ fn of_members(place: &str, schema: &Value, members: &Map<String, Value>) -> Opti
                 let member: String = member.chars().take(60).collect();
                 let known: Vec<&String> = known.into_iter().flat_map(Map::keys).collect();
                 let known = known.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-                return Some(format!("nothing here is called {}; there is {known}", named(&member)));
+                return Some(format!("unknown field {}; known are {known}", named(&member)));
             }
             None => {}
         }

@@ -103,6 +103,6 @@ fn one_of(live: &[Session]) -> Option<&Session> {
 fn several(live: &[Session]) -> ToolError {
     let names: Vec<String> =
         live.iter().map(|session| format!("{} {}", session.agent, session.id.short())).collect();
-    ToolError::new(format!("{} agents are at work here ({})", live.len(), names.join(", ")))
-        .hint("have a person start this server with --session SESSION")
+    ToolError::new(format!("{} agents are running here ({})", live.len(), names.join(", ")))
+        .hint("ask the user to start this server with --session SESSION")
 }

@@ -62,7 +62,9 @@ pub fn serve(service: &dyn McpService, mut input: impl BufRead, output: impl Wri
         let mut bytes = Vec::new();
         while read_line(&mut input, &mut bytes)? {
             let message = match bytes.len() as u64 > LONGEST {
-                true => Err((None, Refusal::new(INVALID_REQUEST, "a message has at most 16 MiB"))),
+                true => {
+                    Err((None, Refusal::new(INVALID_REQUEST, "a message must not be larger than 16 MiB")))
+                }
                 false => rpc::parse(&bytes),
             };
             match message {
@@ -128,7 +130,7 @@ impl<W: Write + Send> Line<W> {
             _ if introduced.is_some() => Ok(ProtocolEra::Legacy),
             _ => Err(Refusal::new(
                 INVALID_REQUEST,
-                "nobody was introduced: send \"initialize\" first, or say the revision in params._meta",
+                "the session is not initialized: send \"initialize\" first, or put the revision in params._meta",
             )),
         }
     }
@@ -151,9 +153,8 @@ impl<W: Write + Send> Line<W> {
             };
             // A bug in one tool must not end the server.
             let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(service, request, &asked)));
-            let answer = answer.unwrap_or_else(|_| {
-                Some(Err(Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly")))
-            });
+            let answer = answer
+                .unwrap_or_else(|_| Some(Err(Refusal::new(INTERNAL_ERROR, "an internal error occurred"))));
             match answer {
                 Some(answer) if !unwanted() => self.send(&rpc::answer(&request.id, answer)),
                 Some(_) => {}

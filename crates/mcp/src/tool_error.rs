@@ -30,7 +30,7 @@ impl ToolError {
     /// Message and hint in one text.
     pub fn text(&self) -> String {
         match &self.hint {
-            Some(hint) => format!("{}. To go on: {hint}.", self.message),
+            Some(hint) => format!("{}. Hint: {hint}.", self.message),
             None => format!("{}.", self.message),
         }
     }

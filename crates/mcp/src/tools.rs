@@ -258,7 +258,7 @@ fn limit(args: &Args, usual: usize) -> usize {
 }
 
 fn limit_schema(usual: u64, most: u64) -> Value {
-    schema::count(&format!("Most items (default {usual})"), 1, most)
+    schema::count(&format!("Maximum number of items (default {usual})"), 1, most)
 }
 
 fn cursor_schema() -> Value {
@@ -287,7 +287,7 @@ fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Time
     let parse = |text| {
         stepback_model::time_expr::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
             ToolError::new(format!("{name}: {error}"))
-                .hint("write 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
+                .hint("use 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
         })
     };
     args.text(name).map(parse).transpose()
@@ -372,7 +372,7 @@ fn thought(thought: &BoardEdit) -> ToolReply {
 fn thought_schema() -> Value {
     schema::object(
         &[
-            ("item", schema::text("What was made or changed")),
+            ("item", schema::text("What was created or changed")),
             ("said", schema::texts("")),
             ("step", schema::whole("For mind_undo")),
             ("checkpoint", schema::whole("Made for it")),
@@ -383,7 +383,7 @@ fn thought_schema() -> Value {
 
 /// The value of a word; the schema has already checked that it is one of those allowed.
 fn parsed<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
-    what.ok_or_else(|| ToolError::new(format!("\"{name}\" is none of the words it may be")))
+    what.ok_or_else(|| ToolError::new(format!("\"{name}\" has an unknown value")))
 }
 
 /// All words of a kind, for a schema.

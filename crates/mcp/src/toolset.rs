@@ -18,10 +18,10 @@ use crate::{completion, prompts, resources};
 
 /// Instructions that a model gets before it uses the server.
 const INSTRUCTIONS: &str = "\
-stepback records this session: every step and every change of a file can be looked at and taken back, and what you think is \
-kept on a board that survives compactions. After a compaction, or when you do not know where you stand, call `recover` first. \
-While debugging, put suspicions (`hypothesis`), what speaks for and against them (`evidence`) and open questions (`gap`) on \
-the board as you go; `next` ranks what to do. Before something risky call `checkpoint`; `rewind_plan` and `rewind_apply` take \
+stepback records this session: every step and every file change can be inspected and undone, and your reasoning is kept on \
+a board that survives compactions. After a compaction, or when you have lost track, call `recover` first. \
+While debugging, record hypotheses (`hypothesis`), evidence for and against them (`evidence`) and open questions (`gap`) on \
+the board; `next` ranks what to do. Before something risky call `checkpoint`; `rewind_plan` and `rewind_apply` take \
 back what you changed; `experiment` tries something out on a branch. A point is `#42`, `@-3`, a label, `tool:Bash:last`, `error:last` or `10 minutes ago`.";
 
 /// Opens workspaces for the server.
@@ -87,12 +87,14 @@ impl ToolContext<'_> {
             let own = self.own()?;
             if own.id != session.id {
                 return Err(ToolError::new(format!(
-                    "session {} is not yours: you may look at it, and change only your own ({} {})",
+                    "session {} is not yours: you can read it, but change only your own ({} {})",
                     session.id.short(),
                     own.agent,
                     own.id.short()
                 ))
-                .hint("leave \"session\" out; a person can allow more by starting this server with --allow-others"));
+                .hint(
+                    "omit \"session\"; the user can allow more by starting this server with --allow-others",
+                ));
             }
         }
         Ok(session)
@@ -214,7 +216,7 @@ impl<H: Host> McpService for ToolServer<H> {
     ) -> Result<Value, Refusal> {
         let Some(tool) = self.tool(tool) else {
             let shown: String = tool.chars().take(80).collect();
-            return Err(Refusal::params(format!("there is no tool \"{shown}\": tools/list has all of them")));
+            return Err(Refusal::params(format!("unknown tool \"{shown}\"; tools/list lists all")));
         };
         Ok(match self.call_tool(asked, tool, arguments) {
             Ok(reply) => json!({

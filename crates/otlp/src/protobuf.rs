@@ -20,7 +20,7 @@ const MOST_VALUES: usize = 1 << 17;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end in the middle of a field, or a length exceeds the message.
-    #[error("it is cut off in the middle of a field")]
+    #[error("it is truncated in the middle of a field")]
     Short,
     /// A number has more than ten bytes.
     #[error("a number does not end")]

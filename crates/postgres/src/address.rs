@@ -61,7 +61,7 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
         remedy,
     };
     let (mut config, tls) = read(url)
-        .map_err(|why| wrong(why, "write it like postgres://USER@HOST:5432/DATABASE?sslmode=MODE"))?;
+        .map_err(|why| wrong(why, "use the form postgres://USER@HOST:5432/DATABASE?sslmode=MODE"))?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         config.host("localhost");
     }
@@ -93,13 +93,15 @@ fn read(url: &str) -> Result<(Config, Asked), String> {
         match name {
             "sslmode" => {
                 let unknown = || {
-                    format!("sslmode={value} is none of disable, prefer, require, verify-ca and verify-full")
+                    format!(
+                        "sslmode={value} is invalid; use disable, prefer, require, verify-ca or verify-full"
+                    )
                 };
                 asked.mode = Mode::parse(value).ok_or_else(unknown)?;
             }
             "sslrootcert" => asked.roots = Some(decoded(value)?.into()),
             "sslcert" | "sslkey" => {
-                return Err(format!("{name}: a certificate of the client's own is not supported"));
+                return Err(format!("{name}: client certificates are not supported"));
             }
             _ => others.push(option),
         }

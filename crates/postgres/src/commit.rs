@@ -188,7 +188,7 @@ impl PostgresStore {
                             "whether a commit took effect; the connection was lost while it was under way ({})",
                             error::why(error)
                         ),
-                        "when the server is back, \"stepback log\" shows whether it was recorded",
+                        "when the server is available again, \"stepback log\" shows whether it was recorded",
                     ));
                 }
                 _ => std::thread::sleep(AGAIN),

@@ -14,19 +14,13 @@ const UNIQUE: [(&str, &str); 4] = [
 /// Remedies for a failed TLS handshake, by a part of the error message.
 const TLS: [(&str, &str); 7] = [
     ("does not support TLS", "set ssl = on in the server's settings, or connect without: sslmode=disable"),
-    (
-        "UnknownIssuer",
-        "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
-    ),
-    (
-        "BadSignature",
-        "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
-    ),
-    ("not valid for name", "use the host name that the certificate was made for, or sslmode=verify-ca"),
-    ("expired", "give the server a certificate that is still valid"),
+    ("UnknownIssuer", "specify the CA certificate of the server with sslrootcert=FILE in the address"),
+    ("BadSignature", "specify the CA certificate of the server with sslrootcert=FILE in the address"),
+    ("not valid for name", "use the host name in the certificate, or sslmode=verify-ca"),
+    ("expired", "renew the server's certificate"),
     (
         "CaUsedAsEndEntity",
-        "give the server a certificate that was signed by that one, instead of that one itself",
+        "give the server a certificate signed by that CA instead of the CA certificate itself",
     ),
     ("TLS", "see docs/guide/teams.md for sslmode and sslrootcert"),
 ];
@@ -69,28 +63,28 @@ fn remedy(code: &SqlState) -> &'static str {
             "check user and password: in the address, in PGPASSWORD, or in ~/.pgpass"
         }
         code if *code == SqlState::INVALID_CATALOG_NAME => {
-            "make the database first (\"createdb NAME\"), or correct its name in the address"
+            "create the database first (\"createdb NAME\"), or correct its name in the address"
         }
         code if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            "give the role the right to it; docs/guide/teams.md lists what a role needs"
+            "grant the role the permission; docs/guide/teams.md lists what it needs"
         }
         code if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => {
-            "somebody changed stepback's tables; restore the database from a backup"
+            "stepback's tables were changed by another program; restore the database from a backup"
         }
         code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
             "the database is read-only: connect to the primary server, or make it writable again"
         }
         code if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY => {
-            "make room on the server, then try again; nothing was changed"
+            "free space on the server, then try again; nothing was changed"
         }
         code if *code == SqlState::TOO_MANY_CONNECTIONS => {
-            "wait until others are done, or raise max_connections on the server"
+            "wait for other connections to close, or raise max_connections on the server"
         }
         code if *code == SqlState::QUERY_CANCELED => {
             "the server's statement_timeout is too short for this; raise it for this role"
         }
         code if is_going_away(code) => "the server is starting or stopping; try again in a moment",
-        _ => "the server's log says more",
+        _ => "see the server's log",
     }
 }
 
@@ -107,7 +101,7 @@ fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
     if why.contains("authentication") {
         return "check user and password, and which methods pg_hba.conf allows";
     }
-    "check that the server runs and can be reached, then try again"
+    "check that the server is running and reachable, then try again"
 }
 
 /// The innermost message; the outer ones only say that something failed.

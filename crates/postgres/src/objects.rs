@@ -138,7 +138,7 @@ impl ObjectSource for PostgresStore {
             bytes = Some(read.map_err(|reason| ObjectError::corrupt(kind, hash, reason))?);
         }
         let bytes = bytes.filter(|bytes| Hash::of(kind, bytes) == hash);
-        let bytes = bytes.ok_or_else(|| ObjectError::corrupt(kind, hash, "its bytes have another hash"))?;
+        let bytes = bytes.ok_or_else(|| ObjectError::corrupt(kind, hash, "its hash does not match"))?;
         if kind == ObjectKind::Tree {
             self.recent.put(hash, &bytes);
         }

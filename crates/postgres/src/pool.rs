@@ -267,7 +267,7 @@ impl Pool {
             Some((version, _)) if version < OLDEST => Err(error::server(
                 &self.shown,
                 "use",
-                format!("the server is PostgreSQL {}, and 13 is the oldest that works", version / 10_000),
+                format!("the server is PostgreSQL {}, but 13 or later is required", version / 10_000),
                 "use a newer server",
             )),
             _ => {

@@ -150,7 +150,7 @@ impl AnswerBody {
             }
             Poll::Pending => {
                 ready!(self.silence.as_mut().poll(cx));
-                let text = format!("nothing came for {} s", idle.as_secs_f32());
+                let text = format!("no data for {} s", idle.as_secs_f32());
                 Poll::Ready(Some(Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text).into())))
             }
         }

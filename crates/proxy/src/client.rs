@@ -112,5 +112,5 @@ impl UpstreamClient {
 }
 
 fn silent(idle: Duration) -> String {
-    format!("nothing came for {} s", idle.as_secs_f32())
+    format!("no data for {} s", idle.as_secs_f32())
 }

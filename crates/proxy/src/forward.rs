@@ -31,14 +31,14 @@ pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> Prox
     let Some(target) = shared.routes.find(wire, path, &parts.headers) else {
         let failure = Failure {
             status: 502,
-            reason: "no address of a model is set for this request".to_owned(),
-            advice: "Give the proxy one.",
+            reason: "no model URL is configured for this request".to_owned(),
+            advice: "Configure one.",
         };
         return fail(shared, wire, recording, &failure).await;
     };
     let Ok(uri) = target.uri(path) else {
         let failure =
-            Failure { status: 502, reason: "the path cannot be sent on".to_owned(), advice: "Check it." };
+            Failure { status: 502, reason: "the path cannot be forwarded".to_owned(), advice: "Check it." };
         return fail(shared, wire, recording, &failure).await;
     };
     drop_hop_by_hop(&mut parts.headers);

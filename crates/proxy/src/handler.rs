@@ -29,15 +29,13 @@ pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) 
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let wire = Wire::of(request.method().as_str(), &path);
     if request.method() == Method::CONNECT {
-        let message =
-            "stepback proxy: this is no proxy for connections. Set it as the base URL of the agent's model.";
+        let message = "stepback proxy: CONNECT is not supported. Set this address as the base URL of the agent's model.";
         return given(&shared, wire, None, 405, message).await;
     }
     if tunnel::is_asked(request.headers()) {
         // What goes through a tunnel is neither recorded nor replayed. Agents that try one first fall back to HTTP.
         if shared.answers.is_some() || Wire::of("POST", &path).is_some() {
-            let message =
-                "stepback proxy: no WebSocket here, so that the exchange can be recorded. Use HTTP instead.";
+            let message = "stepback proxy: WebSockets are not supported, because they cannot be recorded. Use HTTP instead.";
             return given(&shared, wire, None, StatusCode::UPGRADE_REQUIRED.as_u16(), message).await;
         }
         return tunnel::open(&shared, request, &path).await;
@@ -83,7 +81,7 @@ async fn decide(
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             let message =
-                format!("stepback proxy: the request has more than {most} bytes, too many to be compared.");
+                format!("stepback proxy: the request has more than {most} bytes, too many to compare.");
             return given(shared, wire, None, 413, &message).await;
         }
         Err(error) => return Err(error),
@@ -103,7 +101,7 @@ async fn decide(
     };
     let Ok((request, decision)) = asking.await else {
         // Asking the model instead could cost money that the user did not want to spend.
-        let message = "stepback proxy: looking for the recorded answer failed; the model was not asked.";
+        let message = "stepback proxy: finding the recorded answer failed; the model was not called.";
         return given(shared, wire, None, 500, message).await;
     };
     let changed = (decision == Decision::LiveChanged).then(|| {

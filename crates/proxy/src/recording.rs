@@ -292,7 +292,7 @@ impl Drop for Recording {
         let ended = if self.said_all {
             AnswerEnd::Complete
         } else if self.asked.shared.ending.load(Ordering::Relaxed) {
-            AnswerEnd::CutOff("the proxy was ended while the answer was coming".to_owned())
+            AnswerEnd::CutOff("the proxy was stopped during the answer".to_owned())
         } else {
             AnswerEnd::Cancelled
         };

@@ -59,22 +59,22 @@ impl Failure {
         } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message) {
             (502, "it closed the connection without an answer", AGAIN)
         } else {
-            (502, "the request could not be carried", AGAIN)
+            (502, "the request could not be forwarded", AGAIN)
         };
         Self { status, reason: format!("{upstream}: {what} ({text})"), advice }
     }
 
     /// Creates a failure for a model that was silent for too long.
     pub(crate) fn silent(upstream: &str, seconds: u64) -> Self {
-        Self { status: 504, reason: format!("{upstream}: it said nothing for {seconds} s"), advice: AGAIN }
+        Self { status: 504, reason: format!("{upstream}: no data for {seconds} s"), advice: AGAIN }
     }
 }
 
-const TLS: &str = "Check the address; if a company's proxy is in between, its certificate has to be trusted.";
+const TLS: &str = "Check the address; if a corporate proxy is in between, its certificate must be trusted.";
 const NAME: &str = "Check the address of the model and the network.";
 const REACH: &str = "Check the address of the model, and that something answers there.";
 const HTTP: &str = "Check that the address of the model is right, and http:// or https:// fits it.";
-const AGAIN: &str = "Try again; if it stays, ask the model's server without the proxy.";
+const AGAIN: &str = "Try again; if this persists, call the model server without the proxy.";
 
 /// Returns an error and its causes, on one line. None of them contain addresses with queries.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {

@@ -97,8 +97,10 @@ impl RecordedBody {
                 Some("the rest of the answer was not recorded".to_owned())
             }
             AnswerEnd::Complete | AnswerEnd::Failed(_) => None,
-            AnswerEnd::Cancelled => Some("the agent went away here when it was recorded".to_owned()),
-            AnswerEnd::CutOff(reason) => Some(format!("it broke off here when it was recorded: {reason}")),
+            AnswerEnd::Cancelled => Some("the agent disconnected here when it was recorded".to_owned()),
+            AnswerEnd::CutOff(reason) => {
+                Some(format!("it was interrupted here when it was recorded: {reason}"))
+            }
         };
         let sized = breaks.is_none() && pieces.len() <= 1;
         Self { pieces, breaks, arrived, timing, waiting: None, sized }

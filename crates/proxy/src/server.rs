@@ -65,9 +65,8 @@ pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
     let here = !matches!(listen, Listen::Elsewhere(_));
     let socket = match listen {
         Listen::Addr(addr) if !addr.ip().is_loopback() => {
-            let text = format!(
-                "{addr} is not on this machine's loopback, and everybody who reaches it could use it"
-            );
+            let text =
+                format!("{addr} is not a loopback address, and every client that reaches it could use it");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Listen::Addr(addr) | Listen::Anywhere(addr) => TcpListener::bind(addr)?,

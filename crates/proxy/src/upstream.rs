@@ -35,7 +35,7 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn parse(url: &str) -> io::Result<Self> {
         let wrong = |why: &str| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; it must be like https://HOST/PATH"))
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; use the form https://HOST/PATH"))
         };
         let uri: Uri = url.trim().parse().map_err(|_| wrong("the address of the model is not a URL"))?;
         let parts = uri.into_parts();
@@ -47,7 +47,7 @@ impl Target {
         }
         if authority.as_str().contains('@') {
             return Err(wrong(
-                "the address of the model holds a password, which belongs into the agent's settings",
+                "the address of the model contains a password, which belongs in the agent's settings",
             ));
         }
         let path = parts.path_and_query.as_ref().map_or("", PathAndQuery::path);
@@ -137,7 +137,7 @@ impl Routes {
             Some(target) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "the proxy would ask itself: it listens at {addr}, and {} is its model",
+                    "the proxy would call itself: it listens at {addr}, and its model URL is {}",
                     target.shown
                 ),
             )),

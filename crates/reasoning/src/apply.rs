@@ -27,7 +27,7 @@ fn text(what: &'static str, text: &str) -> Result<String, MindError> {
         return wrong("is empty".into());
     }
     if text.len() > LONGEST {
-        return wrong(format!("is longer than {LONGEST} bytes; keep the point, and put the rest in a file"));
+        return wrong(format!("is longer than {LONGEST} bytes; shorten it, and put the rest in a file"));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
         return wrong("contains control characters".into());
@@ -67,7 +67,7 @@ fn tags(given: &[String]) -> Result<Vec<String>, MindError> {
 
 fn few(what: &'static str, count: usize) -> Result<(), MindError> {
     match count > MOST_NAMES {
-        true => Err(MindError::TooMany { what, most: MOST_NAMES, remedy: "name fewer" }),
+        true => Err(MindError::TooMany { what, most: MOST_NAMES, remedy: "use fewer" }),
         false => Ok(()),
     }
 }
@@ -149,7 +149,7 @@ impl ReasoningBoard {
                     return Err(MindError::State {
                         item: ExperimentId(number).into(),
                         is: "running",
-                        rule: format!("end it before another one begins on branch {branch}"),
+                        rule: format!("end it before you start another one on branch {branch}"),
                     });
                 }
                 let success = text("success criterion", success)?;
@@ -164,7 +164,7 @@ impl ReasoningBoard {
                     changed: None,
                 })?);
                 let about = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
-                Ok(MutationEffect::of(id, format!("Began experiment {id}{about} {said}"))
+                Ok(MutationEffect::of(id, format!("Started experiment {id}{about} {said}"))
                     .because(CheckpointCause::Experiment))
             }
             BoardMutation::EndExperiment { experiment, status, result } => {
@@ -173,7 +173,7 @@ impl ReasoningBoard {
                     return Err(MindError::State {
                         item: (*experiment).into(),
                         is: known.status.as_str(),
-                        rule: "only one that is running can end, as succeeded, failed, inconclusive or abandoned"
+                        rule: "only a running experiment can end, as succeeded, failed, inconclusive or abandoned"
                             .into(),
                     });
                 }

@@ -92,7 +92,7 @@ impl ReasoningBoard {
                 lines.push(format!("  because {}", short(reason)));
             }
             if let Some(fallen) = &hypothesis.fallen {
-                lines.push(format!("  fell with {}", fallen.with));
+                lines.push(format!("  rejected along with {}", fallen.with));
             }
             // The last few show its present standing best.
             const SHOWN: usize = 5;
@@ -141,7 +141,7 @@ impl ReasoningBoard {
             let sure = effective.get(&number).copied().unwrap_or(0.0);
             let own = match shown(sure) == shown(belief.confidence) {
                 true => String::new(),
-                false => format!(" (by itself {})", shown(belief.confidence)),
+                false => format!(" (on its own {})", shown(belief.confidence)),
             };
             let value = match (&belief.subject, &belief.value) {
                 (Some(subject), Some(value)) => {

@@ -198,13 +198,13 @@ impl ReasoningBoard {
                 let roots = self.roots(BeliefId(item.number)).unwrap_or_default();
                 match roots.first() {
                     Some(root) => {
-                        format!("check {item} again, beginning with {}, on which it rests", root.belief)
+                        format!("check {item} again, starting with {}, on which it depends", root.belief)
                     }
                     None => format!("check {item} again; retract it if it is wrong"),
                 }
             }
-            ItemKind::Hypothesis => format!("open {item} again and test it"),
-            _ => format!("look at {item} again"),
+            ItemKind::Hypothesis => format!("reopen {item} and test it"),
+            _ => format!("review {item}"),
         };
         let is_seen = |item: ItemId| {
             item.kind == ItemKind::Belief

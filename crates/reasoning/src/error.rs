@@ -9,11 +9,11 @@ use crate::ids::{ItemId, ItemKind};
 pub enum MindError {
     /// A text that is not a name of an item.
     #[error(
-        "\"{0}\" is no name of an item: names are a letter and a number, such as H2, E7, B3, C1, G4, V1, N5 or X1"
+        "\"{0}\" is not the name of an item: names are a letter and a number, such as H2, E7, B3, C1, G4, V1, N5 or X1"
     )]
     NoName(String),
     /// An item of another kind was required.
-    #[error("{item} is no {}: those are called {}1, {}2, …", wanted.noun(), wanted.letter(), wanted.letter())]
+    #[error("{item} is not a {}; their names are {}1, {}2, …", wanted.noun(), wanted.letter(), wanted.letter())]
     WrongKind {
         /// The item that was given.
         item: ItemId,
@@ -55,7 +55,7 @@ pub enum MindError {
     #[error("{0} cannot depend on itself")]
     Itself(ItemId),
     /// Dependencies would form a cycle.
-    #[error("that would be a circle: {}", arrows(.0))]
+    #[error("this would be a cycle: {}", arrows(.0))]
     Cycle(Vec<ItemId>),
     /// The status of an item does not allow the change.
     #[error("{item} is {is}: {rule}")]
@@ -68,7 +68,7 @@ pub enum MindError {
         rule: String,
     },
     /// A limit is exceeded.
-    #[error("there are {most} {what} already, which is as many as one board can have; {remedy}")]
+    #[error("there are already {most} {what}, the maximum for one board; {remedy}")]
     TooMany {
         /// The kind of things there are too many of.
         what: &'static str,

@@ -113,7 +113,7 @@ impl<T: Clone + PartialEq> Table<T> {
             return Err(MindError::TooMany {
                 what: self.kind.plural(),
                 most: MOST,
-                remedy: "begin a new session, or name another one with --session",
+                remedy: "start a new session, or choose another one with --session",
             });
         }
         match self.pages.last_mut().filter(|page| page.items.len() < PAGE) {

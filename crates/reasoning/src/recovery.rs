@@ -73,7 +73,7 @@ impl ReasoningBoard {
             page.line(line);
         }
         let asked: Vec<String> = around.prompt.iter().map(|prompt| short(prompt)).collect();
-        page.section("Asked for last", &asked);
+        page.section("Last request", &asked);
         let next: Vec<String> = self
             .next_actions()
             .iter()
@@ -90,9 +90,9 @@ impl ReasoningBoard {
         };
         page.section("Contradictions", &lines("Contradictions"));
         page.section("Settled", &self.settled());
-        page.section("Not known", &lines("Gaps"));
+        page.section("Open questions", &lines("Gaps"));
         page.section("Experiments", &lines("Experiments"));
-        page.section("Held to be true", &lines("Beliefs"));
+        page.section("Beliefs", &lines("Beliefs"));
         page.section("Notes", &lines("Notes"));
         page.section("Last commands", &around.commands);
         page.section("Files changed", &around.changed);

@@ -101,7 +101,7 @@ impl ReasoningBoard {
             }
             let Some(kind) = ItemKind::ALL.into_iter().find(|kind| kind.plural() == name) else {
                 return Err(MindError::Unreadable(format!(
-                    "it has {name}, which this version does not know"
+                    "it contains {name}, which this version does not support"
                 )));
             };
             let pages = piece.elements(source)?;
@@ -120,8 +120,10 @@ impl ReasoningBoard {
         }
         match format {
             Some(FORMAT) => Ok((mind, BoardLocation { root: Some(root), lists })),
-            Some(newer) => Err(MindError::Unreadable(format!("its form is {newer}, and {FORMAT} is known"))),
-            None => Err(MindError::Unreadable("it does not say which form it has".to_owned())),
+            Some(newer) => Err(MindError::Unreadable(format!(
+                "its format is {newer}, but this version supports {FORMAT}"
+            ))),
+            None => Err(MindError::Unreadable("its format is missing".to_owned())),
         }
     }
 }
@@ -165,7 +167,7 @@ fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
             pages.push(Ok(Arc::clone(page)));
             continue;
         }
-        let text = piece.read_text(source)?.ok_or_else(|| wrong(at, "it is no text".into()))?;
+        let text = piece.read_text(source)?.ok_or_else(|| wrong(at, "it is not text".into()))?;
         texts.push(text.into_owned());
         pages.push(Err(piece));
     }

@@ -63,7 +63,7 @@ impl ReasoningBoard {
         let mut why = format!("it is {}", gap.criticality.as_str());
         if !held_up.is_empty() {
             let names: Vec<ItemId> = held_up.into_iter().collect();
-            why.push_str(&format!(" and holds up {}", crate::diff::listed(&names)));
+            why.push_str(&format!(" and blocks {}", crate::diff::listed(&names)));
         }
         if behind > 0 {
             why.push_str(&format!(
@@ -75,14 +75,14 @@ impl ReasoningBoard {
         let (what, command) = match (plan, &gap.strategy) {
             (Some(plan), _) => (
                 format!("run {plan} to answer: {}", short(&gap.question)),
-                format!("stepback verify run {plan}"),
+                format!("stepback board verify run {plan}"),
             ),
             (None, Some(strategy)) => (
-                format!("find out: {} ({})", short(&gap.question), short(strategy)),
-                format!("stepback gap fill {id} \"…\""),
+                format!("answer: {} ({})", short(&gap.question), short(strategy)),
+                format!("stepback board gap fill {id} \"…\""),
             ),
             (None, None) => {
-                (format!("find out: {}", short(&gap.question)), format!("stepback gap fill {id} \"…\""))
+                (format!("answer: {}", short(&gap.question)), format!("stepback board gap fill {id} \"…\""))
             }
         };
         SuggestedAction { item: id.into(), what, why, command, score }
@@ -137,18 +137,18 @@ impl ReasoningBoard {
                 );
                 let ready = if plan.is_some() { 1.5 } else { 1.0 };
                 let bits = bits(sure);
-                let mut why = format!("at {} there are {bits:.2} bits to learn", shown(sure));
+                let mut why = format!("at {}, testing it yields up to {bits:.2} bits", shown(sure));
                 if below > 0 {
-                    why.push_str(&format!("; {below} more stand{} and fall{} with it", s(below), s(below)));
+                    why.push_str(&format!("; {below} more depend{} on it", s(below)));
                 }
                 let (what, command) = match plan {
                     Some(plan) => (
                         format!("run {plan} to test {id}: {}", short(&hypothesis.statement)),
-                        format!("stepback verify run {plan}"),
+                        format!("stepback board verify run {plan}"),
                     ),
                     None => (
                         format!("test {id}: {}", short(&hypothesis.statement)),
-                        format!("stepback evidence add {id} \"…\" --strength …"),
+                        format!("stepback board evidence add {id} \"…\" --strength …"),
                     ),
                 };
                 SuggestedAction {
@@ -172,9 +172,9 @@ impl ReasoningBoard {
                 let id = ContradictionId(number);
                 SuggestedAction {
                     item: id.into(),
-                    what: format!("settle {id}: {}", known.suggestion),
+                    what: format!("resolve {id}: {}", known.suggestion),
                     why: format!("{} ({})", short(&known.reason), known.severity.as_str()),
-                    command: format!("stepback contradiction resolve {id} \"…\""),
+                    command: format!("stepback board contradiction resolve {id} \"…\""),
                     score: known.severity.weight() * 1.5,
                 }
             })

@@ -65,7 +65,7 @@ pub enum ChangeError {
     Form(String),
     /// The path begins with an unknown name.
     #[error(
-        "\"{0}\" names nothing that can be changed; there are model, system, prompt, prompt[N], memory.KEY, #STEP.input… and \
+        "\"{0}\" cannot be changed; use model, system, prompt, prompt[N], memory.KEY, #STEP.input… or \
          #STEP.output…"
     )]
     Unknown(String),
@@ -78,7 +78,7 @@ pub enum ChangeError {
         have: usize,
     },
     /// The step is not a tool call.
-    #[error("step #{number} of this session is no tool call; calls are {calls}")]
+    #[error("step #{number} of this session is not a tool call; calls are {calls}")]
     NoCall {
         /// The number of the step.
         number: u64,
@@ -94,7 +94,7 @@ pub enum ChangeError {
         there: String,
     },
     /// The value has the wrong type.
-    #[error("{path} has to be {wanted}")]
+    #[error("{path} must be {wanted}")]
     Misfit {
         /// The path.
         path: String,
@@ -155,7 +155,7 @@ fn part(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeErro
     let text = found.as_str().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or(ChangeError::Misfit {
         path: path.to_owned(),
-        wanted: "a text; to replace the whole result, leave out what comes after .output",
+        wanted: "a text; to replace the whole result, omit the part after .output",
     })
 }
 

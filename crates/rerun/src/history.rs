@@ -50,14 +50,14 @@ pub(crate) fn put(
     let info = &wish.tape.session.info;
     let cannot = |why: String| {
         RerunError::NotHere(format!(
-            "the conversation cannot go on from that prompt: {why}; begin with an earlier one"
+            "the conversation cannot continue from that prompt: {why}; start with an earlier one"
         ))
     };
     let state = WorkspaceState::load(original.store(), from.step.state).map_err(EngineError::from)?;
     let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
     let home = Home::below(home);
     let transcript =
-        info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not kept".into()))?;
+        info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not stored".into()))?;
     // Forks are written beside the original if an agent has no better place; so the original is copied into this home first.
     let path = match agent {
         Agent::Opencode => home.opencode_db(),

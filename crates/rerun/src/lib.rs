@@ -72,16 +72,16 @@ pub enum RerunError {
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// The session has no model calls.
-    #[error("the model calls of this session were not recorded, so nothing can answer in the model's place")]
+    #[error("the model calls of this session were not recorded, so they cannot be replayed")]
     NoCalls,
     /// The session has no prompt.
-    #[error("nobody said anything in this session, so there is nothing to do again")]
+    #[error("this session has no prompt, so there is nothing to rerun")]
     NoPrompt,
     /// The session belongs to an agent that stepback cannot start.
-    #[error("a session of \"{0}\" cannot be run again: stepback does not know how to start it")]
+    #[error("a session of \"{0}\" cannot be rerun: stepback does not know how to start this agent")]
     Unknown(String),
     /// The agent is not installed.
-    #[error("{} is not installed here: there is no program \"{program}\"", .agent.title())]
+    #[error("{} is not installed: program \"{program}\" not found", .agent.title())]
     NoAgent {
         /// The agent of the session.
         agent: Agent,
@@ -89,7 +89,7 @@ pub enum RerunError {
         program: String,
     },
     /// The address of the agent's model calls cannot be changed.
-    #[error("{} calls its model in a way that cannot be answered from a recording", .0.title())]
+    #[error("{} does not support being answered from a recording", .0.title())]
     NoRoute(Agent),
     /// The change does not apply to this kind of session.
     #[error("{0}")]
@@ -114,18 +114,18 @@ impl RerunError {
                 "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
             ),
             Self::NoPrompt | Self::Unknown(_) => {
-                (FailureKind::Nothing, "\"stepback sessions\" lists what there is")
+                (FailureKind::Nothing, "\"stepback sessions\" lists the sessions")
             }
             Self::Change(_) => (FailureKind::Usage, "\"stepback replay\" shows the steps with their numbers"),
             Self::NotHere(_) => (
                 FailureKind::Usage,
-                "\"stepback replay\" shows the session, \"stepback rerun --help\" says what can be done",
+                "\"stepback replay\" shows the session, \"stepback rerun --help\" explains the options",
             ),
             Self::NoAgent { .. } => {
-                (FailureKind::System, "install it, or put it on the PATH; the recording stays as it is")
+                (FailureKind::System, "install it, or add it to the PATH; the recording is unchanged")
             }
             Self::Install(_) | Self::NoRoute(_) => (FailureKind::Refused, "nothing was changed"),
-            Self::Io { .. } => (FailureKind::System, "nothing of yours was changed"),
+            Self::Io { .. } => (FailureKind::System, "your files were not changed"),
         };
         (kind, Some(hint))
     }
@@ -210,7 +210,7 @@ pub fn rerun(
     let number = options.from.as_ref().map(|from| from.step.number);
     if let Some(number) = number.filter(|number| tape.step(*number).is_none()) {
         let id = tape.session.id.short();
-        return Err(RerunError::NotHere(format!("#{number} is no step of session {id}")));
+        return Err(RerunError::NotHere(format!("#{number} is not a step of session {id}")));
     }
     let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
     let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
@@ -285,7 +285,7 @@ fn check(who: Who, changes: &[RerunChange]) -> Result<(), RerunError> {
     let memory = changes.iter().any(|change| matches!(change, RerunChange::Memory { .. }));
     match who {
         Who::Agent(agent) if memory => Err(RerunError::NotHere(format!(
-            "{} keeps no memory that stepback could change; only the built-in agent does",
+            "{} has no memory that stepback can change; only the built-in agent has",
             agent.title()
         ))),
         _ => Ok(()),
@@ -362,8 +362,8 @@ fn prompts(
 /// Returns the status of a rerun, and a sentence about it.
 fn fate(ran: &RunResult, options: &RerunOptions) -> (RerunStatus, Option<String>) {
     let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
-        Some(first) => format!("parted from the recording at model call {}: {}", parted.call, first.path),
-        None => format!("parted from the recording at model call {}", parted.call),
+        Some(first) => format!("diverged from the recording at model call {}: {}", parted.call, first.path),
+        None => format!("diverged from the recording at model call {}", parted.call),
     });
     match &ran.ended {
         RunEnd::Exited(0) | RunEnd::Reached => (RerunStatus::Completed, parted),
@@ -374,7 +374,7 @@ fn fate(ran: &RunResult, options: &RerunOptions) -> (RerunStatus, Option<String>
             RerunStatus::Failed,
             Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))),
         ),
-        RunEnd::TimedOut => (RerunStatus::Failed, Some("it took too long".to_owned())),
+        RunEnd::TimedOut => (RerunStatus::Failed, Some("it timed out".to_owned())),
         RunEnd::Interrupted => (RerunStatus::Failed, Some("interrupted".to_owned())),
     }
 }

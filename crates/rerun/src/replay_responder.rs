@@ -310,7 +310,7 @@ impl Responder for Replayer {
                     return Self::refused(
                         state,
                         400,
-                        "the rerun has parted from the recording and is over".into(),
+                        "the rerun diverged from the recording and has ended".into(),
                     );
                 }
                 OnDifference::Live => {
@@ -341,9 +341,7 @@ impl Responder for Replayer {
                         state.recording.give(at);
                         self.recorded(state, wire, at)
                     }
-                    _ => {
-                        Self::refused(state, 400, "this was never asked when the session was recorded".into())
-                    }
+                    _ => Self::refused(state, 400, "the recording contains no such request".into()),
                 }
             }
         }

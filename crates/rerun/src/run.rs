@@ -135,8 +135,8 @@ pub(crate) fn run(
     };
     let printed = aside(stage).join("output");
     let output = File::create(&printed).map_err(io("write into the rerun's directory"))?;
-    let mut fence = Fence::raise(stage.around.program, &openings, &output)
-        .map_err(io("start a process behind a fence"))?;
+    let mut fence =
+        Fence::raise(stage.around.program, &openings, &output).map_err(io("start a sandboxed process"))?;
     let policy = Policy {
         tools: wish.tools,
         root: stage.scratch.root.clone(),

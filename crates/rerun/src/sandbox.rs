@@ -84,11 +84,10 @@ impl Strength {
     pub fn describe(&self) -> String {
         match self {
             Self::Namespaces => {
-                "no network but its own loopback, and only its own directory can be written to (namespaces)"
-                    .into()
+                "only its own loopback network, and only its own directory is writable (namespaces)".into()
             }
             Self::Network { why } => {
-                format!("no network but its own loopback (namespace); files are not fenced: {why}")
+                format!("only its own loopback network (namespace); files are not isolated: {why}")
             }
             Self::Policy { why } => format!("tool policy only, no namespaces: {why}"),
         }
@@ -240,7 +239,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
         start_guard(&channel)?;
     }
     let Some((program, rest)) = inside.argv.split_first() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is nothing to run"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no command to run"));
     };
     let mut command = Command::new(program);
     command.args(rest).current_dir(&inside.directory).env_clear().envs(inside.env).stdin(Stdio::null());
@@ -378,7 +377,7 @@ fn receive(channel: &mut UnixStream, most: usize) -> io::Result<(Report, Vec<Own
     let received =
         recvmsg(&*channel, &mut [IoSliceMut::new(&mut byte)], &mut attached, RecvFlags::CMSG_CLOEXEC)?;
     if received.bytes == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process inside the fence has ended"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandboxed process has exited"));
     }
     let mut sockets = Vec::new();
     for message in attached.drain() {

@@ -47,7 +47,7 @@ use crate::strict::{self, KnownNames};
 #[openapi(
     info(
         title = "stepback",
-        description = "Time travel for AI agents: what they did, what was true then, and going back.",
+        description = "Time travel for AI agents: what they did, the state at any step, and rewinding.",
         license(name = "MIT OR Apache-2.0")
     ),
     components(schemas(Problem, events::StepEventDocument)),
@@ -56,17 +56,17 @@ use crate::strict::{self, KnownNames};
     tags(
         (name = "workspaces", description = "Directory trees that agents work in"),
         (name = "sessions", description = "Recorded runs of agents"),
-        (name = "steps", description = "What happened, and moving through it"),
+        (name = "steps", description = "What happened, and navigating it"),
         (name = "search", description = "Finding steps in everything that was recorded"),
-        (name = "state", description = "What was true at a step"),
-        (name = "mind", description = "What an agent thought, at any moment"),
-        (name = "checkpoints", description = "States that were kept, and what differs between them"),
-        (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
+        (name = "state", description = "The state at a step"),
+        (name = "mind", description = "The reasoning of an agent, at any time"),
+        (name = "checkpoints", description = "Saved states, and differences between them"),
+        (name = "plans", description = "Rewind, undo and redo: planning, confirming, results"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
-        (name = "control", description = "Stopping live agents, and telling them something"),
-        (name = "live", description = "What happens, as it happens"),
-        (name = "ingest", description = "What agents elsewhere report"),
-        (name = "upkeep", description = "What the store holds, and making it smaller"),
+        (name = "control", description = "Stopping running agents, and sending them messages"),
+        (name = "live", description = "Live events"),
+        (name = "ingest", description = "Events reported by agents on other machines"),
+        (name = "upkeep", description = "What the store contains, and pruning it"),
     )
 )]
 struct About;
@@ -167,7 +167,11 @@ pub fn router() -> (Router<AppState>, Description) {
         .route("/readyz", get(ready))
         .fallback(|| async { Problem::unknown("page", "at this address") })
         .method_not_allowed_fallback(|| async {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "usage", "this address cannot be asked so")
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "usage",
+                "this method is not supported at this address",
+            )
         });
     (router, description)
 }

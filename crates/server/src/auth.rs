@@ -75,7 +75,7 @@ fn read(path: &Path) -> io::Result<AuthToken> {
         true => Ok(AuthToken(token.to_owned())),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} holds no token; remove it, and a new one is made", path.display()),
+            format!("{} contains no token; remove it to create a new one", path.display()),
         )),
     }
 }
@@ -109,19 +109,15 @@ impl Guard {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         if !self.is_ours(host) {
             return Some(
-                Problem::new(
-                    StatusCode::MISDIRECTED_REQUEST,
-                    "refused",
-                    "this server does not go by that name",
-                )
-                .hint("ask for it by its address, or start it with --allow-host NAME"),
+                Problem::new(StatusCode::MISDIRECTED_REQUEST, "refused", "unknown host name")
+                    .hint("use its IP address, or start the server with --allow-host NAME"),
             );
         }
         if let Some(origin) = text(header::ORIGIN) {
             let own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
             if !own && !self.inner.origins.iter().any(|allowed| allowed == origin) {
                 return Some(
-                    Problem::new(StatusCode::FORBIDDEN, "refused", "pages of that origin may not ask")
+                    Problem::new(StatusCode::FORBIDDEN, "refused", "this origin is not allowed")
                         .hint("start the server with --allow-origin ORIGIN to allow it"),
                 );
             }
@@ -132,7 +128,7 @@ impl Guard {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
         // The path of the token file is not revealed to a client without the token.
         Some(problem.hint(
-            "send \"Authorization: Bearer TOKEN\" with the token in the file that the server named at its start",
+            "send \"Authorization: Bearer TOKEN\" with the token in the file that the server printed at its start",
         ))
     }
 

@@ -38,7 +38,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let body = body.map_err(|rejection| of_body(&rejection.into()))?;
         // serde would also accept a list of the values in the order of the fields.
         if body.trim_ascii_start().first() == Some(&b'[') {
-            return Err(Problem::usage("the body is a list, and a document with names is wanted"));
+            return Err(Problem::usage("the body must be a JSON object, not a list"));
         }
         let is_json = parts
             .headers
@@ -76,7 +76,7 @@ fn of_body(rejection: &JsonRejection) -> Problem {
     let detail = rejection.body_text();
     match rejection {
         JsonRejection::MissingJsonContentType(_) => {
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "the body is not said to be JSON")
+            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "the Content-Type is not JSON")
                 .hint("send \"Content-Type: application/json\"")
         }
         _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
@@ -131,7 +131,7 @@ pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
     let bytes = bytes.into();
     let shown = stepback_model::path::display_bytes(&bytes).chars().take(200).collect::<String>();
     RelPath::parse(bytes).map_err(|error| {
-        Problem::usage(format!("{shown}: {error}")).hint("name a path inside the workspace, with /")
+        Problem::usage(format!("{shown}: {error}")).hint("use a path inside the workspace, with /")
     })
 }
 

@@ -70,7 +70,7 @@ impl Target {
         }
         if name.trim().is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
             return Err(Problem::usage(format!(
-                "the name of a workspace is one line of at most {LONGEST_NAME} bytes"
+                "the name of a workspace must be one line of at most {LONGEST_NAME} bytes"
             )));
         }
         Ok(Self::Remote(name.to_owned()))
@@ -355,9 +355,9 @@ impl IntoResponse for Full {
         let problem = Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "busy",
-            "more is being sent than can be recorded right now; nothing of this batch was taken",
+            "the server is overloaded; nothing of this batch was recorded",
         )
-        .hint("send the same batch again a little later; what has ids is never stored twice");
+        .hint("retry the same batch later; events with ids are never stored twice");
         ([(header::RETRY_AFTER, COME_BACK)], problem).into_response()
     }
 }

@@ -72,17 +72,17 @@ impl Limits {
 pub(crate) async fn keep(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     if address.is_some_and(|address| !limits.allows(address, Instant::now())) {
-        return later("too many requests in a short time", "ask more slowly");
+        return later("too many requests", "reduce the request rate");
     }
     let Ok(_slot) = limits.inner.slots.try_acquire() else {
-        return later("the server is at work on as many requests as it takes on", "try again in a moment");
+        return later("the server has reached its limit of concurrent requests", "try again in a moment");
     };
     match tokio::time::timeout(LONGEST, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let detail = format!("it took longer than {} s", LONGEST.as_secs());
+            let detail = format!("the request timed out after {} s", LONGEST.as_secs());
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
-                .hint("what was begun may still be done; look before you ask again")
+                .hint("it may still complete; check the result before you retry")
                 .into_response()
         }
     }

@@ -207,16 +207,20 @@ impl Follower {
     pub async fn begin(work: &AppState, wanted: LiveFilter, after: Option<u64>) -> Result<Self, Problem> {
         let live = work.live();
         let permit = live.room.clone().try_acquire_owned().map_err(|_| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", format!("{MOST} clients follow already"))
-                .hint("end one of them, or follow several sessions with one connection")
+            Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                format!("the limit of {MOST} clients is reached"),
+            )
+            .hint("close one of them, or follow several sessions with one connection")
         })?;
         let seen = live.subscribe(work);
         // The mark is read before the position: a commit in between is announced once too often, never not at all.
         let (mark, newest) =
             work.run(|engine| Ok((engine.store.commit_seq()?, engine.store.newest_position()?))).await?;
         if let Some(after) = after.filter(|after| *after > newest) {
-            let what = format!("the log ends at {newest}, and there is nothing behind {after} to come");
-            return Err(Problem::usage(what).hint("begin without a position: this may be another store"));
+            let what = format!("the log ends at {newest}, before position {after}");
+            return Err(Problem::usage(what).hint("start without a position; this may be another store"));
         }
         Ok(Self {
             work: work.clone(),

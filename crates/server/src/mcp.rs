@@ -103,7 +103,7 @@ impl There {
                         .map(|known| format!("{} ({})", known.id.short(), display_bytes(&known.root)))
                         .collect();
                     Err(Problem::usage(format!(
-                        "the address does not say which of {} workspaces is meant",
+                        "the address does not specify one of the {} workspaces",
                         several.len()
                     ))
                     .hint(format!("add ?workspace=ID to it: {}", named.join(", "))))

@@ -111,7 +111,7 @@ impl Observer {
             gauge("process_resident_memory_bytes", "Memory in use.", bytes);
         }
         if let Some(commits) = commits {
-            gauge("stepback_store_commits", "Changes of the store, by anybody.", commits);
+            gauge("stepback_store_commits", "Commits to the store, by all processes.", commits);
         }
         text
     }

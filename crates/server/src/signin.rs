@@ -82,9 +82,12 @@ async fn sign_in(
     QueryString(Code { code }): QueryString<Code>,
 ) -> Result<Response, Problem> {
     if !sign_in.takes(&code, Instant::now()) {
-        let problem =
-            Problem::new(StatusCode::FORBIDDEN, "refused", "this address was good once, and is not now");
-        return Err(problem.hint("\"stepback studio\" opens a new one"));
+        let problem = Problem::new(
+            StatusCode::FORBIDDEN,
+            "refused",
+            "this one-time link was already used or has expired",
+        );
+        return Err(problem.hint("\"stepback studio\" creates a new one"));
     }
     let secure = if sign_in.secure { "; Secure" } else { "" };
     let cookie = format!(
@@ -92,7 +95,8 @@ async fn sign_in(
         sign_in.token.text(),
         SIGNED_IN.as_secs(),
     );
-    let mut cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::internal("the token is no text"))?;
+    let mut cookie =
+        HeaderValue::from_str(&cookie).map_err(|_| Problem::internal("the token is not text"))?;
     cookie.set_sensitive(true);
     let headers = [
         (header::SET_COOKIE, cookie),

@@ -180,7 +180,7 @@ impl AppState {
     ) -> Result<T, Problem> {
         match self.start(work).await {
             Ok(done) => done,
-            Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
+            Err(_) => Err(Problem::internal("an internal error occurred")),
         }
     }
 }

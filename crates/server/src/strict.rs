@@ -105,7 +105,7 @@ pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, n
 async fn without_fields(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, LARGEST_UNREAD).await;
-    let body = body.map_err(|_| Problem::usage("there is no body here, and a large one was sent"))?;
+    let body = body.map_err(|_| Problem::usage("this request must not have a body"))?;
     if let Ok(Value::Object(given)) = serde_json::from_slice(&body)
         && let Some(name) = given.keys().next()
     {

@@ -25,7 +25,7 @@ impl Tls {
             .and_then(Iterator::collect)
             .map_err(|error| wrong("the certificate", &self.certificate, &error))?;
         if chain.is_empty() {
-            return Err(wrong("the certificate", &self.certificate, &"there is none in it"));
+            return Err(wrong("the certificate", &self.certificate, &"it contains none"));
         }
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| wrong("the private key", &self.key, &error))?;

@@ -33,10 +33,7 @@ impl<S> Patient<S> {
         let patience = self.patience;
         let until = self.until.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
         ready!(until.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client does not read what it asked for",
-        )))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the response")))
     }
 }
 

@@ -96,7 +96,7 @@ pub fn decompress(stored: &[u8], raw_len: usize, base: Option<&[u8]>) -> Result<
         decompressed.map_err(name)
     })?;
     if out.len() != raw_len {
-        return Err(format!("{} bytes came out where {raw_len} were expected", out.len()));
+        return Err(format!("got {} bytes, expected {raw_len}", out.len()));
     }
     Ok(out)
 }

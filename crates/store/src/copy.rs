@@ -20,7 +20,7 @@ pub const INCOMPLETE: &str = "store/incomplete";
 
 /// The error message for a store with that reference.
 pub const INCOMPLETE_REASON: &str =
-    "a copy into it did not finish; remove it and run \"stepback store copy\" again";
+    "a copy into it was not finished; remove it and run \"stepback store copy\" again";
 
 /// A commit is made after this many bytes of objects.
 const BATCH_BYTES: usize = 8 << 20;
@@ -39,7 +39,7 @@ pub enum CopyError {
         what: String,
     },
     /// Another process wrote to one of the stores during the copy.
-    #[error("{0} was written to while it was copied")]
+    #[error("{0} was changed while it was copied")]
     Disturbed(&'static str),
     /// What was written does not read back the same.
     #[error("the copy differs from the original: {0}")]
@@ -237,7 +237,7 @@ fn copy_log(
         mutations.extend(steps.iter().flat_map(hidden));
         let receipt = to.commit(None, &mutations)?;
         if !receipt.steps.iter().copied().eq(steps.iter().map(|stored| stored.step.number)) {
-            return Err(CopyError::Differs("steps got other numbers; does the original have gaps?".into()));
+            return Err(CopyError::Differs("step numbers differ; does the original have gaps?".into()));
         }
         copied.steps += steps.len() as u64;
         progress(copied.steps);
@@ -250,9 +250,7 @@ fn copy_log(
         let mutations: Vec<Mutation> = part.iter().cloned().map(Mutation::AppendOp).collect();
         let receipt = to.commit(None, &mutations)?;
         if !receipt.ops.iter().copied().eq(part.iter().map(|operation| operation.number)) {
-            return Err(CopyError::Differs(
-                "operations got other numbers; does the original have gaps?".into(),
-            ));
+            return Err(CopyError::Differs("operation numbers differ; does the original have gaps?".into()));
         }
     }
     Ok(())
@@ -302,7 +300,7 @@ fn verify(
         // Reading verifies the hash.
         let content = to.read(object.kind, object.hash).map_err(StoreError::from)?;
         if content.len() as u64 != object.raw_len {
-            return differs(format!("{} {} has another size", object.kind, object.hash));
+            return differs(format!("{} {} has a different size", object.kind, object.hash));
         }
         if done % 100 == 99 || done + 1 == objects.len() {
             progress(Phase::Verifying, done as u64 + 1, objects.len() as u64);

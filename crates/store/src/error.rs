@@ -9,7 +9,9 @@ use stepback_model::object::ObjectError;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store's format is newer than this program; neither reading nor writing is safe.
-    #[error("the store at {path} has format {found}, and this stepback knows formats up to {known}")]
+    #[error(
+        "the store at {path} has format {found}, but this version of stepback supports formats up to {known}"
+    )]
     Newer {
         /// Where the store is.
         path: PathBuf,
@@ -52,7 +54,7 @@ pub enum StoreError {
         what: String,
     },
     /// A reference was moved between reading and writing it; the caller reads again and retries.
-    #[error("{name} was moved by somebody else")]
+    #[error("{name} was changed by another process")]
     Moved {
         /// Name of the reference.
         name: String,
@@ -64,7 +66,7 @@ pub enum StoreError {
         what: &'static str,
     },
     /// A garbage collection ran since the objects were looked up; the caller looks them up again and retries.
-    #[error("objects were collected meanwhile")]
+    #[error("objects were garbage-collected meanwhile")]
     Collected,
     /// Something was committed since the collector scanned the log; the collector scans again and retries.
     #[error("the log grew meanwhile")]

@@ -53,17 +53,17 @@ pub fn verify_file(path: &Path) -> Result<(), String> {
         let found = digest(ZlibDecoder::new(BufReader::new(file))).map_err(text)?;
         return match id.len() != 40 || hex::encode(&found).as_bytes() == id {
             true => Ok(()),
-            false => Err("its content has another hash".into()),
+            false => Err("its hash does not match".into()),
         };
     }
     let is_sha1_pack = name.starts_with(b"pack-") && name.iter().position(|byte| *byte == b'.') == Some(45);
     if is_sha1_pack && (name.ends_with(b".pack") || name.ends_with(b".idx")) {
         let length = file.metadata().map_err(text)?.len();
-        let Some(body) = length.checked_sub(20) else { return Err("it is cut short".into()) };
+        let Some(body) = length.checked_sub(20) else { return Err("it is truncated".into()) };
         let mut trailer = [0; 20];
         file.read_exact_at(&mut trailer, body).map_err(text)?;
         if digest(BufReader::new(file).take(body)).map_err(text)? != trailer {
-            return Err("its content does not have the hash it ends with".into());
+            return Err("its checksum is wrong".into());
         }
     }
     Ok(())
@@ -169,7 +169,7 @@ impl GitPack {
 
     /// Reads the object, whose length must be `size` bytes.
     pub fn read(&self, oid: &Oid, size: usize) -> Result<Vec<u8>, String> {
-        let mut offset = self.offset_of(oid).ok_or("the git pack does not have it any more")?;
+        let mut offset = self.offset_of(oid).ok_or("the git pack no longer contains it")?;
         let mut deltas = Vec::new();
         let mut bytes = loop {
             if deltas.len() > MAX_CHAIN {
@@ -241,7 +241,7 @@ impl GitPack {
         let mut bytes = Vec::with_capacity(size as usize);
         ZlibDecoder::new(reader).take(size).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if bytes.len() as u64 != size {
-            return Err("an entry of the git pack is cut short".into());
+            return Err("an entry of the git pack is truncated".into());
         }
         Ok(match base {
             None => Entry::Base(bytes),

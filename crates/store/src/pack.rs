@@ -66,7 +66,7 @@ impl RecordHeader {
 
     /// Decodes a header; also returns the offset of the payload.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), String> {
-        let fixed: &[u8; HEADER] = bytes.first_chunk().ok_or("the record is cut off")?;
+        let fixed: &[u8; HEADER] = bytes.first_chunk().ok_or("the record is truncated")?;
         if fixed[..2] != RECORD_MAGIC {
             return Err("no record starts here".into());
         }
@@ -76,7 +76,7 @@ impl RecordHeader {
         let hash = Hash::from_slice(&fixed[16..]).ok_or("the record has no hash")?;
         let (base, start) = if codec == Codec::ZstdOnBase {
             let base =
-                bytes.get(HEADER..HEADER + 32).and_then(Hash::from_slice).ok_or("the record is cut off")?;
+                bytes.get(HEADER..HEADER + 32).and_then(Hash::from_slice).ok_or("the record is truncated")?;
             (Some(base), HEADER + 32)
         } else {
             (None, HEADER)

@@ -109,7 +109,7 @@ impl FromStr for QueryCursor {
         let read = parts.and_then(|(value, position)| {
             Some(Self { value: value.parse().ok()?, position: position.parse().ok()? })
         });
-        read.ok_or("it is not a place that a list was cut off at")
+        read.ok_or("it is not a valid cursor")
     }
 }
 

@@ -288,7 +288,7 @@ impl App {
         match news {
             SourceEvent::Connected => {
                 if self.gone.take().is_some() {
-                    self.say("it answers again");
+                    self.say("connected again");
                 }
                 // Events were missed while the connection was down.
                 let mut effects = vec![AppEffect::Sessions, AppEffect::Stops];

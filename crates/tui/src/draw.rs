@@ -132,7 +132,7 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
 fn header(app: &App, area: Rect, buffer: &mut Buffer) {
     let left = match (&app.overlay, &app.open) {
         (Overlay::Help(_), _) => "Keys; any other key leaves".into(),
-        (Overlay::Plan(planned), _) => format!("Plan: {} — y does it, esc does nothing", planned.plan.kind),
+        (Overlay::Plan(planned), _) => format!("Plan: {} — y confirms, esc cancels", planned.plan.kind),
         (Overlay::Found(found), _) => {
             let more = if found.hits.complete { "" } else { ", still reading" };
             format!("{} found for \"{}\"{more}", found.hits.total, found.text)
@@ -217,7 +217,7 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     let (text, style) = match (&app.notice, &app.gone) {
         (Some(notice), _) if notice.bad => (format!("! {}", notice.text), bad()),
         (Some(notice), _) => (notice.text.clone(), Style::new()),
-        (None, Some(why)) => (format!("! trying again: {why}"), bad()),
+        (None, Some(why)) => (format!("! retrying: {why}"), bad()),
         (None, None) => (hints(app), quiet()),
     };
     put(buffer, 0, area.y, &fit(&text, width), width, style);
@@ -227,7 +227,7 @@ fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
 /// Returns the most important keys of this view.
 fn hints(app: &App) -> String {
     let actions: &[(KeyAction, &str)] = match (&app.overlay, app.view) {
-        (Overlay::Plan(_), _) => return "y do it  esc do nothing  a everything  j/k scroll".into(),
+        (Overlay::Plan(_), _) => return "y confirm  esc cancel  a everything  j/k scroll".into(),
         (Overlay::Help(_) | Overlay::Found(_), _) => return "j/k move  enter open  esc leave".into(),
         (_, View::Sessions) => &[(KeyAction::Open, "open"), (KeyAction::Search, "search")],
         (_, View::Timeline) => &[
@@ -251,7 +251,7 @@ fn hints(app: &App) -> String {
             &[(KeyAction::NextPart, "file"), (KeyAction::Mark, "mark"), (KeyAction::Now, "now")]
         }
         (_, View::Live) => &[
-            (KeyAction::GoOn, "go on"),
+            (KeyAction::GoOn, "resume"),
             (KeyAction::StepOn, "step"),
             (KeyAction::Deny, "deny"),
             (KeyAction::EditInput, "edit input"),

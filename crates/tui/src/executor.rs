@@ -323,7 +323,7 @@ async fn diff(
             }
             _ => {
                 let title = format!(
-                    "#{} is no checkpoint: nobody looked at the files, so nothing is known to have changed",
+                    "#{} is not a checkpoint: files were not scanned, so changes are unknown",
                     step.number
                 );
                 return Ok(write::diff(&title, &[], false));

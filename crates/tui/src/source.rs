@@ -121,7 +121,8 @@ impl DataSource {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = request.body(body).map_err(|error| Trouble::Gone(format!("cannot ask: {error}")))?;
+        let request =
+            request.body(body).map_err(|error| Trouble::Gone(format!("invalid request: {error}")))?;
         let answer = self.transport.send(request).await.map_err(Trouble::Gone)?;
         match answer.status().as_u16() {
             200..=299 => Ok(answer),
@@ -132,10 +133,10 @@ impl DataSource {
     async fn document<T: DeserializeOwned>(answer: Response<Pieces>) -> SourceResult<T> {
         let (bytes, cut) = collect(answer.into_body(), LARGEST_DOCUMENT).await?;
         if cut {
-            return Err(Trouble::Gone("the answer is too large to be shown".into()));
+            return Err(Trouble::Gone("the response is too large to show".into()));
         }
         serde_json::from_slice(&bytes).map_err(|error| {
-            Trouble::Gone(format!("the answer is not understood ({error}); is the server older?"))
+            Trouble::Gone(format!("cannot parse the response ({error}); is the server an older version?"))
         })
     }
 
@@ -176,7 +177,7 @@ impl DataSource {
         while let Some(frame) = body.frame().await {
             let piece = match frame {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
-                Err(error) => return Trouble::Gone(format!("{} went away: {error}", self.name)),
+                Err(error) => return Trouble::Gone(format!("connection to {} lost: {error}", self.name)),
             };
             rest.extend_from_slice(&piece);
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -189,7 +190,7 @@ impl DataSource {
                 }
             }
         }
-        Trouble::Gone(format!("{} went away", self.name))
+        Trouble::Gone(format!("connection to {} lost", self.name))
     }
 }
 
@@ -198,7 +199,7 @@ async fn problem(status: u16, body: Pieces) -> Trouble {
     let bytes = collect(body, 4 << 20).await.map(|(bytes, _)| bytes).unwrap_or_default();
     let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
         status,
-        detail: format!("it was answered with status {status}, and not by a stepback server"),
+        detail: format!("status {status}, not from a stepback server"),
         ..Problem::default()
     });
     Trouble::Refused(Box::new(problem))
@@ -208,7 +209,7 @@ async fn problem(status: u16, body: Pieces) -> Trouble {
 async fn collect(mut body: Pieces, most: usize) -> SourceResult<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Trouble::Gone(format!("the answer broke off: {error}")))?;
+        let frame = frame.map_err(|error| Trouble::Gone(format!("the response was interrupted: {error}")))?;
         if let Ok(data) = frame.into_data() {
             let room = most - bytes.len();
             bytes.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());

@@ -88,7 +88,7 @@ fn named(rows: &mut RowBuilder, indent: &str, name: &str, of: &Value, mood: Mood
 pub fn part(of: &Value) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
     match of {
-        Value::Null => rows.line("", "nothing is known of it at this step", Mood::Quiet),
+        Value::Null => rows.line("", "it is unknown at this step", Mood::Quiet),
         Value::Object(fields) if fields.is_empty() => rows.line("", "it is empty", Mood::Quiet),
         Value::Array(items) if items.is_empty() => rows.line("", "it is empty", Mood::Quiet),
         of => value(&mut rows, "", of, Mood::Plain),
@@ -100,7 +100,7 @@ pub fn part(of: &Value) -> Vec<PagerRow> {
 pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
     if said.is_empty() {
-        rows.line("", "nothing had been said", Mood::Quiet);
+        rows.line("", "the conversation is empty", Mood::Quiet);
     }
     for one in said {
         rows.head(one.role.as_deref().unwrap_or("message"));
@@ -118,7 +118,7 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
     if bytes.is_empty() {
         rows.line("", "the file is empty", Mood::Quiet);
     } else if bytes.iter().take(8192).any(|byte| *byte == 0) {
-        rows.line("", "this is no text; its first bytes are", Mood::Quiet);
+        rows.line("", "binary file; its first bytes are", Mood::Quiet);
         for line in bytes.chunks(16).take(256) {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
             let text: String = line
@@ -130,11 +130,7 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
     } else {
         rows.text("", &String::from_utf8_lossy(bytes), Mood::Plain);
         if cut {
-            rows.line(
-                "",
-                "… the file goes on; \"stepback cat POINT PATH\" writes out all of it",
-                Mood::Quiet,
-            );
+            rows.line("", "… the file continues; \"stepback cat POINT PATH\" prints all of it", Mood::Quiet);
         }
     }
     rows.done()
@@ -154,7 +150,7 @@ pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<PagerRow> {
         rows.head(&changed(change));
         let Some(text) = &change.text else {
             if change.kind == "modified" {
-                let why = "no text, or too large to be compared here; \"stepback diff\" shows it";
+                let why = "binary or too large to compare here; \"stepback diff\" shows it";
                 rows.line("  ", why, Mood::Quiet);
             }
             continue;

@@ -62,7 +62,7 @@ fn run(dir: &Path, root: PathBuf, idle: Duration) -> u8 {
         EndReason::Asked | EndReason::Idle => launch::note_success(dir),
         // Otherwise two versions in use by turns would keep replacing each other's watcher.
         EndReason::OtherVersion if !has_stayed => {
-            launch::note_failure(dir, "the program was replaced, or another version of it is in use");
+            launch::note_failure(dir, "the program was updated, or another version is in use");
         }
         EndReason::OtherVersion | EndReason::StoreGone => {}
     }

@@ -112,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WatchedWorkspace {
     pub fn new(retry: Duration) -> io::Result<Self> {
-        let sight = Mutex::new(Sight::Soon("its directories are being found"));
+        let sight = Mutex::new(Sight::Soon("its directories are being scanned"));
         Ok(Self { sight, poke: Signal::new()?, retry: retry.min(LONGEST_RETRY) })
     }
 
@@ -161,10 +161,10 @@ impl WatchedWorkspace {
 
     /// The number of watched directories, or why none are.
     pub fn describe(&self) -> Result<u64, String> {
-        let sight = self.lock_soon().ok_or("it is busy taking in many changes")?;
+        let sight = self.lock_soon().ok_or("it is busy processing many changes")?;
         match &*sight {
             Sight::Soon(what) => Err((*what).into()),
-            Sight::Open(watch, _) if watch.is_lost() => Err("it missed changes and begins anew".into()),
+            Sight::Open(watch, _) if watch.is_lost() => Err("it missed changes and is starting over".into()),
             Sight::Open(watch, _) => Ok(watch.directories() as u64),
             Sight::Closed { reason, .. } => Err(reason.clone()),
         }
@@ -214,7 +214,7 @@ impl WatchedWorkspace {
     fn begin_anew(&self, terms: &Terms) {
         let taken = std::mem::replace(
             &mut *lock(&self.sight),
-            Sight::Soon("more changed at once than could be followed; its directories are being found again"),
+            Sight::Soon("too many changes at once; its directories are being scanned again"),
         );
         let Sight::Open(mut watch, asked) = taken else { return };
         terms.end.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));

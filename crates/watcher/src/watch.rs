@@ -140,7 +140,7 @@ impl Watch {
     /// watched any more.
     pub fn answer(&mut self, root_id: (u64, u64), since: Option<LogPosition>) -> io::Result<WatchAnswer> {
         if self.sight.territory.root_id() != root_id {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "another directory has taken its place"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it was replaced by another directory"));
         }
         if !self.lost && self.sight.take_in_up_to_now().is_err() {
             self.lose()?;
@@ -186,14 +186,14 @@ impl Sight {
         let Some(territory) = Territory::open(place.root, place.store_dir)? else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "its file system does not tell of every change",
+                "its file system does not report every change",
             ));
         };
         let mut instance = [0; 16];
         getrandom::fill(&mut instance).map_err(io::Error::other)?;
         let mut mounts = Mounts::open()?;
         if mounts.any_below(place.root)? {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "something is mounted inside it"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a file system is mounted inside it"));
         }
         let mut kernel = source()?;
         let mark = Mark::make(place.marks, &instance, &mut *kernel)?;
@@ -240,7 +240,7 @@ impl Sight {
                 if let Some((parent, _)) = before.split_last() {
                     ledger.note(&parent, false);
                 }
-                dirs.add(watch, path, marked).map_err(|_| io::Error::other("a directory has two places"))?;
+                dirs.add(watch, path, marked).map_err(|_| io::Error::other("a directory occurs twice"))?;
             }
             Ok(())
         })?;

@@ -153,7 +153,7 @@ pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
 }
 
 fn not_understood() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the watcher speaks another language")
+    io::Error::new(io::ErrorKind::InvalidData, "the watcher uses another protocol version")
 }
 
 fn begun() -> Vec<u8> {
@@ -166,7 +166,7 @@ fn begun() -> Vec<u8> {
 fn finish(to: &mut impl Write, mut bytes: Vec<u8>, longest: usize) -> io::Result<()> {
     let length = bytes.len() - 4;
     if length > longest {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than fits into a message"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too large"));
     }
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
     to.write_all(&bytes)

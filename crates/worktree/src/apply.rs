@@ -180,7 +180,7 @@ impl<'a> Applier<'a> {
                     _ => Ok(ChangeOutcome::LeftAlone("it is no longer a directory".into())),
                 },
                 Some(Errno::NOTEMPTY | Errno::EXIST) => Ok(ChangeOutcome::LeftAlone(
-                    "the directory holds files that are not part of the rewind".into(),
+                    "the directory contains files that are not part of the rewind".into(),
                 )),
                 _ => Err(WorktreeError::io("remove", path)(error)),
             },

@@ -19,7 +19,7 @@ pub(super) fn plan(source: &ForkSource<'_>, wish: &ForkOptions<'_>, start: &Star
         Some(_) => (words(["gemini", "--resume", &session]), None),
         None => {
             let note =
-                "Gemini CLI does not know this directory yet and will give the conversation another id";
+                "Gemini CLI does not know this directory yet and will assign a new id to the conversation";
             (words(["gemini", "--session-file", &file]), Some(note.to_owned()))
         }
     };

@@ -38,7 +38,7 @@ pub(super) fn use_recorded(
             return Err(ForkError::NoProgram { agent, program });
         }
         let missing = format!(
-            "the session was recorded with {}, which is not there any more: put another executable of {agent} in its place",
+            "the session was recorded with {}, which no longer exists: install another {agent} executable there",
             program.display()
         );
         fork.note =
@@ -119,9 +119,9 @@ mod tests {
     fn an_executable_that_is_gone_is_refused_or_noted_and_never_replaced_by_another_one() {
         let started = started(&["/gone/claude", "-p", "do it"], Path::new("/"));
         let refused = planned(Some(&started), Mode::Prompt("go on")).unwrap_err().to_string();
-        assert_eq!(refused, "the session was recorded with /gone/claude, which is not there any more");
+        assert_eq!(refused, "the session was recorded with /gone/claude, which no longer exists");
         let fork = planned(Some(&started), Mode::Interactive).unwrap();
         assert_eq!(fork.command[0], "/gone/claude");
-        assert!(fork.note.unwrap().contains("/gone/claude, which is not there any more"));
+        assert!(fork.note.unwrap().contains("/gone/claude, which no longer exists"));
     }
 }

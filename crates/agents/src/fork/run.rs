@@ -88,5 +88,5 @@ fn wait(prepare: &Prepare, fork: &Fork) -> io::Result<()> {
     }
     child.kill()?;
     child.wait()?;
-    Err(io::Error::other("it did not end"))
+    Err(io::Error::other("it did not exit"))
 }

@@ -63,15 +63,15 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 }
 
 pub(super) fn follow_up(hook: &Hook<'_>, scope: InstallScope) -> Vec<String> {
-    let mut notes =
-        vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
+    let mut notes = vec!["Sessions that are open now load the hooks when they are restarted.".to_owned()];
     if scope == InstallScope::Project {
-        notes
-            .push("Keep .claude/settings.local.json out of git: it names a path of this machine.".to_owned());
+        notes.push(
+            "Keep .claude/settings.local.json out of git: it contains a path of this machine.".to_owned(),
+        );
     }
     if hook.strict {
         notes.push(
-            "Blocking when the hook itself cannot run needs Claude Code 2.1.295 or later; before, such a tool call goes on."
+            "Blocking when the hook itself cannot run needs Claude Code 2.1.295 or later; earlier versions let such a call run."
                 .to_owned(),
         );
     }

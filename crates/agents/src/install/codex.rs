@@ -56,14 +56,14 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 
 pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
     let mut notes = vec![
-        "Codex runs no hook before you have reviewed it. It asks when you start `codex` here the next time (\"Hooks need \
-         review\"; later: /hooks). Until then it skips them without a word, and so does `codex exec`, which never asks."
+        "Codex runs hooks only after you have reviewed them. It asks the next time you start `codex` here (\"Hooks need \
+         review\"; later: /hooks). Until then it skips them silently, and so does `codex exec`, which never asks."
             .to_owned(),
     ];
     if scope == InstallScope::Project {
         notes.push("Codex reads .codex/hooks.json only in a project it trusts.".to_owned());
         notes.push(
-            "Keep .codex/hooks.json out of git, or install with --user: it names a path of this machine."
+            "Keep .codex/hooks.json out of git, or install with --user: it contains a path of this machine."
                 .to_owned(),
         );
     }
@@ -73,7 +73,7 @@ pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
 /// The note for the case that other hooks come after stepback's: removing stepback's moves them, and Codex identifies them by
 /// index.
 pub(super) fn moved() -> String {
-    "Hooks of others moved up by one; Codex may ask you to review them again.".to_owned()
+    "Other hooks moved up by one; Codex may ask you to review them again.".to_owned()
 }
 
 /// Returns the `-c` settings that give one run stepback's hooks and no others: they are passed together with the trust that

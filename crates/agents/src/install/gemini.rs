@@ -50,8 +50,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 }
 
 pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
-    let mut notes =
-        vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
+    let mut notes = vec!["Sessions that are open now load the hooks when they are restarted.".to_owned()];
     if scope == InstallScope::Project {
         notes.push(
             "Gemini CLI reads the project's settings only in a folder it trusts, and not when trust comes from --skip-trust; \
@@ -59,7 +58,7 @@ pub(super) fn follow_up(scope: InstallScope) -> Vec<String> {
                 .to_owned(),
         );
         notes.push(
-            "Keep .gemini/settings.json out of git, or install with --user: it names a path of this machine."
+            "Keep .gemini/settings.json out of git, or install with --user: it contains a path of this machine."
                 .to_owned(),
         );
     }

@@ -159,7 +159,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     let root = reader.value(0)?;
     reader.blank()?;
     if reader.at < text.len() {
-        return Err(reader.error("something after the end of the value"));
+        return Err(reader.error("unexpected data after the value"));
     }
     Ok(Parsed { root, comment: reader.comment, trailing_comma: reader.trailing_comma })
 }
@@ -211,7 +211,7 @@ impl Reader<'_> {
             } else if self.rest().starts_with("/*") {
                 match self.rest().find("*/") {
                     Some(end) if end > 1 => end + 2,
-                    _ => return Err(self.error("a comment that does not end")),
+                    _ => return Err(self.error("an unterminated comment")),
                 }
             } else {
                 return Ok(());
@@ -223,7 +223,7 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<SpannedNode, SyntaxError> {
         if depth > DEEPEST {
-            return Err(self.error("values nested too deep"));
+            return Err(self.error("values nested too deeply"));
         }
         let start = self.at;
         let shape = match self.rest().bytes().next() {
@@ -249,7 +249,7 @@ impl Reader<'_> {
                 let end = self.rest().find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
                 let plain = self.rest()[..end.unwrap_or(self.rest().len())].to_owned();
                 if serde_json::from_str::<serde_json::Value>(&plain).is_err() {
-                    return Err(self.error("this is no JSON value"));
+                    return Err(self.error("not a JSON value"));
                 }
                 self.at += plain.len();
                 Shape::Plain(plain)
@@ -276,7 +276,7 @@ impl Reader<'_> {
                     self.at += 1;
                     return Ok(entries);
                 }
-                None => return Err(self.error("the file ends in the middle")),
+                None => return Err(self.error("unexpected end of file")),
                 Some(_) if !entries.is_empty() && comma.is_none() => {
                     return Err(self.error("a comma or a closing bracket is missing"));
                 }
@@ -295,9 +295,8 @@ impl Reader<'_> {
             escaped = byte == b'\\' && !escaped;
             ends.then_some(index + 1)
         });
-        let Some(end) = end else { return Err(self.error("a text without its closing quote")) };
-        let text =
-            serde_json::from_str(&self.rest()[..end]).map_err(|_| self.error("a text that is not JSON"))?;
+        let Some(end) = end else { return Err(self.error("an unterminated string")) };
+        let text = serde_json::from_str(&self.rest()[..end]).map_err(|_| self.error("an invalid string"))?;
         self.at += end;
         Ok(text)
     }

@@ -154,8 +154,8 @@ fn install_hooks(
     }
     let (updated, removed) = (counts.updated, counts.removed);
     say(plan, counts.added, &format!("adds {} to {shown}", several(counts.added)));
-    say(plan, updated, &format!("brings {} in {shown} up to date", several(updated)));
-    say(plan, removed, &format!("takes {} out of {shown}", several(removed)));
+    say(plan, updated, &format!("updates {} in {shown}", several(updated)));
+    say(plan, removed, &format!("removes {} from {shown}", several(removed)));
     Ok(())
 }
 
@@ -177,9 +177,9 @@ fn uninstall_hooks(plan: &mut InstallPlan, ours: OwnHandlers<'_>, shown: &str) -
         _ if nothing_left && document.is_bare() => Some(end.as_bytes().to_vec()),
         _ => Some(document.text().as_bytes().to_vec()),
     };
-    say(plan, counts.removed, &format!("takes {} out of {shown}", several(counts.removed)));
+    say(plan, counts.removed, &format!("removes {} from {shown}", several(counts.removed)));
     if plan.after.is_none() {
-        plan.changes.push(format!("removes {shown}, which held nothing else"));
+        plan.changes.push(format!("removes {shown}, which contains nothing else"));
     }
     Ok(())
 }
@@ -189,13 +189,12 @@ fn install_plugin(plan: &mut InstallPlan, hook: &Hook<'_>, shown: &str) -> Resul
     match &plan.before {
         Some(before) if *before == plugin => {}
         Some(before) if !opencode::is_ours(before) => return Err(InstallError::NotOurs(plan.file.clone())),
-        Some(_) => plan.changes.push(format!("brings the plugin {shown} up to date")),
+        Some(_) => plan.changes.push(format!("updates the plugin {shown}")),
         None => plan.changes.push(format!("adds the plugin {shown}")),
     }
     plan.after = Some(plugin);
-    plan.follow_up.push(
-        "Sessions of opencode that are open now take up the plugin when they are started again.".to_owned(),
-    );
+    plan.follow_up
+        .push("Sessions of opencode that are open now load the plugin when they are restarted.".to_owned());
     Ok(())
 }
 
@@ -219,7 +218,7 @@ fn switched_off(plan: &InstallPlan) -> Option<String> {
         Agent::Codex | Agent::Opencode => return None,
     };
     off.then(|| {
-        format!("Hooks are switched off in this file ({setting}); ours run only when they are switched on.")
+        format!("Hooks are disabled in this file ({setting}); stepback's hooks run only if they are enabled.")
     })
 }
 
@@ -242,7 +241,7 @@ fn elsewhere(
     let doubled = !once && !ours.places(&document).is_empty();
     doubled.then(|| {
         let (other, agent) = (place.show(&other), hook.agent.title());
-        format!("{other} holds hooks of stepback as well, and {agent} runs both: uninstall one of them.")
+        format!("{other} also contains stepback hooks, and {agent} runs both: uninstall one of them.")
     })
 }
 

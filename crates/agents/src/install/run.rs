@@ -73,9 +73,7 @@ pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, Ins
             let settings = codex::overrides(&hook, run.place, run.binary);
             let args = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
             out.argv.splice(first..first, args);
-            out.notes.push(
-                "Codex is told to trust stepback's hooks for this run; nothing is remembered.".to_owned(),
-            );
+            out.notes.push("Codex trusts stepback's hooks for this run only.".to_owned());
         }
         Agent::Gemini => {
             // Its system settings would be the right place, but Gemini CLI reads them only from a file that root owns.
@@ -89,7 +87,7 @@ pub fn run_command(agent: Agent, run: &HookedCommand<'_>) -> Result<RunPlan, Ins
             )?;
             if !plan.is_nothing() {
                 let shown = run.place.show(&plan.file);
-                out.notes.push(format!("{shown} holds stepback's hooks while this run lasts."));
+                out.notes.push(format!("{shown} contains stepback's hooks during this run."));
                 out.edits.push(plan);
             }
         }
@@ -144,7 +142,7 @@ fn claude(
     let off = |arg: &&OsString| *arg == "--bare" || *arg == "--safe-mode";
     if let Some(off) = run.argv.iter().skip(first).find(off) {
         let off = off.to_string_lossy();
-        out.notes.push(format!("{off} switches hooks off: this run is not recorded step by step."));
+        out.notes.push(format!("{off} disables hooks: the steps of this run are not recorded."));
     }
     Ok(())
 }

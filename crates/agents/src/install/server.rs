@@ -47,8 +47,10 @@ pub fn plan_server(
     if !plan.is_nothing() {
         let change = match (direction, &plan.after) {
             (InstallDirection::Install, _) => format!("adds the MCP server to {shown}"),
-            (InstallDirection::Uninstall, Some(_)) => format!("takes the MCP server out of {shown}"),
-            (InstallDirection::Uninstall, None) => format!("removes {shown}, which held only the MCP server"),
+            (InstallDirection::Uninstall, Some(_)) => format!("removes the MCP server from {shown}"),
+            (InstallDirection::Uninstall, None) => {
+                format!("removes {shown}, which contains only the MCP server")
+            }
         };
         plan.changes.push(change);
     }
@@ -93,7 +95,8 @@ fn follow_up(agent: Agent, scope: InstallScope) -> Vec<String> {
     }
     if scope == InstallScope::Project {
         notes.push(
-            "Keep the file out of git, or install with --user: it names a path of this machine.".to_owned(),
+            "Keep the file out of git, or install with --user: it contains a path of this machine."
+                .to_owned(),
         );
     }
     notes
@@ -157,7 +160,7 @@ fn into_object(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError
             None => document.insert_member(&[container.into()], NAME, &entry),
             Some(known) if entry.says_the_same_as(known) => Ok(()),
             Some(known) if is_ours(known) => document.replace(&[container.into(), NAME.into()], &entry),
-            Some(known) => return Err(shape(&document, known, "another server is called \"stepback\"")),
+            Some(known) => return Err(shape(&document, known, "another server is named \"stepback\"")),
         },
     };
     done.map_err(|error| broken(plan, error.into()))?;
@@ -232,7 +235,7 @@ fn into_table(plan: &mut InstallPlan, program: &str) -> Result<(), InstallError>
             return Err(InstallError::Broken {
                 file: plan.file.clone(),
                 position: Position::of(&text, 0),
-                what: "a server called \"stepback\" that was written in another way".to_owned(),
+                what: "a server named \"stepback\" in an unknown format".to_owned(),
             });
         }
     };

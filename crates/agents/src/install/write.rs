@@ -85,7 +85,7 @@ pub fn take_back(plan: &InstallPlan) -> Result<Option<InstallPlan>, InstallError
     let back = InstallPlan {
         before: plan.after.clone(),
         after: plan.before.clone(),
-        changes: vec![format!("puts {} back as it was", plan.file.display())],
+        changes: vec![format!("restores {}", plan.file.display())],
         follow_up: Vec::new(),
         ..plan.clone()
     };

@@ -188,7 +188,7 @@ impl Script {
     fn check(&self, call: &Call, for_worker: bool) -> Result<(), String> {
         if !tools::ALL.contains(&call.tool.as_str()) {
             let known = tools::ALL.join(", ");
-            return Err(format!("there is no tool called \"{}\"; there are {known}", call.tool));
+            return Err(format!("unknown tool \"{}\"; tools are {known}", call.tool));
         }
         if for_worker && matches!(call.tool.as_str(), "delegate" | "remember") {
             return Err(format!("a worker does not have the tool \"{}\"", call.tool));

@@ -55,9 +55,9 @@ pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Resu
         End::Status(status) => match (status.code(), status.signal()) {
             (Some(0), _) => ("[exit code 0]".to_string(), false),
             (Some(code), _) => (format!("[exit code {code}]"), true),
-            (None, signal) => (format!("[ended by signal {}]", signal.unwrap_or_default()), true),
+            (None, signal) => (format!("[killed by signal {}]", signal.unwrap_or_default()), true),
         },
-        End::TimedOut => (format!("[ended after {took} s: it took too long]"), true),
+        End::TimedOut => (format!("[timed out after {took} s]"), true),
         End::Interrupted => ("[interrupted]".into(), true),
     };
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };

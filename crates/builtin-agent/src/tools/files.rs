@@ -64,14 +64,14 @@ pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
 pub fn edit(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, old, new) = (given.text("path")?, given.any_text("old")?, given.any_text("new")?);
     if old.is_empty() {
-        return Err("\"old\" is empty; say which text is to be replaced, or use write".into());
+        return Err("\"old\" is empty; specify the text to replace, or use write".into());
     }
     let path = path_guard::reach(root, name)?;
     let text = text_of(&path, name)?;
     match text.matches(old).count() {
-        0 => return Err(format!("\"old\" does not stand in {name}; read the file first")),
+        0 => return Err(format!("\"old\" not found in {name}; read the file first")),
         1 => {}
-        many => return Err(format!("\"old\" stands in {name} {many} times; add lines around it")),
+        many => return Err(format!("\"old\" occurs {many} times in {name}; add lines around it")),
     }
     fs::write(&path, text.replacen(old, new, 1)).map_err(|error| format!("cannot write {name}: {error}"))?;
     Ok(ToolResult::good(format!("edited {name}")))

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
     let out = || format!("{path} is outside the workspace");
     if path.contains('\0') {
-        return Err("a path cannot hold a zero byte".into());
+        return Err("a path cannot contain a zero byte".into());
     }
     let given = Path::new(path);
     let given = match given.is_absolute() {
@@ -39,14 +39,14 @@ pub fn reach(root: &Path, path: &str) -> Result<PathBuf, String> {
     for there in whole.ancestors() {
         match there.canonicalize() {
             Ok(real) if !real.starts_with(&root) => {
-                return Err(format!("{path} leads out of the workspace through a link"));
+                return Err(format!("{path} is outside the workspace, through a link"));
             }
             Ok(real) if missing.as_os_str().is_empty() => return Ok(real),
             Ok(real) => return Ok(real.join(missing)),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("{path}: {error}")),
             // It may be a dangling link, and writing through it would create a file at its target.
             Err(_) if there.symlink_metadata().is_ok() => {
-                return Err(format!("{path} goes through a link that leads nowhere"));
+                return Err(format!("{path} goes through a dangling link"));
             }
             Err(_) => {
                 let name = there.file_name().map(Path::new).unwrap_or(Path::new(""));

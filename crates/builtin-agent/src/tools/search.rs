@@ -68,7 +68,7 @@ pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> 
         found.push("[nothing found]".into());
     }
     if passed_over > 0 {
-        found.push(format!("[not searched: {passed_over} files that are no text or too large]"));
+        found.push(format!("[not searched: {passed_over} files that are binary or too large]"));
     }
     Ok(ToolResult::good(clipped(&found.join("\n"))))
 }

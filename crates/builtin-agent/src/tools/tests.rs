@@ -136,7 +136,7 @@ fn a_command_says_how_it_ended() {
 fn a_command_and_what_it_started_come_to_an_end() {
     let dir = Dir::new();
     let begun = Instant::now();
-    dir.bad("bash", json!({ "command": "echo begun; sleep 300", "timeout": 1 }), "it took too long");
+    dir.bad("bash", json!({ "command": "echo begun; sleep 300", "timeout": 1 }), "it timed out");
     let left = dir.good("bash", json!({ "command": "sleep 300 & echo $! > pid; echo on" }));
     assert_eq!(left, "on\n[exit code 0]");
     let pid = dir.file("pid");
@@ -163,7 +163,7 @@ fn lines_are_found_where_git_would_look() {
     let found = dir.good("search", json!({ "pattern": "th\\w+" }));
     assert_eq!(
         found,
-        "a.txt:3: three\nsrc/b.rs:1: let three = 3;\n[not searched: 1 files that are no text or too large]"
+        "a.txt:3: three\nsrc/b.rs:1: let three = 3;\n[not searched: 1 files that are binary or too large]"
     );
     assert_eq!(
         dir.good("search", json!({ "pattern": "three", "glob": "*.rs" })),

@@ -19,7 +19,7 @@ pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
     let mut workspaces = HashSet::new();
     for log in logs {
         if !workspaces.insert(log.place.id) {
-            return Err(BundleError::senseless(format!("it holds workspace {} twice", log.place.id)));
+            return Err(BundleError::senseless(format!("it contains workspace {} twice", log.place.id)));
         }
         if log.place.root.len() > LONGEST {
             return Err(BundleError::senseless("the path of a workspace is too long"));
@@ -42,7 +42,7 @@ impl Seen {
         let mut here = HashSet::from([Session::id_of(log.place.id, Session::PERSON, "")]);
         for session in &log.sessions {
             if !self.sessions.insert(session.id) {
-                return wrong(format!("it holds session {} twice", session.id));
+                return wrong(format!("it contains session {} twice", session.id));
             }
             if session.workspace != log.place.id {
                 return wrong(format!("session {} is in another workspace", session.id));
@@ -52,7 +52,7 @@ impl Seen {
                 return wrong(format!("session {} has no agent", session.id));
             }
             if !here.insert(session.id) {
-                return wrong(format!("session {} is the person's", session.id));
+                return wrong(format!("session {} belongs to a user", session.id));
             }
         }
         if log.sessions.is_empty() {
@@ -63,22 +63,22 @@ impl Seen {
         for moment in &log.steps {
             let ExportedStep { step, hidden_by, purged, .. } = moment;
             if !here.contains(&step.session) {
-                return wrong(format!("step {} belongs to no session", step.id));
+                return wrong(format!("step {} has no session", step.id));
             }
             if step.parent.is_some_and(|parent| !steps.contains(&parent)) {
-                return wrong(format!("step {} grew from one that does not come before it", step.id));
+                return wrong(format!("the parent of step {} does not come before it", step.id));
             }
             if *purged && hidden_by.is_none() && moment.trigger.is_none() {
-                return wrong(format!("step {} was given up, and had nothing to give", step.id));
+                return wrong(format!("step {} is pruned but has no files", step.id));
             }
             if !self.steps.insert(step.id) {
-                return wrong(format!("it holds step {} twice", step.id));
+                return wrong(format!("it contains step {} twice", step.id));
             }
             steps.insert(step.id);
         }
         for operation in &log.operations {
             if !self.operations.insert(operation.id) {
-                return wrong(format!("it holds operation {} twice", operation.id));
+                return wrong(format!("it contains operation {} twice", operation.id));
             }
             if operation.workspace != log.place.id {
                 return wrong(format!("operation {} is in another workspace", operation.id));
@@ -95,7 +95,7 @@ fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleErro
     let Reference { what, name, step } = reference;
     let shown = excerpt(name, 80);
     if !steps.contains(step) {
-        return Err(BundleError::senseless(format!("\"{shown}\" names a step that is not there")));
+        return Err(BundleError::senseless(format!("\"{shown}\" names a missing step")));
     }
     let is_name = match what {
         What::Head => name.is_empty(),

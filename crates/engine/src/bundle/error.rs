@@ -6,10 +6,10 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The file is not a bundle.
-    #[error("this is not a bundle of stepback")]
+    #[error("this is not a stepback bundle")]
     NotABundle,
     /// A later version of stepback made it.
-    #[error("the bundle has format {found}, and this stepback knows formats up to {known}")]
+    #[error("the bundle has format {found}, but this version of stepback supports formats up to {known}")]
     Newer {
         /// Format version of the file.
         found: u32,
@@ -20,7 +20,7 @@ pub enum BundleError {
     #[error("the bundle is damaged: {0}")]
     Damaged(String),
     /// The file is intact, but stepback never writes such content.
-    #[error("the bundle makes no sense: {0}")]
+    #[error("the bundle is inconsistent: {0}")]
     Senseless(String),
     /// It contradicts records that the store already has.
     #[error("the bundle contradicts the store: {0}")]

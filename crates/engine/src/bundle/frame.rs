@@ -195,10 +195,10 @@ impl<R: Read> Reader<R> {
         }
         if kind == Block::End {
             if stored != self.hasher.finalize().as_bytes() {
-                return Err(BundleError::Damaged("its bytes do not have the hash it ends with".into()));
+                return Err(BundleError::Damaged("its checksum is wrong".into()));
             }
             if self.fill(&mut [0])? > 0 {
-                return Err(BundleError::Damaged("something follows its end".into()));
+                return Err(BundleError::Damaged("there is data after its end".into()));
             }
             return Ok(None);
         }
@@ -207,14 +207,14 @@ impl<R: Read> Reader<R> {
         let raw = unpacked(stored, raw_len, place)?;
         self.raw += raw.len() as u64;
         if self.raw > FREE && self.raw / MOST_RATIO > self.at {
-            return Err(BundleError::senseless("it becomes a thousand times larger than it is"));
+            return Err(BundleError::senseless("it decompresses to more than a thousand times its size"));
         }
         Ok(Some((place, kind, raw)))
     }
 }
 
 fn cut_short() -> BundleError {
-    BundleError::Damaged("it is cut short".into())
+    BundleError::Damaged("it is truncated".into())
 }
 
 fn parts(head: &[u8; HEAD], place: u64) -> Result<(Block, u32, u32), BundleError> {
@@ -225,7 +225,7 @@ fn parts(head: &[u8; HEAD], place: u64) -> Result<(Block, u32, u32), BundleError
     };
     let (stored, raw) = (number(1), number(5));
     let wrong = |what: &str| BundleError::Damaged(format!("{what} at byte {place}"));
-    let kind = Block::of(head[0]).ok_or_else(|| wrong("there is no block"))?;
+    let kind = Block::of(head[0]).ok_or_else(|| wrong("a block is missing"))?;
     if stored > LARGEST || raw > LARGEST || (kind == Block::End && (stored, raw) != (32, 0)) {
         return Err(wrong("the block has an impossible size"));
     }
@@ -255,7 +255,7 @@ pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleErro
 
 /// Returns the objects of a block: kind, offset and length of each.
 pub fn objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
-    let wrong = || BundleError::senseless("a block of objects is none");
+    let wrong = || BundleError::senseless("a block of objects is invalid");
     let mut found = Vec::new();
     let mut at = 0;
     while at < block.len() {

@@ -39,7 +39,7 @@ pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, Engin
 fn log(engine: &Engine<'_>, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, EngineError> {
     if sessions.iter().any(|session| session.agent == Session::PERSON) {
         return Err(EngineError::Input(
-            "what a person did belongs to no session of an agent, and is not given away by itself".into(),
+            "the changes of a user belong to no agent session and cannot be exported on their own".into(),
         ));
     }
     let person = Session::id_of(workspace.id, Session::PERSON, "");

@@ -73,7 +73,7 @@ impl Engine<'_> {
             return match bundle.needed.vaulted.is_empty() {
                 true => Ok(0),
                 false => Err(EngineError::Input(
-                    "the bundle holds files of git, and this store has no directory to keep them in".into(),
+                    "the bundle contains git files, and this store has no directory for them".into(),
                 )),
             };
         };
@@ -109,7 +109,7 @@ impl Engine<'_> {
             match vault.holds_same(name, &path).map_err(WorktreeError::aside("write", &path))? {
                 Some(true) => {}
                 Some(false) => {
-                    let what = format!("git file {} has other bytes here", parts.file.name);
+                    let what = format!("git file {} differs from the one in this store", parts.file.name);
                     return Err(BundleError::Clash(what).into());
                 }
                 None => {
@@ -185,7 +185,7 @@ impl<'l> Planned<'l> {
         for told in &log.sessions {
             if let Some(session) = engine.store.session(told.id)? {
                 if (&session.agent, session.started_at) != (&told.agent, told.started_at) {
-                    return Err(clash(format!("session {} is another one here", session.id)));
+                    return Err(clash(format!("session {} differs from the one in this store", session.id)));
                 }
                 known.insert(session.id, session);
             }
@@ -240,7 +240,7 @@ impl<'l> Planned<'l> {
                 None if !is_imported(&self.target) => {
                     let session = moment.step.session;
                     return Err(clash(format!(
-                        "session {session} was recorded here, and step {} is not part of it",
+                        "session {session} was recorded here, and does not contain step {}",
                         moment.step.id
                     )));
                 }
@@ -254,7 +254,7 @@ impl<'l> Planned<'l> {
         for operation in &self.log.operations {
             match self.engine.store.operation(operation.id)? {
                 Some(here) if here.action != operation.action => {
-                    return Err(clash(format!("operation {} is another one here", here.id)));
+                    return Err(clash(format!("operation {} differs from the one in this store", here.id)));
                 }
                 Some(_) => {}
                 None if !is_imported(&self.target) => {}
@@ -351,6 +351,6 @@ fn same(here: &StepRow, there: &StepRow) -> Result<(), EngineError> {
     };
     match told(a) == told(b) && grew {
         true => Ok(()),
-        false => Err(clash(format!("step {} is another one here", a.id))),
+        false => Err(clash(format!("step {} differs from the one in this store", a.id))),
     }
 }

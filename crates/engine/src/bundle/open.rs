@@ -103,21 +103,21 @@ impl Bundle {
         }
         let Contents { logs, index, git_files, unfinished, .. } = contents;
         if unfinished.is_some() {
-            return Err(BundleError::senseless("a git file has fewer bytes than it says"));
+            return Err(BundleError::senseless("a git file is shorter than its declared length"));
         }
         if logs.is_empty() {
-            return Err(BundleError::senseless("it holds no session"));
+            return Err(BundleError::senseless("it contains no session"));
         }
         check::logs(&logs)?;
         let source = Source { file, index, recent: RefCell::default() };
         let needed = reached(&source, &logs)?;
         let names: HashSet<&[u8]> = git_files.iter().map(|parts| parts.file.name.as_bytes()).collect();
         if names.len() != git_files.len() {
-            return Err(BundleError::senseless("it holds a git file twice"));
+            return Err(BundleError::senseless("it contains a git file twice"));
         }
         if let Some(name) = needed.vaulted.iter().find(|name| !names.contains(name.as_slice())) {
             let name = String::from_utf8_lossy(name);
-            return Err(BundleError::senseless(format!("git file {name} is named and is not there")));
+            return Err(BundleError::senseless(format!("git file {name} is referenced but missing")));
         }
         Ok(Self { source, logs, needed, git_files })
     }
@@ -158,7 +158,7 @@ struct Contents {
 
 impl Contents {
     fn take(&mut self, place: u64, kind: Block, block: &[u8]) -> Result<(), BundleError> {
-        let cut = || BundleError::senseless("a git file has fewer bytes than it says");
+        let cut = || BundleError::senseless("a git file is shorter than its declared length");
         if self.unfinished.is_some() && kind != Block::Part {
             return Err(cut());
         }
@@ -175,7 +175,7 @@ impl Contents {
             Block::Part => {
                 let left = self.unfinished.and_then(|left| left.checked_sub(block.len() as u64));
                 let (Some(left), Some(parts)) = (left, self.git_files.last_mut()) else {
-                    return Err(BundleError::senseless("a git file has more bytes than it says"));
+                    return Err(BundleError::senseless("a git file is longer than its declared length"));
                 };
                 parts.blocks.push(place);
                 self.unfinished = Some(left).filter(|left| *left > 0);
@@ -191,7 +191,7 @@ impl Contents {
             // A block is smaller than 4 GiB.
             let placed = Placed { kind, block: place, start: start as u32, length: length as u32 };
             if self.index.insert(hash, placed).is_some() {
-                return Err(BundleError::senseless(format!("it holds {kind} {hash} twice")));
+                return Err(BundleError::senseless(format!("it contains {kind} {hash} twice")));
             }
         }
         Ok(())
@@ -209,7 +209,7 @@ impl Contents {
                 self.logs.push(Log { place, sessions, steps, operations, references });
                 continue;
             }
-            let log = self.logs.last_mut().ok_or_else(|| wrong("it belongs to no workspace".into()))?;
+            let log = self.logs.last_mut().ok_or_else(|| wrong("it has no workspace".into()))?;
             match record {
                 Record::Workspace(_) => {}
                 Record::Session(session) => log.sessions.push(session),
@@ -247,7 +247,7 @@ struct Inspector<'s> {
 impl Visitor for Inspector<'_> {
     fn object(&mut self, kind: ObjectKind, hash: Hash) {
         if self.source.index.get(&hash).is_none_or(|placed| placed.kind != kind) {
-            self.missing.get_or_insert_with(|| format!("{kind} {hash} is named and is not there"));
+            self.missing.get_or_insert_with(|| format!("{kind} {hash} is referenced but missing"));
         }
     }
 
@@ -277,7 +277,7 @@ impl Inspector<'_> {
             let item = item?;
             let length = self.source.index.get(&item.hash).map(|placed| u64::from(placed.length));
             if length.is_some_and(|length| length != item.len) {
-                return Err(ObjectError::corrupt(ObjectKind::Blob, item.hash, "it has another size"));
+                return Err(ObjectError::corrupt(ObjectKind::Blob, item.hash, "its size differs"));
             }
             all = all.saturating_add(item.len);
         }

@@ -105,7 +105,7 @@ impl<'b> Reading<'b> {
 
     fn take(&mut self, mut line: Value) -> Result<(), EngineError> {
         if self.is_whole {
-            return Err(self.wrong("something follows the last one"));
+            return Err(self.wrong("there is data after the last line"));
         }
         let record = line["record"].as_str().unwrap_or_default().to_owned();
         match (self.lines, record.as_str()) {
@@ -162,7 +162,7 @@ impl<'b> Reading<'b> {
     }
 
     fn log(&mut self) -> Result<&mut Log, EngineError> {
-        let none = self.wrong("it comes before the workspace it belongs to");
+        let none = self.wrong("it comes before its workspace");
         self.logs.last_mut().ok_or(none)
     }
 
@@ -208,10 +208,10 @@ impl<'b> Reading<'b> {
 
     fn finish(mut self) -> Result<Vec<Log>, EngineError> {
         if !self.is_whole {
-            return Err(BundleError::Damaged("it was cut off: the last line is missing".into()).into());
+            return Err(BundleError::Damaged("it is truncated: the last line is missing".into()).into());
         }
         if self.logs.is_empty() {
-            return Err(BundleError::senseless("it holds no session").into());
+            return Err(BundleError::senseless("it contains no session").into());
         }
         for session in self.logs.iter_mut().flat_map(|log| &mut log.sessions) {
             session.info.tip = self.said.get(&session.id).and_then(|said| said.tip);

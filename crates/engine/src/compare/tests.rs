@@ -146,7 +146,7 @@ fn another_input_is_found_with_its_place() {
     assert_eq!((&part.before, &part.after), (&Some(json!("make test")), &Some(json!("make check"))));
     assert_eq!(
         found.summary[0],
-        "They part at #3 after 2 steps in common: Bash got another input at /input/command."
+        "They diverge at #3 after 2 steps in common: Bash got a different input at /input/command."
     );
 }
 
@@ -160,7 +160,7 @@ fn the_directory_of_a_run_makes_no_difference_and_its_output_does() {
     let found = maker.compare(&a, &c);
     assert_eq!(rows(&found), ["1=1", "2!2"]);
     assert_eq!(found.rows[1].differs, [StepDifference::Output, StepDifference::Outcome]);
-    assert!(found.summary[0].contains("gave another output at /output"), "{:?}", found.summary);
+    assert!(found.summary[0].contains("gave a different output at /output"), "{:?}", found.summary);
     assert_eq!((found.a.failed, found.b.failed), (0, 1));
 }
 

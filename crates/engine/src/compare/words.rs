@@ -34,14 +34,14 @@ fn parting(found: &Comparison) -> String {
         same => format!(" after {} in common", quantity::count(same as u64, "step")),
     };
     match (&row.a, &row.b) {
-        (Some(a), None) => format!("They part{after}: only A has #{}, {}.", a.number, what(a)),
-        (None, Some(b)) => format!("They part{after}: only B has #{}, {}.", b.number, what(b)),
+        (Some(a), None) => format!("They diverge{after}: only A has #{}, {}.", a.number, what(a)),
+        (None, Some(b)) => format!("They diverge{after}: only B has #{}, {}.", b.number, what(b)),
         (Some(a), Some(b)) => {
             let place = match a.number == b.number {
                 true => format!("#{}", a.number),
                 false => format!("#{} and #{}", a.number, b.number),
             };
-            format!("They part at {place}{after}: {}.", cause(first, a, b))
+            format!("They diverge at {place}{after}: {}.", cause(first, a, b))
         }
         (None, None) => String::new(),
     }
@@ -69,9 +69,9 @@ fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String 
     let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
     match first.differs.first() {
         Some(StepDifference::Tool) => format!("{} instead of {}", name(b), name(a)),
-        Some(StepDifference::Input) => format!("{} got another input{at}", name(a)),
-        Some(StepDifference::Output) => format!("{} gave another output{at}", name(a)),
-        Some(StepDifference::Outcome) => format!("{} went wrong in one of them", name(a)),
+        Some(StepDifference::Input) => format!("{} got a different input{at}", name(a)),
+        Some(StepDifference::Output) => format!("{} gave a different output{at}", name(a)),
+        Some(StepDifference::Outcome) => format!("{} failed in only one of them", name(a)),
         _ => format!("{} instead of {}", b.summary, a.summary),
     }
 }

@@ -111,14 +111,16 @@ impl Breakpoint {
             compile(condition)?;
         }
         match &self.on {
-            Condition::Tool { name } if name.trim().is_empty() => Err("a tool has a name; * is any".into()),
-            Condition::Path { glob } if glob.is_empty() => Err("a path is not empty; * is any".into()),
+            Condition::Tool { name } if name.trim().is_empty() => {
+                Err("the name of a tool is empty; use * for any".into())
+            }
+            Condition::Path { glob } if glob.is_empty() => Err("the path is empty; use * for any".into()),
             Condition::Pattern { pattern } => compile(pattern).map(drop),
             Condition::Path { glob } => {
                 GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string())
             }
             Condition::Cost { usd } if !usd.is_finite() || *usd < 0.0 => {
-                Err("a cost is a number of dollars".into())
+                Err("the cost must be a number of dollars".into())
             }
             _ => Ok(()),
         }

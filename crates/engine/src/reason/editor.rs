@@ -71,7 +71,7 @@ impl<'w> Thinker<'w> {
 
     /// Returns the session as it is now.
     pub fn session(&self) -> Result<Session, EngineError> {
-        let missing = || StoreError::Corrupt { what: format!("session {} is gone", self.session) };
+        let missing = || StoreError::Corrupt { what: format!("session {} no longer exists", self.session) };
         Ok(self.workspace.store().session(self.session)?.ok_or_else(missing)?)
     }
 
@@ -216,7 +216,6 @@ fn without_secrets(mutation: &BoardMutation) -> Result<BoardMutation, EngineErro
     if document == before {
         return Ok(mutation.clone());
     }
-    serde_json::from_value(document).map_err(|error| {
-        EngineError::Input(format!("with secrets taken out, the change makes no sense any more: {error}"))
-    })
+    serde_json::from_value(document)
+        .map_err(|error| EngineError::Input(format!("with secrets removed, the change is invalid: {error}")))
 }

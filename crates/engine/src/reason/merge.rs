@@ -78,7 +78,7 @@ impl Thinker<'_> {
             }
             (_, Some(wanted)) => {
                 return Err(EngineError::Input(format!(
-                    "step #{wanted} is no thought of this session: \"stepback log --kind reasoning\" lists them"
+                    "step #{wanted} is not a board change of this session: \"stepback log --kind reasoning\" lists them"
                 )));
             }
             (_, None) => return Err(EngineError::NothingTo("take back")),
@@ -104,15 +104,14 @@ impl Thinker<'_> {
             (None, BoardMoment::Branch(branch)) => self.fork_of(branch, &theirs.mind)?,
             (None, _) => {
                 return Err(EngineError::Input(
-                    "only a branch knows where it began: say with --base from which moment on to take over"
-                        .into(),
+                    "a point that is not a branch requires --base, the point to merge from".into(),
                 ));
             }
         };
         let merged = self.present(&session)?.0.merge(&base.mind, &theirs.mind, take_theirs)?;
         let summary = match from {
-            BoardMoment::Branch(branch) => format!("take over what was found out on branch {branch}"),
-            _ => format!("take over from {}", described(&theirs)),
+            BoardMoment::Branch(branch) => format!("merge the board of branch {branch}"),
+            _ => format!("merge from {}", described(&theirs)),
         };
         let id = |seen: &BoardAtPoint| seen.step.as_ref().map(|stored| stored.step.id);
         let input = json!({ "do": "merge", "from": id(&theirs), "base": id(&base), "theirs": take_theirs });
@@ -124,7 +123,7 @@ impl Thinker<'_> {
         let begun = theirs.experiments.iter().rev().find(|(_, known)| known.branch == branch);
         let begun = begun.ok_or_else(|| {
             EngineError::Input(format!(
-                "no experiment began on branch {branch}, so nobody knows what it began with: say it with --base"
+                "no experiment started on branch {branch}, so its starting point is unknown: specify it with --base"
             ))
         })?;
         let step = self.workspace.store().step(begun.1.origin.step)?;
@@ -215,6 +214,6 @@ fn described(seen: &BoardAtPoint) -> String {
             debug_assert_eq!(stored.step.kind, StepKind::Reasoning);
             format!("#{}", stored.step.number)
         }
-        None => "before the first thought".to_owned(),
+        None => "before the first change of the board".to_owned(),
     }
 }

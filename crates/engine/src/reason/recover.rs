@@ -61,8 +61,8 @@ impl Workspace<'_> {
             commands: commands.iter().map(line).collect(),
             changed: self.recently_changed(until)?,
             closing: vec![
-                "`stepback mind` shows the whole board, `stepback log` every step.".to_owned(),
-                "Go on from here: do not find out again what is settled.".to_owned(),
+                "`stepback board` shows the whole board, `stepback log` every step.".to_owned(),
+                "Continue from here; do not investigate settled questions again.".to_owned(),
             ],
         };
         let page = seen.mind.recovery(&around, budget);
@@ -101,7 +101,7 @@ fn heading(
     thought: Option<&StepRow>,
     now: Timestamp,
 ) -> Vec<String> {
-    let mut lines = vec![format!("# Where you stood ({} {})", session.agent, session.id.short())];
+    let mut lines = vec![format!("# Where you left off ({} {})", session.agent, session.id.short())];
     // The last prompt may be only "go on".
     lines.extend(session.info.title.as_ref().map(|title| format!("The session began with: {title}")));
     if let Some(step) = last.map(|stored| &stored.step) {
@@ -115,9 +115,9 @@ fn heading(
     }
     match thought.map(|stored| &stored.step) {
         Some(step) => {
-            lines.push(format!("Last thought #{}, {}: {}", step.number, step.at.ago(now), step.summary))
+            lines.push(format!("Last board change #{}, {}: {}", step.number, step.at.ago(now), step.summary))
         }
-        None => lines.push("Nothing was put on the board yet.".to_owned()),
+        None => lines.push("The board is empty.".to_owned()),
     }
     lines
 }

@@ -105,10 +105,10 @@ impl Thinker<'_> {
                 let unwanted = lacks.iter().find(|part| output.contains(part.as_str()));
                 match (found.outcome, missing, unwanted) {
                     (CheckOutcome::Passed, Some(part), _) => {
-                        found = Found::is(false, format!("\"{part}\" is not in what it printed"))
+                        found = Found::is(false, format!("\"{part}\" is not in its output"))
                     }
                     (CheckOutcome::Passed, _, Some(part)) => {
-                        found = Found::is(false, format!("\"{part}\" is in what it printed"))
+                        found = Found::is(false, format!("\"{part}\" is in its output"))
                     }
                     _ => {}
                 }
@@ -152,15 +152,18 @@ impl Thinker<'_> {
             }
             End::Exit(code) => return Ok(Ok((code, output))),
             End::Signal(signal) => {
-                Found::new(CheckOutcome::Error, format!("it was ended by signal {signal}"))
+                Found::new(CheckOutcome::Error, format!("it was killed by signal {signal}"))
             }
             End::TimedOut => Found::new(
                 CheckOutcome::TimedOut,
-                format!("it was ended after {:.1} s with everything it had started", done.took.as_secs_f64()),
+                format!(
+                    "it timed out after {:.1} s and was killed with its child processes",
+                    done.took.as_secs_f64()
+                ),
             ),
             End::TooMuch => Found::new(
                 CheckOutcome::Error,
-                format!("it printed more than {} MiB and was ended", MOST_OUTPUT >> 20),
+                format!("it printed more than {} MiB and was killed", MOST_OUTPUT >> 20),
             ),
         };
         Ok(Err(Found { output, ..found }))
@@ -190,7 +193,7 @@ impl Thinker<'_> {
         match plain {
             true => Ok(self.workspace.root.join(relative)),
             false => Err(EngineError::Input(format!(
-                "{path} leads out of the workspace: name a file in it, relative to {}",
+                "{path} is outside the workspace: use a path inside it, relative to {}",
                 self.workspace.root.display()
             ))),
         }
@@ -202,7 +205,7 @@ impl Thinker<'_> {
         let read = || -> std::io::Result<Vec<u8>> {
             let file = File::open(&place)?;
             if !file.metadata()?.is_file() {
-                return Err(std::io::Error::other("it is no file"));
+                return Err(std::io::Error::other("it is not a file"));
             }
             let mut bytes = Vec::new();
             file.take(MOST_OUTPUT + 1).read_to_end(&mut bytes)?;
@@ -237,7 +240,8 @@ impl Thinker<'_> {
         let mut globs = GlobSetBuilder::new();
         for input in &plan.inputs {
             self.path(input)?;
-            let wrong = |error| EngineError::Input(format!("\"{input}\" is no pattern for files: {error}"));
+            let wrong =
+                |error| EngineError::Input(format!("\"{input}\" is not a valid file pattern: {error}"));
             globs.add(Glob::new(input).map_err(wrong)?);
         }
         let globs = globs.build().map_err(|error| EngineError::Input(error.to_string()))?;
@@ -274,7 +278,7 @@ fn below(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, En
         }
         if found.len() > MOST_FILES || pending.len() > MOST_FILES {
             return Err(EngineError::Input(format!(
-                "the inputs of the check are more than {MOST_FILES} files: name fewer"
+                "the check has more than {MOST_FILES} input files; use fewer"
             )));
         }
     }
@@ -294,7 +298,7 @@ fn exit_code(code: i32, wanted: i32) -> Found {
 fn json_property(bytes: &[u8], pointer: &str, equals: &Value) -> Found {
     let document: Value = match serde_json::from_slice(bytes) {
         Ok(document) => document,
-        Err(error) => return Found::new(CheckOutcome::Error, format!("it is no JSON document: {error}")),
+        Err(error) => return Found::new(CheckOutcome::Error, format!("it is not valid JSON: {error}")),
     };
     match document.pointer(pointer) {
         None => Found::is(false, format!("there is nothing at {pointer}")),
@@ -327,7 +331,7 @@ fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> 
     }
     if measured.len() != wanted.len() {
         let (is, should) = (measured.len(), wanted.len());
-        return Found::is(false, format!("there are {is} numbers, and the reference has {should}"));
+        return Found::is(false, format!("there are {is} numbers, but the reference has {should}"));
     }
     let off = |a: f64, b: f64| (a - b).abs() - absolute.max(relative * b.abs());
     let worst = measured
@@ -336,16 +340,17 @@ fn close_to(measured: &[u8], reference: &[u8], absolute: f64, relative: f64) -> 
         .enumerate()
         .max_by(|(_, (a, b)), (_, (c, d))| off(**a, **b).total_cmp(&off(**c, **d)));
     match worst {
-        Some((at, (a, b))) if off(*a, *b) > 0.0 => {
-            Found::is(false, format!("number {} is {a}, and the reference has {b}: too far off", at + 1))
-        }
+        Some((at, (a, b))) if off(*a, *b) > 0.0 => Found::is(
+            false,
+            format!("number {} is {a}, and the reference has {b}: outside the tolerance", at + 1),
+        ),
         Some((at, (a, b))) => {
             let count = wanted.len();
             let far = (a - b).abs();
             Found::is(
                 true,
                 format!(
-                    "{count} numbers are close enough; number {} is off by {far}, the most of all",
+                    "{count} numbers are within the tolerance; the largest difference is {far}, at number {}",
                     at + 1
                 ),
             )

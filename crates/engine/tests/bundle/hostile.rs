@@ -242,7 +242,7 @@ fn a_git_file_with_other_content_is_refused() {
         (ObjectKind::Tree, object),
     ]);
     let key = format!("object-aa{}", "a".repeat(38));
-    senseless(&[lines.clone(), (OBJECTS, all.clone())], "is named and is not there");
+    senseless(&[lines.clone(), (OBJECTS, all.clone())], "is referenced but missing");
     let file = (GIT_FILE, format!("{}\n", json!({ "name": key, "size": 4 })).into_bytes());
     senseless(&[lines, (OBJECTS, all), file, (PART, b"text".to_vec())], "git file");
 }

@@ -62,8 +62,8 @@ fn every_kind_of_check_passes_and_fails() {
     let file = |name: &str| Measured::File(name.into());
     let cases = [
         (with(&["hell"], &["bye"]), CheckOutcome::Passed, "its exit code is 3"),
-        (with(&["bye"], &[]), CheckOutcome::Failed, "\"bye\" is not in what it printed"),
-        (with(&[], &["hello"]), CheckOutcome::Failed, "\"hello\" is in what it printed"),
+        (with(&["bye"], &[]), CheckOutcome::Failed, "\"bye\" is not in its output"),
+        (with(&[], &["hello"]), CheckOutcome::Failed, "\"hello\" is in its output"),
         (command("exit 1"), CheckOutcome::Failed, "its exit code is 1, not 0"),
         (command("/no/such/program"), CheckOutcome::Error, "cannot be run"),
         (command("kill -9 $$"), CheckOutcome::Error, "signal 9"),

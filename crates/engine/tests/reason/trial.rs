@@ -55,7 +55,7 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
     place.write("file", "1");
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     for (branch, hypothesis, success, said) in [
-        ("main", None, "it works", "there is a branch main already"),
+        ("main", None, "it works", "branch main already exists"),
         ("-x", None, "it works", "-x"),
         ("x", Some(HypothesisId(7)), "it works", "H7"),
         ("x", None, " ", "success criterion"),

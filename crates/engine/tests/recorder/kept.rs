@@ -210,7 +210,7 @@ fn where_no_agent_has_worked_the_users_own_changes_are_meant() {
         assert_eq!(changed(&prepared), ["a.txt"]);
         assert_eq!(
             prepared.warnings,
-            ["no agent has worked in this workspace, so this is about your own changes"]
+            ["no agent has worked in this workspace, so this applies to your own changes"]
         );
     });
 }
@@ -240,7 +240,7 @@ fn a_rewind_that_changes_nothing_says_why_and_what_everything_would_do() {
         let now = desk.workspace.newest_number().unwrap();
         let prepared = desk.plan(&desk.point(now));
         let because = prepared.unchanged_because.as_deref().unwrap();
-        assert_eq!(because, format!("the files already are as they were at #{now}"));
+        assert_eq!(because, format!("the files are already as they were at #{now}"));
     });
 }
 

@@ -50,10 +50,10 @@ fn expect_own(
         paths.push(format!("{more} more"));
     }
     Err(ToolError::new(format!(
-        "branch {branch} has other files where others than you changed something since: {}",
+        "branch {branch} differs in files that others changed since: {}",
         paths.join(", ")
     ))
-    .hint("take back only your own changes with rewind_plan; a person can go there with \"stepback branch switch\""))
+    .hint("take back only your own changes with rewind_plan; the user can switch with \"stepback branch switch\""))
 }
 
 /// Plans what was asked, shows the plan, and keeps it until it is confirmed.
@@ -110,7 +110,7 @@ fn shown(planned: &PlannedMove, most: usize) -> ToolReply {
         lines.push(format!("  … and {more} more"));
     }
     if !left.is_empty() {
-        lines.extend(left.iter().map(|item| format!("  left alone: {item}")));
+        lines.extend(left.iter().map(|item| format!("  skipped: {item}")));
         structured["left_alone"] = json!(left);
     }
     if !warnings.is_empty() {
@@ -128,7 +128,7 @@ pub(super) fn plan_schema() -> serde_json::Value {
             ("summary", text("")),
             ("changes", texts("Of files")),
             ("changes_more", whole("Not listed")),
-            ("left_alone", texts("What stays, and why")),
+            ("left_alone", texts("Skipped paths, with reasons")),
             ("warnings", texts("")),
         ],
         &["plan", "summary", "changes"],
@@ -138,17 +138,17 @@ pub(super) fn plan_schema() -> serde_json::Value {
 pub(super) fn apply() -> Tool {
     Tool {
         name: "rewind_apply",
-        title: "Do what a plan says",
-        description: "Does what a plan of rewind_plan, switch_plan or undo_plan says, if it still holds. What is there now is kept first; undo_plan takes it back.",
-        input: object(&[("plan", text("Its id")), ("force", flag("Even open databases"))], &["plan"]),
+        title: "Apply a plan",
+        description: "Applies a plan of rewind_plan, switch_plan or undo_plan, if it is still valid. The current state is saved first; undo_plan reverts it.",
+        input: object(&[("plan", text("Its id")), ("force", flag("Replace open databases too"))], &["plan"]),
         output: object(
             &[
                 ("summary", text("")),
                 ("done", whole("Files that were changed")),
                 ("operation", whole("For undo_plan")),
-                ("before", whole("The step that keeps what was there")),
+                ("before", whole("The step with the previous state")),
                 ("after", whole("The step that was reached")),
-                ("left_alone", texts("What stayed, and why")),
+                ("left_alone", texts("Skipped paths, with reasons")),
                 ("board", texts("What changed on the board")),
             ],
             &["summary", "done"],
@@ -165,7 +165,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     let workspace = ground.workspace;
     let unknown = || {
         let shown: String = id.chars().take(40).collect();
-        ToolError::new(format!("there is no plan \"{shown}\""))
+        ToolError::new(format!("unknown plan \"{shown}\""))
             .hint("make one with rewind_plan, switch_plan or undo_plan; plans are kept for a day")
     };
     let shown_here = workspace.engine.shown_plan(id)?.filter(|kept| kept.workspace == workspace.record.id);
@@ -186,10 +186,10 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     if !is_same {
         workspace.keep_plan(&planned, Value::Null)?;
         return Err(ToolError::new(format!(
-            "something changed since the plan was made, and nothing was done; the new plan is:\n{}",
+            "the workspace changed since the plan was made, so nothing was done; the new plan is:\n{}",
             shown(&planned, 30).text
         ))
-        .hint("look at it and call rewind_apply with its id"));
+        .hint("review it and call rewind_apply with its id"));
     }
     // The plan listed these paths as left alone, with the reason.
     if args.flag("force") {
@@ -207,15 +207,13 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
 /// The reply after applying a plan.
 fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
     let Some(report) = report else {
-        let text = format!("Done: {summary}. No file was touched.");
+        let text = format!("Done: {summary}. No file changed.");
         return ToolReply { text, structured: json!({ "summary": summary, "done": 0 }) };
     };
     let done = report.outcomes.len() - report.conflicts().len();
     let left_alone = left(&report.all_left_alone(), &report.kept);
-    let mut lines = vec![format!(
-        "Done: {summary}. {done} paths changed; #{} keeps what was there before.",
-        report.before
-    )];
+    let mut lines =
+        vec![format!("Done: {summary}. {done} paths changed; #{} has the previous state.", report.before)];
     let mut structured = json!({
         "summary": summary,
         "done": done,
@@ -224,7 +222,7 @@ fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
         "after": report.after,
     });
     if !left_alone.is_empty() {
-        lines.extend(left_alone.iter().map(|item| format!("  left alone: {item}")));
+        lines.extend(left_alone.iter().map(|item| format!("  skipped: {item}")));
         structured["left_alone"] = json!(left_alone);
     }
     if let Some(Joined { diff, .. }) = &report.board {

@@ -15,31 +15,31 @@ pub(super) fn belief() -> Tool {
     Tool {
         name: "belief",
         title: "Beliefs",
-        description: "Add what you hold to be true, with how sure you are; say what it rests on (depend), revise or retract it. With a subject and a value or range, observations that contradict expectations are found.",
+        description: "Add a belief with a confidence; record what it depends on (depend), revise or retract it. With a subject and a value or range, observations that contradict expectations are detected.",
         input: object(
             &[
                 ("do", word("What to do", &["add", "depend", "undepend", "revise", "retract"])),
                 ("belief", text("Which one, such as B2; not for add")),
-                ("statement", text("add: what is held to be true")),
+                ("statement", text("add: the belief")),
                 (
                     "kind",
                     word("add: what it is (default assumption)", &words(BeliefKind::ALL, BeliefKind::as_str)),
                 ),
-                ("confidence", number("add, revise: how sure, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("confidence", number("add, revise: confidence, 0 to 1 (default 0.8)", 0.0, 1.0)),
                 ("subject", text("add: what is measured or expected, such as query-ms")),
-                ("value", anything("add: what was seen or is expected: a number, true, false or a word")),
-                ("range", list("add: or a number from one to another", json!({ "type": "number" }))),
+                ("value", anything("add: the observed or expected value: a number, true, false or a word")),
+                ("range", list("add: or a range of numbers", json!({ "type": "number" }))),
                 ("hypothesis", text("add: the hypothesis it belongs to")),
-                ("tags", texts("add: words to find it by")),
-                ("on", text("depend, undepend: the belief it rests on")),
+                ("tags", texts("add: tags")),
+                ("on", text("depend, undepend: the belief it depends on")),
                 (
                     "how",
                     word(
-                        "depend: how it rests on it (default derived-from)",
+                        "depend: kind of dependency (default derived-from)",
                         &words(DependencyKind::ALL, DependencyKind::as_str),
                     ),
                 ),
-                ("strength", number("depend: how much, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("strength", number("depend: strength, 0 to 1 (default 0.8)", 0.0, 1.0)),
                 ("because", text("depend, revise, retract: why")),
             ],
             &["do"],
@@ -105,18 +105,18 @@ pub(super) fn impact() -> Tool {
         open_object(&[("belief", text("Its name")), ("statement", text("What it says"))], &["belief"]);
     Tool {
         name: "belief_impact",
-        title: "What rests on a belief",
-        description: "What falls if a belief is wrong, with confidence now and then, and what it rests on itself in the end, the shakiest first.",
+        title: "What depends on a belief",
+        description: "What is affected if a belief is wrong, with confidences before and after, and the beliefs at its root, least confident first.",
         input: object(
             &[("belief", text("Which one, such as B1")), ("limit", limit_schema(20, 500))],
             &["belief"],
         ),
         output: object(
             &[
-                ("shaken", list("Beliefs that rest on it", belief.clone())),
+                ("shaken", list("Beliefs that depend on it", belief.clone())),
                 ("hypotheses", texts("")),
                 ("gaps", texts("")),
-                ("roots", list("What it rests on in the end", belief)),
+                ("roots", list("The beliefs at its root", belief)),
             ],
             &["shaken", "hypotheses", "gaps", "roots"],
         ),
@@ -143,10 +143,13 @@ fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolE
         })
         .collect();
     if lines.is_empty() {
-        lines.push(format!("Nothing rests on {belief}."));
+        lines.push(format!("Nothing depends on {belief}."));
     }
     for root in &roots {
-        lines.push(format!("rests on {} ({:.2} sure): {}", root.belief, root.confidence, root.statement));
+        lines.push(format!(
+            "depends on {} (confidence {:.2}): {}",
+            root.belief, root.confidence, root.statement
+        ));
     }
     let structured = json!({
         "shaken": impact.shaken,

@@ -61,7 +61,7 @@ pub(super) fn why() -> Tool {
         run: |ground, args| match (args.text("path"), args.name("item")?) {
             (Some(path), None) => of_path(ground, args, path),
             (None, Some(item)) => of_item(ground, args, item),
-            _ => Err(ToolError::new("say one of path and item")),
+            _ => Err(ToolError::new("specify either path or item")),
         },
     }
 }
@@ -80,7 +80,7 @@ fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolRepl
         lines.push(line);
     }
     if lines.is_empty() {
-        lines.push(format!("No change of {} is on record.", short(path, 200)));
+        lines.push(format!("No change of {} is recorded.", short(path, 200)));
     }
     Ok(ToolReply { text: lines.join("\n"), structured: json!({ "changes": documents }) })
 }
@@ -88,7 +88,7 @@ fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolRepl
 fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, String), ToolError> {
     let what = numbered.change.kind().as_str();
     let by = match &numbered.who {
-        Attribution::Somebody => "the person, or a program that does not report".to_owned(),
+        Attribution::Somebody => "the user, or a program that is not recorded".to_owned(),
         Attribution::Call(author) => by(ground, author)?,
         Attribution::OneOf(several) => {
             let names: Vec<String> =

@@ -22,11 +22,11 @@ const ITEM: usize = 6000;
 pub(super) fn recover() -> Tool {
     Tool {
         name: "recover",
-        title: "Where did I stand?",
-        description: "The page that tells you where you stood: the task, open hypotheses, what is settled, what to do next, last commands and changed files. Call it first after a compaction.",
+        title: "Where did I leave off?",
+        description: "A summary of where you left off: the task, open hypotheses, what is settled, what to do next, last commands and changed files. Call it first after a compaction.",
         input: object(
             &[
-                ("budget", count("Most tokens of the page (default 1500)", 100, 20_000)),
+                ("budget", count("Limit in tokens (default 1500)", 100, 20_000)),
                 ("at", point_schema("As of this point instead of now")),
             ],
             &[],
@@ -66,7 +66,7 @@ pub(super) fn mind() -> Tool {
                 ("since", point_schema("Only what changed from this point on, in sentences")),
                 ("item", text("One item in full, such as H2 or B3")),
                 ("parts", list("Only these parts", json!({ "type": "string", "enum": PARTS }))),
-                ("all", flag("Also what is over: archived, settled, filled")),
+                ("all", flag("Include archived, settled and filled items")),
                 ("limit", limit_schema(12, 500)),
             ],
             &[],
@@ -148,7 +148,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
         parts.push(part);
     }
     if parts.is_empty() {
-        lines.push("Nothing is on the board.".to_owned());
+        lines.push("The board is empty.".to_owned());
     }
     structured["parts"] = json!(parts);
     Ok(ToolReply { text: lines.join("\n"), structured })
@@ -158,7 +158,7 @@ pub(super) fn next() -> Tool {
     Tool {
         name: "next",
         title: "What to do next",
-        description: "What to do next, ranked: gaps to fill, hypotheses to test, contradictions to settle.",
+        description: "What to do next, ranked: gaps to fill, hypotheses to test, contradictions to resolve.",
         input: object(&[("limit", limit_schema(5, 100))], &[]),
         output: object(
             &[(
@@ -204,12 +204,12 @@ pub(super) fn next() -> Tool {
 pub(super) fn undo() -> Tool {
     Tool {
         name: "mind_undo",
-        title: "Take back a change of the board",
-        description: "Takes back one change of your board: the newest, or the one a step recorded. What came later stays.",
+        title: "Undo a change of the board",
+        description: "Undoes one change of your board: the newest, or that of a step. Later changes are kept.",
         input: object(
             &[
                 ("step", count("The number of the step that recorded it", 1, u64::MAX)),
-                ("dry_run", flag("Only say what would change")),
+                ("dry_run", flag("Only report what would change")),
             ],
             &[],
         ),

@@ -20,39 +20,36 @@ const PRINTED: usize = 1500;
 pub(super) fn add() -> Tool {
     Tool {
         name: "verify_add",
-        title: "Plan a check",
-        description: "Plan a check that verify_run runs: a command (run, exit, contains, lacks), a text in a file (file, text), two equal files (same), a value in JSON (json_file or json_run, pointer, equals), or numbers close to a reference (numbers_file or numbers_run, reference). Its outcome can be evidence for a hypothesis and fill a gap.",
+        title: "Add a check",
+        description: "Add a check for verify_run: a command (run, exit, contains, lacks), a text in a file (file, text), two equal files (same), a value in JSON (json_file or json_run, pointer, equals), or numbers close to a reference (numbers_file or numbers_run, reference). Its outcome can be evidence for a hypothesis and fill a gap.",
         input: object(
             &[
-                ("title", text("What it shows")),
+                ("title", text("What it checks")),
                 ("run", text("A shell command, run in the workspace")),
-                ("exit", whole("The exit code it must have (default 0)")),
-                ("contains", texts("Texts that must be in what it prints")),
-                ("lacks", texts("Texts that must not be")),
-                ("file", text("A file that must have a text in it")),
+                ("exit", whole("Expected exit code (default 0)")),
+                ("contains", texts("Texts that its output must contain")),
+                ("lacks", texts("Texts that its output must not contain")),
+                ("file", text("A file that must contain a text")),
                 ("text", text("That text")),
-                ("absent", flag("It must not be there")),
-                ("same", texts("Two files that must have the same bytes")),
+                ("absent", flag("The file must not contain it")),
+                ("same", texts("Two files that must be identical")),
                 ("json_file", text("A file with JSON")),
                 ("json_run", text("A command that prints JSON")),
-                ("pointer", text("The place in it, as a JSON pointer")),
-                ("equals", anything("What must be there")),
+                ("pointer", text("JSON pointer into it")),
+                ("equals", anything("The expected value")),
                 ("numbers_file", text("A file with numbers")),
                 ("numbers_run", text("A command that prints numbers")),
-                ("reference", text("The file with the numbers they must be close to")),
-                ("absolute", number("How far they may be from it", 0.0, f64::MAX)),
-                ("relative", number("The same, relative to it", 0.0, f64::MAX)),
-                ("timeout_s", number("Seconds it may take (default 60)", 0.001, 86_400.0)),
+                ("reference", text("A file with the reference values")),
+                ("absolute", number("Allowed absolute difference", 0.0, f64::MAX)),
+                ("relative", number("Allowed relative difference", 0.0, f64::MAX)),
+                ("timeout_s", number("Timeout in seconds (default 60)", 0.001, 86_400.0)),
                 (
                     "inputs",
                     texts(
-                        "Files its outcome depends on, as globs: while they are the same, it is used again",
+                        "Files its outcome depends on, as globs; the outcome is reused while they are unchanged",
                     ),
                 ),
-                (
-                    "hypothesis",
-                    text("The hypothesis it speaks for when it passes, and against when it fails"),
-                ),
+                ("hypothesis", text("The hypothesis it supports if it passes, and weakens if it fails")),
                 ("strength", number("How strongly (default 0.8)", 0.0, 1.0)),
                 ("fills", text("The gap it fills when it passes")),
                 ("halt_on_fail", flag("If it fails, the checks after it are not run")),
@@ -97,7 +94,7 @@ fn planned(ground: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
     };
     if let Some(run) = args.owned("run") {
         let exit = args.value("exit").and_then(Value::as_i64).unwrap_or(0);
-        let exit = i32::try_from(exit).map_err(|_| ToolError::new("exit is no exit code"))?;
+        let exit = i32::try_from(exit).map_err(|_| ToolError::new("exit is not a valid exit code"))?;
         return Ok(Check::Command {
             run,
             exit,
@@ -125,7 +122,7 @@ fn planned(ground: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
             relative: args.number("relative").unwrap_or(0.0),
         });
     }
-    Err(ToolError::new("verify_add does not say what to check").hint(
+    Err(ToolError::new("verify_add requires something to check").hint(
         "give run, file and text, same (two files), json_file or json_run, or numbers_file or numbers_run",
     ))
 }
@@ -134,11 +131,11 @@ pub(super) fn run() -> Tool {
     Tool {
         name: "verify_run",
         title: "Run checks",
-        description: "Runs planned checks in the workspace and records what they show; what they should lead to (evidence, filled gaps) happens with it. Without names, all that were not run yet.",
+        description: "Runs checks in the workspace, records their outcomes and applies their consequences (evidence, filled gaps). Without names, all that have not run yet.",
         input: object(
             &[
                 ("checks", texts("Which ones, such as V1")),
-                ("fresh", flag("Run again even if nothing they depend on has changed")),
+                ("fresh", flag("Run even if their inputs are unchanged")),
             ],
             &[],
         ),
@@ -194,14 +191,14 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
         wanted = all.filter(|id| !was_run(*id)).collect();
     }
     if wanted.is_empty() {
-        return Err(ToolError::new("there is no check that was not run yet")
-            .hint("plan one with verify_add, or name one to run it again"));
+        return Err(ToolError::new("no check is left to run")
+            .hint("add one with verify_add, or name one to run it again"));
     }
     if !ground.allow_commands
         && let Some(id) = wanted.iter().find(|id| mind.verifications.get(id.0).is_some_and(runs_command))
     {
-        return Err(ToolError::new(format!("{id} is a command, and this server runs none")).hint(
-            "run \"stepback verify run\" in the workspace, or have a person start it with \"stepback serve --allow-commands\"",
+        return Err(ToolError::new(format!("{id} is a command, and this server does not run commands")).hint(
+            "run \"stepback board verify run\" in the workspace, or ask the user to start the server with \"stepback serve --allow-commands\"",
         ));
     }
     let (mut documents, mut lines, mut passed) = (Vec::new(), Vec::new(), true);

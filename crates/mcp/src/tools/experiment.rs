@@ -23,29 +23,29 @@ pub(super) fn experiment() -> Tool {
     Tool {
         name: "experiment",
         title: "Experiments",
-        description: "Start to try something out on a branch of its own: files stay as they are, and what you change from then on is on that branch. End it with its outcome. switch_plan goes back to the branch you left, and there mind_merge takes over what you found out.",
+        description: "Start an experiment on a new branch: files do not change, and your later changes are on that branch. End it with its outcome. switch_plan returns to the branch you left, and mind_merge merges your findings there.",
         input: object(
             &[
                 ("do", word("What to do", &["start", "end", "list"])),
                 ("branch", text("start: the name of the new branch")),
-                ("hypothesis", text("start: what is tried out, such as H1")),
-                ("success", text("start: what must be so for it to have succeeded")),
+                ("hypothesis", text("start: the hypothesis it tests, such as H1")),
+                ("success", text("start: the criterion for success")),
                 ("experiment", text("end: which one, such as X1")),
                 ("outcome", word("end: how it went", &outcomes)),
-                ("result", text("end: what came of it")),
+                ("result", text("end: the result")),
                 ("limit", limit_schema(20, 500)),
             ],
             &["do"],
         ),
         output: object(
             &[
-                ("item", text("What began or ended")),
+                ("item", text("What started or ended")),
                 ("said", texts("")),
                 ("step", whole("For mind_undo")),
                 ("checkpoint", whole("Made for it")),
-                ("branch", text("The one you stand on now")),
-                ("left", text("The one that was left")),
-                ("experiments", texts("With what came of each")),
+                ("branch", text("The current branch")),
+                ("left", text("The previous branch")),
+                ("experiments", texts("With their results")),
                 ("more", whole("Lines that were left out")),
             ],
             &[],
@@ -105,14 +105,14 @@ fn list(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
 pub(super) fn merge() -> Tool {
     Tool {
         name: "mind_merge",
-        title: "Take over what was found out",
-        description: "Takes over to your board what you found out on another branch since its experiment began, or between any two points (from, base). Where both changed the same, yours stays unless theirs is set; each conflict is told.",
+        title: "Merge a board",
+        description: "Merges into your board what changed on another branch since its experiment started, or between two points (from, base). In a conflict, your version is kept unless theirs is set; conflicts are listed.",
         input: object(
             &[
                 ("from", point_schema("The branch, or any point with base")),
-                ("base", point_schema("Take over what came after this point")),
-                ("theirs", flag("Where both changed the same, what is there counts")),
-                ("dry_run", flag("Only say what would change")),
+                ("base", point_schema("Merge changes after this point")),
+                ("theirs", flag("In a conflict, use the version of the branch")),
+                ("dry_run", flag("Only report what would change")),
             ],
             &["from"],
         ),
@@ -144,12 +144,8 @@ pub(super) fn joined(joined: &Joined) -> ToolReply {
             format!("{}; {kept}", conflict.sentence)
         })
         .collect();
-    let renamed: Vec<String> = joined
-        .renamed
-        .iter()
-        .take(TOLD)
-        .map(|(there, here)| format!("{there} is called {here} here"))
-        .collect();
+    let renamed: Vec<String> =
+        joined.renamed.iter().take(TOLD).map(|(there, here)| format!("{there} is {here} here")).collect();
     let mut lines = vec![joined.summary.clone()];
     lines.extend(changes.iter().map(|change| (*change).clone()));
     if more > 0 {
@@ -176,7 +172,7 @@ pub(super) fn joined_schema() -> serde_json::Value {
         &[
             ("changes", texts("")),
             ("changes_more", whole("Not listed")),
-            ("conflicts", texts("What both sides had changed, and what became of it")),
+            ("conflicts", texts("Items changed on both sides, and which version was used")),
             ("renamed", texts("Items that have another name here")),
             ("step", whole("For mind_undo")),
         ],

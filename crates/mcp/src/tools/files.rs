@@ -30,8 +30,8 @@ pub(super) fn diff() -> Tool {
                 ("from", point_schema("The earlier point")),
                 ("to", point_schema("The later point (default: the files as they are now)")),
                 ("paths", texts("Only these: paths, directories, globs")),
-                ("lines", flag("The changed lines too")),
-                ("max_chars", count("Most characters of lines in all (default 6000)", 256, 200_000)),
+                ("lines", flag("Include the changed lines")),
+                ("max_chars", count("Maximum characters of lines in total (default 6000)", 256, 200_000)),
                 ("limit", limit_schema(40, 500)),
                 ("cursor", cursor_schema()),
             ],
@@ -115,10 +115,10 @@ fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
 pub(super) fn checkpoint() -> Tool {
     Tool {
         name: "checkpoint",
-        title: "Keep everything as it is",
-        description: "Keeps all files as they are now, under a label that points can use. Do it before something risky.",
+        title: "Create a checkpoint",
+        description: "Saves all files as they are now, under a label that points can use. Use it before something risky.",
         input: object(
-            &[("label", text("A short name")), ("note", text("Why")), ("tags", texts("Words to find it by"))],
+            &[("label", text("A short name")), ("note", text("Why")), ("tags", texts("Tags"))],
             &[],
         ),
         output: object(
@@ -138,7 +138,7 @@ pub(super) fn checkpoint() -> Tool {
             if let Some(label) = &stored.annotation.label {
                 structured["label"] = json!(label);
             }
-            Ok(ToolReply { text: format!("Kept as checkpoint {}.", describe(stored)), structured })
+            Ok(ToolReply { text: format!("Created checkpoint {}.", describe(stored)), structured })
         },
     }
 }
@@ -147,11 +147,11 @@ pub(super) fn branch() -> Tool {
     Tool {
         name: "branch",
         title: "Branches",
-        description: "Lists branches; with a name, makes one that begins at a point. Files stay as they are.",
+        description: "Lists branches; with a name, creates one that starts at a point. Files do not change.",
         input: object(
             &[
                 ("name", text("The name of a new branch")),
-                ("at", point_schema("Where it begins (default: the newest checkpoint)")),
+                ("at", point_schema("Where it starts (default: the newest checkpoint)")),
             ],
             &[],
         ),
@@ -164,7 +164,7 @@ pub(super) fn branch() -> Tool {
                         &[
                             ("name", text("")),
                             ("step", whole("Its newest checkpoint")),
-                            ("present", flag("The workspace stands on it")),
+                            ("present", flag("The workspace is on it")),
                         ],
                         &["name", "step"],
                     ),
@@ -204,7 +204,7 @@ pub(super) fn compare() -> Tool {
     Tool {
         name: "compare",
         title: "Two runs side by side",
-        description: "Compares two sessions, branches or points: what each did, where they part, how their files differ.",
+        description: "Compares two sessions, branches or points: what each did, where they diverge, how their files differ.",
         input: object(
             &[("a", text("A session (beginning of its id), a branch or a point")), ("b", text("The other"))],
             &["a", "b"],
@@ -212,7 +212,10 @@ pub(super) fn compare() -> Tool {
         output: object(
             &[
                 ("summary", texts("In sentences")),
-                ("parts_at", list("The steps at which they part, one of each", json!({ "type": "integer" }))),
+                (
+                    "parts_at",
+                    list("The steps at which they diverge, one of each", json!({ "type": "integer" })),
+                ),
                 ("files", texts("What changed from a to b")),
                 ("files_more", whole("Changes that are not listed")),
             ],

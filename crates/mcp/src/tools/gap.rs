@@ -10,7 +10,7 @@ pub(super) fn gap() -> Tool {
     Tool {
         name: "gap",
         title: "Gaps",
-        description: "Note a question that is open (add), what was found out (fill), that nobody needs to know any more (drop), or open it again (reopen).",
+        description: "Add an open question (add), record its answer (fill), drop it if it no longer matters (drop), or reopen it (reopen).",
         input: object(
             &[
                 ("do", word("What to do", &["add", "fill", "drop", "reopen"])),
@@ -24,10 +24,10 @@ pub(super) fn gap() -> Tool {
                         &words(Criticality::ALL, Criticality::as_str),
                     ),
                 ),
-                ("blocks", texts("add: items that cannot go on without it")),
-                ("after", texts("add: gaps to be filled first")),
+                ("blocks", texts("add: items that it blocks")),
+                ("after", texts("add: gaps that must be filled first")),
                 ("strategy", text("add: how it could be filled")),
-                ("minutes", number("add: how long that would take", 0.0, 1e6)),
+                ("minutes", number("add: estimated minutes", 0.0, 1e6)),
             ],
             &["do"],
         ),
@@ -71,7 +71,7 @@ pub(super) fn note() -> Tool {
             &[
                 ("text", text("What")),
                 ("about", texts("Items it is about, such as H1")),
-                ("tags", texts("Words to find it by")),
+                ("tags", texts("Tags")),
             ],
             &["text"],
         ),

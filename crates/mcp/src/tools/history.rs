@@ -27,17 +27,17 @@ pub(super) fn timeline() -> Tool {
     Tool {
         name: "timeline",
         title: "What happened",
-        description: "Recorded steps, newest first: calls of tools, prompts, errors, checkpoints, thoughts. Those of your session, or of everybody (everyone).",
+        description: "Recorded steps, newest first: tool calls, prompts, errors, checkpoints, board changes. Of your session, or of all sessions (everyone).",
         input: object(
             &[
                 ("kinds", list("Only these kinds", json!({ "type": "string", "enum": kinds }))),
                 ("tool", text("Only about this tool")),
-                ("failed", flag("Only those that went wrong (or, with false, did not)")),
+                ("failed", flag("Only failed steps (or, with false, only successful ones)")),
                 ("checkpoints", flag("Only checkpoints")),
                 ("since", text("Only since then: 2 hours ago, 2026-01-23T12:00")),
                 ("until", text("Only until then")),
-                ("everyone", flag("Those of all sessions in this workspace")),
-                ("order", word("What comes first (default newest)", &["newest", "oldest"])),
+                ("everyone", flag("Steps of all sessions in this workspace")),
+                ("order", word("Sort order (default newest)", &["newest", "oldest"])),
                 ("limit", limit_schema(20, 200)),
                 ("cursor", cursor_schema()),
             ],
@@ -84,7 +84,7 @@ fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolEr
     let mut lines: Vec<String> =
         page.steps.iter().map(|placed| brief_line(&placed.stored, ground.now)).collect();
     if lines.is_empty() {
-        lines.push("There is no such step.".to_owned());
+        lines.push("No step matches.".to_owned());
     }
     let mut structured = json!({ "steps": steps, "total": page.total });
     if let Some(next) = page.next {
@@ -98,11 +98,11 @@ pub(super) fn show() -> Tool {
     Tool {
         name: "show",
         title: "One step in full",
-        description: "One step with its input, output, error and the files that changed at it. Long texts are cut; max_chars says where.",
+        description: "One step with its input, output, error and the files that changed at it. Long texts are truncated to max_chars.",
         input: object(
             &[
                 ("point", point_schema("Which one: #42, @-3, a label, tool:Bash:last, error:last")),
-                ("max_chars", count("Most characters of each text (default 1500)", 256, 200_000)),
+                ("max_chars", count("Maximum characters of each text (default 1500)", 256, 200_000)),
             ],
             &["point"],
         ),
@@ -191,11 +191,11 @@ pub(super) fn search() -> Tool {
     Tool {
         name: "search",
         title: "Search the record",
-        description: "Steps by their words: in commands, outputs, errors, messages, thoughts, paths. Words, \"a phrase\", begin*, -not; or exact characters (substring).",
+        description: "Search the text of steps: commands, outputs, errors, messages, board changes, paths. Words, \"a phrase\", begin*, -not; or exact characters (substring).",
         input: object(
             &[
-                ("query", text("What to look for")),
-                ("substring", flag("These very characters, signs included")),
+                ("query", text("The query")),
+                ("substring", flag("Match this exact text, including punctuation")),
                 (
                     "kinds",
                     list(
@@ -203,7 +203,7 @@ pub(super) fn search() -> Tool {
                         json!({ "type": "string", "enum": StepKind::ALL.map(StepKind::as_str) }),
                     ),
                 ),
-                ("newest", flag("The newest first instead of what fits best")),
+                ("newest", flag("Newest first instead of best match first")),
                 ("limit", limit_schema(8, 100)),
                 ("cursor", cursor_schema()),
             ],
@@ -226,7 +226,7 @@ pub(super) fn search() -> Tool {
                     ),
                 ),
                 ("total", whole("At least")),
-                ("complete", flag("Whether every step was looked at; else a later search finds more")),
+                ("complete", flag("Whether every step was searched; if not, a later search finds more")),
                 ("next_cursor", text("")),
             ],
             &["hits", "total", "complete"],
@@ -246,7 +246,7 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErro
     };
     let pattern = pattern.map_err(|error| {
         ToolError::new(format!("query: {}", short(&error.to_string(), 300)))
-            .hint("write word, \"a phrase\", begin* or -not; substring: true finds signs too")
+            .hint("use word, \"a phrase\", begin* or -not; substring: true also matches punctuation")
     })?;
     let engine = ground.workspace.engine;
     let (_, complete) = engine.bring_index_forward(INDEXED)?;

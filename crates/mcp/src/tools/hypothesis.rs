@@ -15,16 +15,16 @@ pub(super) fn hypothesis() -> Tool {
     Tool {
         name: "hypothesis",
         title: "Hypotheses",
-        description: "Propose what may be true (statement), or say how one fares: test, confirm, reject, reopen, archive. A rejected one takes its special cases (parent) with it.",
+        description: "Propose a hypothesis (statement), or change its status: test, confirm, reject, reopen, archive. Its special cases (parent) are rejected along with it.",
         input: object(
             &[
                 ("do", word("What to do", &["propose", "test", "confirm", "reject", "reopen", "archive"])),
                 ("hypothesis", text("Which one, such as H1; not for propose")),
-                ("statement", text("propose: what may be true")),
-                ("prior", number("propose: how likely it is before any evidence (default 0.5)", 0.0, 1.0)),
+                ("statement", text("propose: the hypothesis")),
+                ("prior", number("propose: probability before any evidence (default 0.5)", 0.0, 1.0)),
                 ("parent", text("propose: the hypothesis it is a special case of")),
-                ("excludes", texts("propose: hypotheses that cannot be true together with it")),
-                ("tags", texts("propose: words to find it by")),
+                ("excludes", texts("propose: hypotheses that cannot also be true")),
+                ("tags", texts("propose: tags")),
                 ("because", text("Why it is concluded")),
             ],
             &["do"],
@@ -63,17 +63,17 @@ pub(super) fn evidence() -> Tool {
     Tool {
         name: "evidence",
         title: "Evidence",
-        description: "Add what speaks for or against a hypothesis; its confidence follows. Name where it comes from (step, code or doc): one source counts once. Or withdraw a piece.",
+        description: "Add evidence for or against a hypothesis; its confidence is updated. Name the source (step, code or doc): each source counts once. Or withdraw evidence.",
         input: object(
             &[
                 ("do", word("What to do (default add)", &["add", "withdraw"])),
                 ("hypothesis", text("add: which one, such as H1")),
                 ("text", text("add: what was found; withdraw: why it no longer counts")),
-                ("strength", number("add: from -1 (clearly against) to 1 (clearly for)", -1.0, 1.0)),
+                ("strength", number("add: from -1 (strongly against) to 1 (strongly for)", -1.0, 1.0)),
                 ("kind", word("add: what it is", &words(EvidenceKind::ALL, EvidenceKind::as_str))),
-                ("step", text("add: the point it was seen at, such as #42 or tool:Bash:last")),
-                ("code", text("add: the place in the code it is from, FILE:LINE")),
-                ("doc", text("add: the document it is from")),
+                ("step", text("add: source: a point, such as #42 or tool:Bash:last")),
+                ("code", text("add: source: a location in the code, FILE:LINE")),
+                ("doc", text("add: source: a document")),
                 ("evidence", text("withdraw: which one, such as E3")),
             ],
             &[],
@@ -126,7 +126,7 @@ pub(super) fn contradiction() -> Tool {
     Tool {
         name: "contradiction",
         title: "Contradictions",
-        description: "Declare that two items cannot both be true, or settle a contradiction that was found: resolve (one side gave way) or dismiss (it was none).",
+        description: "Declare that two items cannot both be true, or close one: resolve (one side was wrong) or dismiss (it is not real).",
         input: object(
             &[
                 ("do", word("What to do", &["add", "resolve", "dismiss"])),

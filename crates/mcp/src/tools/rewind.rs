@@ -18,21 +18,21 @@ use crate::toolset::ToolContext;
 pub(super) fn rewind() -> Tool {
     Tool {
         name: "rewind_plan",
-        title: "Plan to go back",
-        description: "Plans to take back what you changed: everything since a point (to), or your last changes (last, changes). Changes nothing; rewind_apply does what the plan says. What others changed stays.",
+        title: "Plan a rewind",
+        description: "Plans to revert your changes: everything since a point (to), or your last changes (last, changes). Changes nothing; rewind_apply applies the plan. Changes by others are kept.",
         input: object(
             &[
                 ("to", point_schema("Back to the files of this point: #42, @-3, a label, tool:Bash:last")),
-                ("last", count("Or: take back your last so many changes", 1, 100_000)),
+                ("last", count("Or: take back this many of your last changes", 1, 100_000)),
                 (
                     "changes",
                     list(
-                        "Or: take back these changes, by the numbers that why tells",
+                        "Or: take back these changes, by the numbers that why lists",
                         json!({ "type": "integer", "minimum": 1 }),
                     ),
                 ),
                 ("paths", texts("Only these: paths, directories, globs")),
-                ("reasoning", flag("With to: your board goes back to that point too")),
+                ("reasoning", flag("With to: also restore your board")),
                 ("limit", limit_schema(30, 500)),
             ],
             &[],
@@ -55,10 +55,10 @@ fn asked(ground: &ToolContext<'_>, args: &Args) -> Result<(Session, RewindReques
     let last = args.count("last").and_then(|last| usize::try_from(last).ok());
     let ways = [args.text("to").is_some(), last.is_some(), !changes.is_empty()];
     if ways.iter().filter(|given| **given).count() != 1 {
-        return Err(ToolError::new("say one of to, last and changes"));
+        return Err(ToolError::new("specify exactly one of to, last and changes"));
     }
     if args.flag("reasoning") && args.text("to").is_none() {
-        return Err(ToolError::new("the board can only go back to a point").hint("use to, or mind_undo"));
+        return Err(ToolError::new("the board can only be restored to a point").hint("use to, or mind_undo"));
     }
     let session = mover(ground)?;
     let own = (session.agent != Session::PERSON).then_some(session.id);
@@ -90,21 +90,21 @@ pub(super) fn mover(ground: &ToolContext<'_>) -> Result<Session, ToolError> {
     }
     if session.agent == Session::PERSON && !ground.allow_others {
         return Err(ToolError::new(
-            "no recorded session of yours is at work here, so nobody knows what you changed",
+            "no recorded session of yours is running here, so your changes are not known",
         )
-        .hint("have a person install the hooks (stepback init), or start this server with --session or --allow-others"));
+        .hint("ask the user to install the hooks (stepback init), or to start this server with --session or --allow-others"));
     }
     Ok(session)
 }
 
 pub(super) fn not_yours(session: &Session, own: &Session) -> ToolError {
     ToolError::new(format!(
-        "session {} is not yours: you may take back only what you changed ({} {})",
+        "session {} is not yours: you can revert only your own changes ({} {})",
         session.id.short(),
         own.agent,
         own.id.short()
     ))
-    .hint("leave \"session\" out; a person can allow more by starting this server with --allow-others")
+    .hint("omit \"session\"; the user can allow more by starting this server with --allow-others")
 }
 
 /// Refuses a target that is not on the present line: there is no list of which session changed what since then, so the
@@ -117,22 +117,22 @@ fn on_our_line(ground: &ToolContext<'_>, target: &StepRow) -> Result<(), ToolErr
     match upto {
         Some(at) if !line[..=at].iter().any(|stored| stored.purged) => Ok(()),
         _ => Err(ToolError::new(format!(
-            "{} is not on the present line, and going there would also change what others did",
+            "{} is not on the current line, and rewinding there would also revert changes of others",
             describe(target)
         ))
-        .hint("choose a later point; a person can go there with \"stepback rewind\"")),
+        .hint("choose a later point; the user can rewind there with \"stepback rewind\"")),
     }
 }
 
 pub(super) fn switch() -> Tool {
     Tool {
         name: "switch_plan",
-        title: "Plan to stand on another branch",
-        description: "Plans to make all files what they were on another branch; what is there now stays on the present one. Changes nothing; rewind_apply does what the plan says. Refused if it would take away what others changed here.",
+        title: "Plan a branch switch",
+        description: "Plans a switch of all files to another branch; the current state stays on the current branch. Changes nothing; rewind_apply applies the plan. Refused if it would revert changes of others.",
         input: object(
             &[
                 ("branch", text("Its name")),
-                ("reasoning", flag("Your board becomes what it was there, too")),
+                ("reasoning", flag("Also restore your board from there")),
                 ("limit", limit_schema(30, 500)),
             ],
             &["branch"],
@@ -162,10 +162,13 @@ pub(super) fn expect_alone(ground: &ToolContext<'_>, session: &Session) -> Resul
         .collect();
     match names.as_slice() {
         [] => Ok(()),
-        names => Err(ToolError::new(format!("{} would be taken along to another branch", names.join(", ")))
-            .hint(
-                "wait until nobody else is at work here; a person can do it with \"stepback branch switch\"",
-            )),
+        names => Err(ToolError::new(format!(
+            "{} would be switched to another branch, too",
+            names.join(", ")
+        ))
+        .hint(
+            "wait until no other agent is running here; the user can switch with \"stepback branch switch\"",
+        )),
     }
 }
 
@@ -173,11 +176,11 @@ pub(super) fn undo() -> Tool {
     Tool {
         name: "undo_plan",
         title: "Plan to undo or redo",
-        description: "Plans to take back what you did with rewind_apply: your newest operation, or one by its number; with redo, to do again what you undid last. Changes nothing; rewind_apply does what the plan says.",
+        description: "Plans to undo what you did with rewind_apply: your newest operation, or one by its number; with redo, to redo what you undid last. Changes nothing; rewind_apply applies the plan.",
         input: object(
             &[
-                ("operation", count("Its number, as rewind_apply told it", 1, u64::MAX)),
-                ("redo", flag("Do again what was undone last")),
+                ("operation", count("Its number, from rewind_apply", 1, u64::MAX)),
+                ("redo", flag("Redo what was undone last")),
                 ("limit", limit_schema(30, 500)),
             ],
             &[],
@@ -191,13 +194,13 @@ pub(super) fn undo() -> Tool {
             let action = match (args.flag("redo"), args.count("operation")) {
                 (true, None) => MoveAction::Redo,
                 (true, Some(_)) => {
-                    return Err(ToolError::new("redo is about what was undone last: leave operation out"));
+                    return Err(ToolError::new("redo applies to what was undone last: omit operation"));
                 }
                 (false, number) => {
                     let number = number.map(|number| ground.workspace.find_operation(&number.to_string()));
                     let operation = number
                         .transpose()
-                        .map_err(|error| ToolError::from(error).hint("leave it out for the newest one"))?;
+                        .map_err(|error| ToolError::from(error).hint("omit it for the newest one"))?;
                     MoveAction::Undo { operation }
                 }
             };

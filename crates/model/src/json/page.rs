@@ -203,7 +203,7 @@ pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, Objec
         }
         match Part::decode(&mut d, 1)? {
             Part::Inline(shape, members) => Ok(Node::Leaf(shape, members)),
-            _ => Err(minicbor::decode::Error::message("a value on it is no container")),
+            _ => Err(minicbor::decode::Error::message("a value on it is not a container")),
         }
     })();
     found.map_err(|error| ObjectError::corrupt(ObjectKind::Json, page, error))

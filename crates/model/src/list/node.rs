@@ -91,7 +91,7 @@ impl Node {
         }
         let mut before_last = node.entries.iter().rev().skip(1).rev().enumerate();
         if before_last.any(|(at, entry)| closes_node(entry.hash, at + 1)) {
-            return Err("the node goes on after a boundary".into());
+            return Err("the node continues after a boundary".into());
         }
         // Long forms of integers and trailing bytes would give one list two hashes.
         if node.encode() != bytes {

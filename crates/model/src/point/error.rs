@@ -12,7 +12,7 @@ use crate::time_expr::{EXAMPLES, TimeExpr, WhenError, WhenErrorKind};
 /// Shown as
 ///
 /// ```text
-/// cannot read the point "tool::last": a tool name is missing after "tool:"
+/// cannot resolve the point "tool::last": a tool name is missing after "tool:"
 ///   tool::last
 ///        ^
 /// try: tool:bash:last
@@ -77,7 +77,7 @@ impl fmt::Display for PointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |range: Range<usize>| display_bytes(self.text.as_bytes().get(range).unwrap_or_default());
         let (start, end) = (self.span.start.min(self.text.len()), self.span.end.min(self.text.len()));
-        writeln!(f, "cannot read the point \"{}\": {}", shown(0..self.text.len()), self.what)?;
+        writeln!(f, "cannot resolve the point \"{}\": {}", shown(0..self.text.len()), self.what)?;
         writeln!(f, "  {}", shown(0..self.text.len()))?;
         let indent = shown(0..start).chars().count() + 2;
         let carets = shown(start..end).chars().count().max(1);

@@ -210,7 +210,7 @@ impl<'a> Input<'a> {
                     return Err(self.rest_error("an id is missing after \"id:\"").suggest([example]));
                 }
                 if id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                    let what = "an id is made of the digits 0-9 and a-f";
+                    let what = "an id consists of the digits 0-9 and a-f";
                     return Err(self.rest_error(what).suggest([example]));
                 }
                 Ok(Anchor::Id(id))

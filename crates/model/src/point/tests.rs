@@ -141,7 +141,7 @@ fn malformed_points_say_where_and_what_instead() {
         ("label:", "", "a label is missing after \"label:\"", "label:before-refactor"),
         ("branch:", "", "a branch name is missing after \"branch:\"", "branch:main"),
         ("id:", "", "an id is missing after \"id:\"", "id:4f2a"),
-        ("id:xyz", "xyz", "an id is made of the digits 0-9 and a-f", "id:4f2a"),
+        ("id:xyz", "xyz", "an id consists of the digits 0-9 and a-f", "id:4f2a"),
         ("time:2 huors ago", "huors", "\"huors\" is not a word for a time", "time:2 hours ago"),
         ("\"abc\" def", " def", "\" def\" does not belong after \"\\\"abc\\\"\"", "\"abc\""),
         ("\"\"", "\"\"", "there is nothing between the quotes", "@"),
@@ -181,7 +181,7 @@ fn suggestions_are_points() {
 
 #[test]
 fn errors_show_a_caret_under_the_offending_part() {
-    let expected = "cannot read the point \"tool::last\": a tool name is missing after \"tool:\"\n  tool::last\n       ^\ntry: tool:bash:last";
+    let expected = "cannot resolve the point \"tool::last\": a tool name is missing after \"tool:\"\n  tool::last\n       ^\ntry: tool:bash:last";
     assert_eq!(error("tool::last").to_string(), expected);
     assert!(error("iteration:äö").to_string().contains("\n  iteration:äö\n            ^^\n"));
     // Control characters reach no terminal.
@@ -279,7 +279,7 @@ proptest! {
             Ok(point) => prop_assert_eq!(PointExpr::parse(&point.to_string()), Ok(point)),
             Err(error) => {
                 prop_assert!(error.text.get(error.span.clone()).is_some());
-                prop_assert!(error.to_string().starts_with("cannot read the point"));
+                prop_assert!(error.to_string().starts_with("cannot resolve the point"));
             }
         }
     }

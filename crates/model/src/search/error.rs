@@ -6,16 +6,16 @@ use super::parse::{LONGEST, MOST};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PatternError {
     /// The search is empty.
-    #[error("there is nothing to look for")]
+    #[error("the query is empty")]
     Empty,
     /// The search has only excluded words.
-    #[error("there are only words to leave out; name at least one to look for")]
+    #[error("the query only excludes words; add at least one to search for")]
     OnlyWithout,
     /// A quotation mark is not closed.
     #[error("a quotation mark is not closed")]
     Unclosed,
     /// A term consists of punctuation only.
-    #[error("\"{term}\" has no letters or digits to look for")]
+    #[error("\"{term}\" has no letters or digits")]
     NoWord {
         /// The term, shortened to fit a message.
         term: String,

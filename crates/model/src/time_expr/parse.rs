@@ -19,7 +19,7 @@ impl TimeExpr {
     pub fn parse(text: &str) -> Result<Self, WhenError> {
         let parser = Parser { text, words: words(text) };
         let (Some(first), Some(last)) = (parser.words.first(), parser.words.last()) else {
-            return Err(parser.error(0..text.len(), "there is no time here"));
+            return Err(parser.error(0..text.len(), "the time is empty"));
         };
         let span = first.span.start..last.span.end;
         if text.len() > MAX_BYTES {

@@ -169,7 +169,7 @@ fn a_stream_that_falls_silent_is_cut() {
     agent.head().unwrap();
     let (body, end) = agent.rest();
     assert_eq!((body, end.is_err()), (b"data: 1\n\n".to_vec(), true));
-    assert_eq!(told.only().response.ended, AnswerEnd::CutOff("nothing came for 0.2 s".into()));
+    assert_eq!(told.only().response.ended, AnswerEnd::CutOff("no data for 0.2 s".into()));
 }
 
 #[test]

@@ -34,9 +34,7 @@ impl ReasoningBoard {
                     self.hypotheses.known(id.0)?;
                 }
                 if value.is_some() && subject.is_none() {
-                    return Err(MindError::Senseless(
-                        "a value needs a subject: what was measured, or is expected to be so".into(),
-                    ));
+                    return Err(MindError::Senseless("a value requires a subject".into()));
                 }
                 let statement = text("belief", statement)?;
                 let said = short(&statement);
@@ -113,7 +111,7 @@ impl ReasoningBoard {
                     return Err(MindError::TooMany {
                         what: "dependencies of one belief",
                         most: MOST_DEPENDENCIES,
-                        remedy: "put an inference in between",
+                        remedy: "add an intermediate inference",
                     });
                 }
                 self.beliefs.change(belief.0, |known| {
@@ -123,7 +121,7 @@ impl ReasoningBoard {
                     known.changed = Some(origin.clone());
                 })?;
                 let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
-                let said = format!("{belief} {} {on}; with that it is at {}", kind.verb(), shown(sure));
+                let said = format!("{belief} {} {on}; its confidence is now {}", kind.verb(), shown(sure));
                 Ok(MutationEffect::of(belief, said))
             }
             BoardMutation::Undepend { belief, on } => {
@@ -149,7 +147,7 @@ impl ReasoningBoard {
                 };
                 if let Some((number, _)) = self.contradictions.iter().find(|(_, c)| open(c)) {
                     return Err(MindError::Senseless(format!(
-                        "that is known as {} already",
+                        "this is already known as {}",
                         ContradictionId(number)
                     )));
                 }
@@ -171,7 +169,7 @@ impl ReasoningBoard {
             }
             BoardMutation::SettleContradiction { contradiction, status, resolution } => {
                 let known = self.contradictions.known(contradiction.0)?;
-                let rule = "one that is open can be resolved or dismissed";
+                let rule = "only an open contradiction can be resolved or dismissed";
                 if known.status != ContradictionStatus::Open || *status == ContradictionStatus::Open {
                     let (item, is) = ((*contradiction).into(), known.status.as_str());
                     return Err(MindError::State { item, is, rule: rule.into() });
@@ -184,7 +182,7 @@ impl ReasoningBoard {
                 })?;
                 Ok(MutationEffect::of(*contradiction, said))
             }
-            other => Err(MindError::Senseless(format!("{} is no change of a belief", other.noun()))),
+            other => Err(MindError::Senseless(format!("{} does not apply to a belief", other.noun()))),
         }
     }
 
@@ -196,7 +194,7 @@ impl ReasoningBoard {
             BeliefStatus::Retracted => Err(MindError::State {
                 item: ItemId::from(id),
                 is: "retracted",
-                rule: "only beliefs that are held can change; add it anew if it is held again".into(),
+                rule: "only current beliefs can change; add it again instead".into(),
             }),
         }
     }

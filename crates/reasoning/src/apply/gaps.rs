@@ -22,7 +22,7 @@ fn inside(path: &str) -> Result<(), MindError> {
     text("file", path)?;
     match path.starts_with('/') || path.split('/').any(|part| part == "..") {
         true => Err(MindError::Senseless(format!(
-            "{path} leads out of the workspace: name a file in it, relative to its root"
+            "{path} is outside the workspace: use a path inside it, relative to its root"
         ))),
         false => Ok(()),
     }
@@ -95,7 +95,7 @@ impl ReasoningBoard {
             BoardMutation::ReopenGap { gap } => {
                 let known = self.gaps.known(gap.0)?;
                 if known.status == GapStatus::Open {
-                    let rule = "only one that was filled or dropped can be opened again".into();
+                    let rule = "only a filled or dropped gap can be reopened".into();
                     return Err(MindError::State { item: (*gap).into(), is: "open", rule });
                 }
                 self.gaps.change(gap.0, |known| {
@@ -103,7 +103,7 @@ impl ReasoningBoard {
                     known.answer = None;
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(MutationEffect::of(*gap, format!("Opened {gap} again")))
+                Ok(MutationEffect::of(*gap, format!("Reopened {gap}")))
             }
             BoardMutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
                 let title = text("title", title)?;
@@ -151,7 +151,7 @@ impl ReasoningBoard {
                 }
                 Ok(effect)
             }
-            other => Err(MindError::Senseless(format!("{} is no change of a gap", other.noun()))),
+            other => Err(MindError::Senseless(format!("{} does not apply to a gap", other.noun()))),
         }
     }
 
@@ -159,11 +159,9 @@ impl ReasoningBoard {
         let known = self.gaps.known(id.0)?;
         match known.status {
             GapStatus::Open => Ok(known),
-            status => Err(MindError::State {
-                item: id.into(),
-                is: status.as_str(),
-                rule: "open it again before changing how it ended".into(),
-            }),
+            status => {
+                Err(MindError::State { item: id.into(), is: status.as_str(), rule: "reopen it first".into() })
+            }
         }
     }
 
@@ -196,7 +194,7 @@ impl ReasoningBoard {
         let freed: Vec<ItemId> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
         if !freed.is_empty() {
             let names: Vec<String> = freed.iter().map(ToString::to_string).collect();
-            effect.said.push(format!("{} can go on", names.join(", ")));
+            effect.said.push(format!("{} can continue", names.join(", ")));
         }
         Ok(effect)
     }
@@ -225,7 +223,7 @@ impl ReasoningBoard {
                 match pointer.is_empty() || pointer.starts_with('/') {
                     true => Ok(()),
                     false => Err(MindError::Senseless(format!(
-                        "\"{pointer}\" is no JSON pointer: it begins with a slash, as in /results/0/name"
+                        "\"{pointer}\" is not a JSON pointer: it must start with a slash, as in /results/0/name"
                     ))),
                 }
             }
@@ -259,7 +257,7 @@ impl ReasoningBoard {
 
     /// Carries out one planned consequence of a run. A consequence that no longer applies is reported and skipped: the run
     /// itself counts.
-    #[expect(clippy::too_many_arguments, reason = "all of it is one outcome")]
+    #[expect(clippy::too_many_arguments, reason = "it is one outcome")]
     fn act(
         &mut self,
         id: VerificationId,
@@ -301,7 +299,7 @@ impl ReasoningBoard {
             },
             OnOutcome::Halt => {
                 effect.halt = true;
-                effect.said.push("Stop here: that is what the plan says".to_owned());
+                effect.said.push("Stopped, as the check declares".to_owned());
             }
         }
         Ok(())

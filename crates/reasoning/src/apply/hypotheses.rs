@@ -24,7 +24,7 @@ impl ReasoningBoard {
                         return Err(MindError::State {
                             item: (*parent).into(),
                             is: "rejected",
-                            rule: "what is a special case of it is rejected, too; open it again first".into(),
+                            rule: "its special cases are rejected, too; reopen it first".into(),
                         });
                     }
                 }
@@ -73,7 +73,7 @@ impl ReasoningBoard {
                 if known.withdrawn.is_some() {
                     return Err(MindError::State {
                         item: (*evidence).into(),
-                        is: "withdrawn already",
+                        is: "already withdrawn",
                         rule: "there is nothing left to withdraw".into(),
                     });
                 }
@@ -83,7 +83,7 @@ impl ReasoningBoard {
                 let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
                 Ok(MutationEffect::of(*evidence, format!("Withdrew {evidence}: {moved}")))
             }
-            other => Err(MindError::Senseless(format!("{} is no change of a hypothesis", other.noun()))),
+            other => Err(MindError::Senseless(format!("{} does not apply to a hypothesis", other.noun()))),
         }
     }
 
@@ -95,7 +95,7 @@ impl ReasoningBoard {
             return Err(MindError::State {
                 item: hypothesis.into(),
                 is: "archived",
-                rule: "open it again before adding evidence".into(),
+                rule: "reopen it before adding evidence".into(),
             });
         }
         let before = self.confidence(hypothesis)?;
@@ -153,14 +153,11 @@ impl ReasoningBoard {
             return Err(MindError::State {
                 item: id.into(),
                 is: "rejected",
-                rule: format!(
-                    "it fell with {}; open that one again, and this one comes back with it",
-                    fallen.with
-                ),
+                rule: format!("it was rejected along with {}; reopen that one to restore it", fallen.with),
             });
         }
         let said = match (status, &reason) {
-            (Active, _) => format!("Opened {id} again: {}", short(&known.statement)),
+            (Active, _) => format!("Reopened {id}: {}", short(&known.statement)),
             (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), short(reason)),
             (_, None) => format!("{id} is {}: {}", status.as_str(), short(&known.statement)),
         };
@@ -196,7 +193,7 @@ impl ReasoningBoard {
                 known.fallen = Some(AutoRejected { with: id, was });
                 known.changed = Some(origin.clone());
             })?;
-            effect.said.push(format!("{} fell with it", HypothesisId(child)));
+            effect.said.push(format!("{} was rejected along with it", HypothesisId(child)));
         }
         Ok(())
     }
@@ -218,7 +215,7 @@ impl ReasoningBoard {
                 known.fallen = None;
                 known.changed = Some(origin.clone());
             })?;
-            effect.said.push(format!("{} came back with it", HypothesisId(child)));
+            effect.said.push(format!("{} was reopened along with it", HypothesisId(child)));
         }
         Ok(())
     }
@@ -248,6 +245,8 @@ fn moved(id: HypothesisId, before: f64, after: f64) -> String {
     match after.total_cmp(&before) {
         std::cmp::Ordering::Greater => format!("{id} rose from {from} to {to}"),
         std::cmp::Ordering::Less => format!("{id} fell from {from} to {to}"),
-        std::cmp::Ordering::Equal => format!("{id} stays at {to}, because its source said as much before"),
+        std::cmp::Ordering::Equal => {
+            format!("{id} stays at {to}, because its source already counts as strongly")
+        }
     }
 }

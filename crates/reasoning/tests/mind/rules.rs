@@ -56,7 +56,7 @@ fn evidence_of_half_strength_makes_an_even_chance_82_percent() {
     let effect = apply(&mut mind, evidence(1, -0.5, "the code"));
     assert_eq!(effect.said, ["Added E2: H1 fell from 0.82 to 0.5"]);
     let effect = apply(&mut mind, evidence(1, 0.3, "the log"));
-    assert_eq!(effect.said, ["Added E3: H1 stays at 0.5, because its source said as much before"]);
+    assert_eq!(effect.said, ["Added E3: H1 stays at 0.5, because its source already counts as strongly"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_does_not_exist_is_named_with_what_does() {
     }
     assert_eq!("h12".parse::<HypothesisId>().unwrap(), HypothesisId(12));
     let wrong = "E1".parse::<HypothesisId>().unwrap_err().to_string();
-    assert_eq!(wrong, "E1 is no hypothesis: those are called H1, H2, …");
+    assert_eq!(wrong, "E1 is not a hypothesis; their names are H1, H2, …");
 }
 
 #[test]
@@ -247,12 +247,12 @@ fn a_circle_is_shown() {
     }
     apply(&mut mind, depend(1, 2, 1.0));
     apply(&mut mind, depend(2, 3, 1.0));
-    assert_eq!(refused(&mut mind, depend(3, 1, 1.0)), "that would be a circle: B3 → B1 → B2 → B3");
+    assert_eq!(refused(&mut mind, depend(3, 1, 1.0)), "this would be a cycle: B3 → B1 → B2 → B3");
     assert_eq!(refused(&mut mind, depend(3, 3, 1.0)), "B3 cannot depend on itself");
     apply(&mut mind, gap(Vec::new(), Criticality::Low));
     apply(&mut mind, gap(vec![GapId(1)], Criticality::Low));
     let after = BoardMutation::GapAfter { gap: GapId(1), after: GapId(2) };
-    assert_eq!(refused(&mut mind, after), "that would be a circle: G1 → G2 → G1");
+    assert_eq!(refused(&mut mind, after), "this would be a cycle: G1 → G2 → G1");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_run_does_what_its_plan_says() {
     };
     let with = OnOutcome::Evidence { hypothesis: HypothesisId(1), strength: 0.5 };
     apply(&mut mind, add(vec![with, OnOutcome::Fill(GapId(1))], vec![OnOutcome::Halt]));
-    assert_eq!(mind.hypothesis_actions()[0].command, "stepback verify run V1");
+    assert_eq!(mind.hypothesis_actions()[0].command, "stepback board verify run V1");
     let run = |outcome| BoardMutation::RecordRun {
         verification: VerificationId(1),
         outcome,
@@ -424,7 +424,7 @@ fn the_page_of_recovery_keeps_to_its_budget_and_has_the_important_first() {
     let around = RecoveryContext {
         heading: vec!["# Where you stood".into()],
         prompt: Some("fix the test".into()),
-        closing: vec!["Go on.".into()],
+        closing: vec!["Continue.".into()],
         ..RecoveryContext::default()
     };
     for budget in [0, 100, 500, 2000, 20_000] {
@@ -448,7 +448,7 @@ fn a_damaged_or_newer_mind_is_refused() {
         (serde_json::json!({}), "does not say which form"),
         (serde_json::json!({ "format": 1, "dreams": [] }), "dreams"),
         (serde_json::json!({ "format": 1, "notes": ["[1]"] }), "page 0 of the notes"),
-        (serde_json::json!({ "format": 1, "notes": [5] }), "it is no text"),
+        (serde_json::json!({ "format": 1, "notes": [5] }), "it is not text"),
         (serde_json::json!({ "format": 1, "notes": ["[]"] }), "it has 0 items"),
     ] {
         let root = json::store(&objects, &value, None).unwrap();

@@ -81,7 +81,7 @@ pub(super) fn known(workspace: &Workspace<'_>, name: &str) -> Result<BranchDocum
 fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
     match workspace.branch_tip(name)? {
         Some(_) => {
-            Err(Problem::new(StatusCode::CONFLICT, "refused", format!("there is a branch {name} already")))
+            Err(Problem::new(StatusCode::CONFLICT, "refused", format!("branch {name} already exists")))
         }
         None => Ok(()),
     }
@@ -208,8 +208,9 @@ fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> R
         return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
     let Some(workspace) = workspace else {
-        return Err(Problem::unknown("session", text)
-            .hint("for a branch or a point, say in which workspace: &workspace=ID"));
+        return Err(
+            Problem::unknown("session", text).hint("a branch or a point requires a workspace: &workspace=ID")
+        );
     };
     Ok(ComparedRun::of_point(workspace, &resolved(workspace, text)?)?)
 }

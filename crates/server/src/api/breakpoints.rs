@@ -63,7 +63,7 @@ pub struct NewBreakpoint {
 impl NewBreakpoint {
     /// Returns the condition. Fails if a field is missing, or one is given that does not belong to it.
     fn on(&mut self) -> Result<Condition, Problem> {
-        let missing = |field: &str| Problem::usage(format!("a breakpoint like this needs \"{field}\""));
+        let missing = |field: &str| Problem::usage(format!("this kind of breakpoint requires \"{field}\""));
         let on = match self.on {
             Wait::Tool => Condition::Tool { name: self.name.take().ok_or_else(|| missing("name"))? },
             Wait::Iteration => {
@@ -84,7 +84,7 @@ impl NewBreakpoint {
             ("usd", self.usd.is_some()),
         ];
         match rest.into_iter().find(|(_, given)| *given) {
-            Some((field, _)) => Err(Problem::usage(format!("a breakpoint like this has no \"{field}\""))),
+            Some((field, _)) => Err(Problem::usage(format!("this kind of breakpoint has no \"{field}\""))),
             None => Ok(on),
         }
     }
@@ -148,7 +148,9 @@ pub async fn add(
         Condition::Iteration { .. } | Condition::Error | Condition::Cost { .. } => 0,
     };
     if texts.max(probe.condition.as_ref().map_or(0, String::len)) > LONGEST {
-        return Err(Problem::usage(format!("a text in a breakpoint is not longer than {LONGEST} bytes")));
+        return Err(Problem::usage(format!(
+            "a text in a breakpoint must not be longer than {LONGEST} bytes"
+        )));
     }
     probe.check().map_err(|what| Problem::usage(format!("the breakpoint cannot be used: {what}")))?;
     work.run(move |engine| {
@@ -159,7 +161,8 @@ pub async fn add(
             let id = all.add(probe.on.clone(), probe.condition.clone(), probe.from_hit, probe.log);
             Some(Breakpoint { id, ..probe })
         })?;
-        let added = added.ok_or_else(|| Problem::usage(format!("there are {MOST} breakpoints already")))?;
+        let added =
+            added.ok_or_else(|| Problem::usage(format!("the limit of {MOST} breakpoints is reached")))?;
         Ok((StatusCode::CREATED, Json(BreakpointDocument::of(&added))))
     })
     .await

@@ -109,7 +109,7 @@ pub async fn list(
     let limit = paging.limit()?;
     let trigger = wanted.trigger.as_deref().map(|text| {
         Trigger::parse(text).ok_or_else(|| {
-            Problem::usage("there is no such trigger").hint("they are manual, automatic, scheduled")
+            Problem::usage("unknown trigger").hint("triggers are manual, automatic and scheduled")
         })
     });
     let trigger = trigger.transpose()?;
@@ -216,7 +216,7 @@ pub(super) fn found<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'
     let unknown = || Problem::unknown("checkpoint", id);
     let stored = engine.store.step(StepId::from_hex(id).ok_or_else(unknown)?)?.ok_or_else(unknown)?;
     if stored.hidden_by.is_some() {
-        return Err(unknown().hint("it was deleted or pruned; undo brings it back"));
+        return Err(unknown().hint("it was deleted or pruned; undo restores it"));
     }
     let session = engine.store.session(stored.step.session)?.ok_or_else(unknown)?;
     Ok((state::opened(engine, session.workspace)?, stored))

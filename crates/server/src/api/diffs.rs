@@ -52,7 +52,7 @@ pub async fn with_now(
 
 /// The differences between two checkpoints.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff/{other}", tag = "checkpoints",
-    params(("checkpoint" = String, Path, description = "The id of one"), ("other" = String, Path, description = "The id of the other"), DiffQuery, Paging),
+    params(("checkpoint" = String, Path, description = "The id of the first"), ("other" = String, Path, description = "The id of the second"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
 pub async fn between(
     State(work): State<AppState>,

@@ -42,8 +42,7 @@ impl Following {
         for kind in self.kinds.iter().flat_map(|kinds| kinds.split(',')).filter(|kind| !kind.is_empty()) {
             let known = StepKind::parse(kind).ok_or_else(|| {
                 let all: Vec<&str> = StepKind::ALL.into_iter().map(StepKind::as_str).collect();
-                Problem::usage("there are no steps of such a kind")
-                    .hint(format!("kinds are {}", all.join(", ")))
+                Problem::usage("unknown kind of step").hint(format!("known kinds are {}", all.join(", ")))
             })?;
             kinds.push(known);
         }
@@ -98,7 +97,7 @@ impl StepEventDocument {
 /// when that changes; `changed` when something else may have changed (sessions, annotations, operations), as a hint to fetch
 /// it again. A client that reconnects with `Last-Event-ID` misses no step.
 #[utoipa::path(get, path = "/events", tag = "live",
-    params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event that was seen")),
+    params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event received")),
     responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
     State(work): State<AppState>,
@@ -109,7 +108,7 @@ pub async fn follow(
         None => None,
         Some(id) => {
             let position = id.to_str().ok().and_then(|id| id.parse().ok());
-            Some(position.ok_or_else(|| Problem::usage("the Last-Event-ID is no position of this log"))?)
+            Some(position.ok_or_else(|| Problem::usage("the Last-Event-ID is not a position in this log"))?)
         }
     };
     let follower = following.begin(&work, last).await?;

@@ -118,12 +118,13 @@ impl StepFilter {
             }
             None => None,
         };
-        let min_duration = match &self.min_duration {
-            Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
-                Problem::usage("min_duration: this is no span of time").hint("500ms, 30s, 2m, 1h")
-            })?),
-            None => None,
-        };
+        let min_duration =
+            match &self.min_duration {
+                Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
+                    Problem::usage("min_duration: not a duration").hint("500ms, 30s, 2m, 1h")
+                })?),
+                None => None,
+            };
         let wanted = self.order.as_deref().unwrap_or("newest");
         let order = ORDERS
             .iter()
@@ -233,8 +234,8 @@ pub async fn search(
 
 fn not_understood(error: PatternError) -> Problem {
     let hint = match error {
-        PatternError::NoWord { .. } => "substring=true finds signs too",
-        PatternError::Unclosed => "substring=true looks for a quotation mark itself",
+        PatternError::NoWord { .. } => "substring=true also matches punctuation",
+        PatternError::Unclosed => "substring=true matches quotation marks",
         _ => "word, \"a phrase\", begin*, -not",
     };
     Problem::usage(format!("q: {}", excerpt(&error.to_string(), 300))).hint(hint)

@@ -60,8 +60,8 @@ pub struct ForkedDocument {
 /// Forks the conversation of a session at an earlier step under a new id, or returns a preview.
 #[utoipa::path(post, path = "/sessions/{session}/forks", tag = "plans",
     params(("session" = String, Path, description = "The session")), request_body = NewFork,
-    responses((status = 200, description = "How it would go on", body = ForkedDocument),
-        (status = 201, description = "It can go on", body = ForkedDocument), (status = "default", body = Problem)))]
+    responses((status = 200, description = "How it would continue", body = ForkedDocument),
+        (status = 201, description = "It can continue", body = ForkedDocument), (status = "default", body = Problem)))]
 pub async fn create(
     State(work): State<AppState>,
     Path(id): Path<String>,
@@ -74,14 +74,14 @@ pub async fn create(
             Problem::new(
                 StatusCode::CONFLICT,
                 "refused",
-                "conversations of agents elsewhere cannot go on here",
+                "conversations of agents on other machines cannot continue here",
             )
-            .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
+            .hint("\"stepback rewind POINT --conversation\" works on the machine that the agent ran on")
         })?;
         let target = resolved_within(&workspace, &new.point, Some(&session))?;
         if target.step.session != session.id {
-            return Err(Problem::usage(format!("step #{} is of another session", target.step.number))
-                .hint("name a step of the session whose conversation shall go on"));
+            return Err(Problem::usage(format!("step #{} belongs to another session", target.step.number))
+                .hint("use a step of the session to continue"));
         }
         let (from, now) = (target.step.number, engine.env.now());
         let planned = plan(&workspace, &stage, session, &target)?;
@@ -118,7 +118,11 @@ fn plan(
         return Ok(stepback_builtin_agent::resume(workspace, session, target, store, None, None, id)?);
     }
     let home = stage.agents.as_ref().ok_or_else(|| {
-        Problem::new(StatusCode::CONFLICT, "refused", "the server has no home, so no agent's conversations")
+        Problem::new(
+            StatusCode::CONFLICT,
+            "refused",
+            "the server has no home directory, so it cannot find the agent's conversations",
+        )
     })?;
     let onward = ForkRequest { cwd: None, id, now: workspace.engine.env.now(), mode: Mode::Interactive };
     Ok(plan_recorded(workspace, session, target, home, &onward)?)
@@ -132,9 +136,9 @@ impl From<ForkError> for Problem {
             other => Self::new(
                 StatusCode::CONFLICT,
                 "refused",
-                format!("the conversation cannot go on from there: {other}"),
+                format!("the conversation cannot continue from there: {other}"),
             )
-            .hint("prompts are good points to go on from"),
+            .hint("prompts are good points to continue from"),
         }
     }
 }

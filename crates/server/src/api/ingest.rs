@@ -62,7 +62,7 @@ pub struct RejectedDocument {
 /// once, however often it is delivered; an `Idempotency-Key` stands in for missing ids. 429 means that nothing was stored;
 /// `Retry-After` says when to retry.
 #[utoipa::path(post, path = "/ingest", tag = "ingest", params(BatchDefaults,
-        ("idempotency-key" = Option<String>, Header, description = "Stands for the ids of events that have none, together with their place")),
+        ("idempotency-key" = Option<String>, Header, description = "With their position, replaces the ids of events that have none")),
     request_body(content((EventBatch = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = TakenDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
 pub async fn take(
@@ -80,7 +80,7 @@ pub async fn take(
     }
     let key = text("idempotency-key").map(str::to_owned);
     if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
-        return Err(Problem::usage("an Idempotency-Key has 1 to 200 bytes"));
+        return Err(Problem::usage("an Idempotency-Key must have 1 to 200 bytes"));
     }
     let room = match work.ingest().room(form.weight(length)) {
         Ok(room) => room,
@@ -88,7 +88,7 @@ pub async fn take(
     };
     let Ok(bytes) = axum::body::to_bytes(body, length).await else {
         return Err(match length < body::LARGEST {
-            true => Problem::usage("the body ended before its length, or went on behind it"),
+            true => Problem::usage("the length of the body does not match Content-Length"),
             false => body::too_large(),
         });
     };
@@ -145,7 +145,7 @@ fn may_wait_here() -> bool {
 }
 
 fn ended_unexpectedly() -> Problem {
-    Problem::internal("the recording ended unexpectedly")
+    Problem::internal("the recording failed unexpectedly")
 }
 
 /// A batch that was parsed.

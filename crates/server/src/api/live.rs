@@ -109,7 +109,7 @@ pub async fn control(
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(StatusCode::UPGRADE_REQUIRED, "usage", rejection.body_text())
-            .hint("open it as a WebSocket; /api/v1/events tells the same to everybody else")
+            .hint("open it as a WebSocket, or use /api/v1/events")
     })?;
     let follower = following.begin(&work, None).await?;
     let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST);
@@ -136,7 +136,7 @@ async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
                 let text = match heard {
                     Some(Ok(Message::Text(text))) => text,
                     Some(Ok(Message::Binary(_))) => {
-                        let problem = Problem::usage("messages are JSON texts");
+                        let problem = Problem::usage("messages must be JSON text");
                         let _ = socket.send(Message::text(json!({ "reply": null, "problem": problem }).to_string())).await;
                         break;
                     }

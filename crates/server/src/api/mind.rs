@@ -80,7 +80,7 @@ fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<BoardMoment,
     match point {
         None => Ok(BoardMoment::Now),
         Some(text) if text.len() > LONGEST => {
-            Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")))
+            Err(Problem::usage(format!("a point must not be longer than {LONGEST} bytes")))
         }
         Some(text) => {
             let now = workspace.engine.env.now();

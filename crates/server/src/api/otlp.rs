@@ -88,7 +88,7 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
     match refusal::encoding_of(headers) {
         Some(encoding) => Ok(encoding),
         None => {
-            let detail = "the body is neither protobuf nor JSON by its Content-Type";
+            let detail = "the Content-Type is neither protobuf nor JSON";
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", detail)
                 .hint("send application/x-protobuf or application/json"))
         }

@@ -77,7 +77,7 @@ pub async fn rewind(
         new.paths.iter().try_for_each(|path| relative(path.trim_end_matches('/')).map(drop))?;
         let ways = [new.point.is_some(), !new.changes.is_empty(), new.last.is_some(), new.all];
         if ways.iter().filter(|given| **given).count() != 1 {
-            return Err(Problem::usage("say one of point, changes, last and all"));
+            return Err(Problem::usage("specify exactly one of point, changes, last and all"));
         }
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolved_within(workspace, point, session.as_ref());
@@ -219,9 +219,9 @@ pub(super) async fn agree(
                 let problem = Problem::new(
                     StatusCode::CONFLICT,
                     "refused",
-                    "something changed since the plan was made; nothing was done",
+                    "the workspace changed since the plan was made; nothing was done",
                 );
-                let problem = problem.hint("look at the new plan and agree to that one");
+                let problem = problem.hint("review the new plan and confirm it");
                 return Err(problem.plan(show(&workspace, &planned)?));
             }
         };

@@ -47,7 +47,7 @@ pub fn resolved_within(
 /// Resolves a point to a step; relative times count from now.
 pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StepRow, Problem> {
     if point.len() > LONGEST {
-        return Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")));
+        return Err(Problem::usage(format!("a point must not be longer than {LONGEST} bytes")));
     }
     let now = workspace.engine.env.now();
     Ok(workspace.resolve(point, now, &jiff::tz::TimeZone::system)?)

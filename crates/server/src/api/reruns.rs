@@ -108,8 +108,8 @@ impl NewRerun {
             None | Some("stop") => Ok(OnDifference::Stop),
             Some("nearest") => Ok(OnDifference::Nearest),
             // Calling a real model costs money; only the command line can do that.
-            Some(other) => Err(Problem::usage(format!("on_difference cannot be \"{other}\"")).hint(
-                "it is \"stop\" or \"nearest\"; \"stepback rerun --on-difference live\" asks the model",
+            Some(other) => Err(Problem::usage(format!("on_difference must not be \"{other}\"")).hint(
+                "use \"stop\" or \"nearest\"; only \"stepback rerun --on-difference live\" can ask the model",
             )),
         }
     }
@@ -140,7 +140,7 @@ pub async fn begin(
         .name("stepback-rerun".into())
         .spawn(move || play(&playing, &stage, &id, &wanted, on_difference, until, told))?;
     // The sender is dropped unanswered only if the thread ended unexpectedly.
-    let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun ended unexpectedly")));
+    let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun failed unexpectedly")));
     let (workspace, rerun) = begun?;
     let place =
         format!("/api/v1/workspaces/{workspace}/branches/{}", percent_encoded(rerun.branch.as_bytes()));
@@ -183,9 +183,9 @@ fn play(
             branch: wanted.branch.clone(),
         };
         if work.running().all().len() >= AT_ONCE {
-            let detail = format!("{AT_ONCE} reruns are running, and no more run at once");
+            let detail = format!("the limit of {AT_ONCE} concurrent reruns is reached");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
-                .hint("try again when one has ended"));
+                .hint("retry when one has finished"));
         }
         let scratch = ScratchDirectory::create(engine.store.local_dir())?;
         let around = RerunHost {
@@ -220,7 +220,7 @@ fn play(
 /// Interrupts a rerun that this server started and that is still running. What it did so far stays as its branch.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/interrupt", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
-    responses((status = 204, description = "It is told to end"), (status = "default", body = Problem)))]
+    responses((status = 204, description = "It was asked to stop"), (status = "default", body = Problem)))]
 pub async fn interrupt(
     State(work): State<AppState>,
     Path((id, branch)): Path<(String, String)>,
@@ -234,7 +234,7 @@ pub async fn interrupt(
         None => Err(Problem::new(
             StatusCode::CONFLICT,
             "nothing",
-            "no rerun that this server began is running as this branch",
+            "no rerun of this server is running as this branch",
         )),
     }
 }

@@ -156,12 +156,12 @@ impl Listing<'_> {
     params(
         ("session" = String, Path, description = "The session"),
         ("number" = u64, Path, description = "The step"),
-        ("path" = String, Path, description = "The file; its name may hold `/`"),
-        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what is known already"),
+        ("path" = String, Path, description = "The file; its name may contain `/`"),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of a cached copy"),
     ),
     responses(
         (status = 200, description = "The bytes", content_type = "application/octet-stream"),
-        (status = 304, description = "It is what is known already"),
+        (status = 304, description = "Not modified"),
         (status = "default", body = Problem)
     ))]
 pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
@@ -170,7 +170,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
     let (_, rest) = uri.path().split_once("/sessions/").ok_or_else(wrong)?;
     let (session, rest) = rest.split_once("/steps/").ok_or_else(wrong)?;
     let (number, name) = rest.split_once("/state/files/").ok_or_else(wrong)?;
-    let number: u64 = number.parse().map_err(|_| Problem::usage("a step is a number"))?;
+    let number: u64 = number.parse().map_err(|_| Problem::usage("a step must be a number"))?;
     let session = String::from_utf8(percent_decoded(session)?);
     let session = session.map_err(|_| Problem::usage("the session is not UTF-8"))?;
     let path = relative(percent_decoded(name)?)?;
@@ -196,7 +196,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
             }
             TreeNode::Dir { .. } => {
                 return Err(Problem::unknown("file", &path.display())
-                    .hint("it is a directory; ask for …/state?path= to list it"));
+                    .hint("it is a directory; use …/state?path= to list it"));
             }
         };
         let tag = format!("\"{hash}\"");
@@ -211,8 +211,8 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
             return Ok((StatusCode::NOT_MODIFIED, fixed).into_response());
         }
         if matches!(&node, TreeNode::File { size, .. } if *size > LARGEST) {
-            return Err(Problem::usage("the file is too large to be sent in one piece")
-                .hint("\"stepback cat POINT PATH\" writes it out"));
+            return Err(Problem::usage("the file is too large to be sent")
+                .hint("\"stepback cat POINT PATH\" prints it"));
         }
         let bytes = workspace.read_node(&node)?;
         let is_text = !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok();

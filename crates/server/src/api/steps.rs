@@ -42,8 +42,7 @@ pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
         .map(|word| {
             StepKind::parse(word).ok_or_else(|| {
                 let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
-                Problem::usage("there is no such kind of step")
-                    .hint(format!("the kinds are {}", all.join(", ")))
+                Problem::usage("unknown kind of step").hint(format!("known kinds are {}", all.join(", ")))
             })
         })
         .collect()

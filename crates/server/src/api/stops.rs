@@ -99,7 +99,7 @@ pub async fn answer(
             StopAnswer::Deny { reason: sayable(reason)? }
         }
         Say::Edit { input } if input.is_object() => StopAnswer::Edit { input },
-        Say::Edit { .. } => return Err(Problem::usage("the input of a call is a JSON object")),
+        Say::Edit { .. } => return Err(Problem::usage("the input of a call must be a JSON object")),
     };
     work.run(move |engine| {
         let found = stops(engine)?.into_iter().find(|(_, _, stop)| stop.id == id);
@@ -115,7 +115,7 @@ pub async fn answer(
 
 fn sayable(text: String) -> Result<String, Problem> {
     match text.len() {
-        _ if text.trim().is_empty() => Err(Problem::usage("there is nothing to say")),
+        _ if text.trim().is_empty() => Err(Problem::usage("the message is empty")),
         length if length > LONGEST => Err(Problem::usage(format!("it is longer than {LONGEST} bytes"))),
         _ => Ok(text),
     }

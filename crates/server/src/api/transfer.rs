@@ -134,8 +134,8 @@ pub struct ImportDocument {
 #[utoipa::path(post, path = "/imports", tag = "sessions",
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A bundle, or exported lines, which hold no files"),
     responses(
-        (status = 200, description = "All of it was here already", body = ImportDocument),
-        (status = 201, description = "It was taken in", body = ImportDocument),
+        (status = 200, description = "Everything was already imported", body = ImportDocument),
+        (status = 201, description = "It was imported", body = ImportDocument),
         (status = "default", body = Problem)
     ))]
 pub async fn import(
@@ -144,7 +144,7 @@ pub async fn import(
     body: Body,
 ) -> Result<(StatusCode, Json<ImportDocument>), Problem> {
     let too_large = || {
-        let detail = format!("a bundle may have {} GiB over HTTP", LARGEST >> 30);
+        let detail = format!("a bundle must not be larger than {} GiB over HTTP", LARGEST >> 30);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
             .hint("\"stepback import FILE\" has no limit")
     };
@@ -156,7 +156,7 @@ pub async fn import(
     let mut pieces = body.into_data_stream();
     let mut arrived = 0;
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| Problem::usage(format!("the body did not arrive: {error}")))?;
+        let piece = piece.map_err(|error| Problem::usage(format!("reading the body failed: {error}")))?;
         arrived += piece.len() as u64;
         if arrived > LARGEST {
             return Err(too_large());

@@ -75,7 +75,7 @@ impl Form {
             Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => true,
             _ => {
                 return unsupported(
-                    "the body is neither said to be JSON nor lines of JSON".into(),
+                    "the Content-Type is neither JSON nor JSON lines".into(),
                     "send \"Content-Type: application/json\" or \"application/x-ndjson\"",
                 );
             }
@@ -84,7 +84,7 @@ impl Form {
             None | Some("identity" | "") => false,
             Some("gzip") => true,
             Some(_) => {
-                return unsupported("the body is packed in an unknown way".into(), "use gzip, or nothing");
+                return unsupported("unsupported Content-Encoding".into(), "use gzip, or no compression");
             }
         };
         Ok(Self { lines, packed })
@@ -105,7 +105,7 @@ impl Form {
         let mut bytes = Vec::new();
         let mut unpacking = MultiGzDecoder::new(body).take(LARGEST as u64 + 1);
         if let Err(error) = unpacking.read_to_end(&mut bytes) {
-            return Err(Problem::usage(format!("the body is no gzip: {error}")));
+            return Err(Problem::usage(format!("the body is not valid gzip: {error}")));
         }
         match bytes.len() > LARGEST {
             true => Err(too_large()),
@@ -123,18 +123,18 @@ impl Form {
             SplitBatch { workspace: None, agent: None, events: lines.collect() }
         } else {
             let envelope: Envelope<'_> = serde_json::from_str(text)
-                .map_err(|error| Problem::usage(format!("the body does not fit: {error}")))?;
+                .map_err(|error| Problem::usage(format!("the body is invalid: {error}")))?;
             let events = envelope.events.into_iter().map(RawValue::get).collect();
             SplitBatch { workspace: envelope.workspace, agent: envelope.agent, events }
         };
         match parts.events.len() {
-            0 => Err(Problem::usage("there is nothing in the batch")),
+            0 => Err(Problem::usage("the batch is empty")),
             count if count > MOST => Err(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "usage",
-                format!("the batch has {count} events, and at most {MOST} are taken"),
+                format!("the batch has {count} events, more than the limit of {MOST}"),
             )
-            .hint("send them in several")),
+            .hint("split it into several batches")),
             _ => Ok(parts),
         }
     }
@@ -143,5 +143,5 @@ impl Form {
 /// The error for a body that is too large.
 pub fn too_large() -> Problem {
     let what = format!("the batch has more than {} MiB", LARGEST >> 20);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", what).hint("send it in several parts")
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", what).hint("split it into several batches")
 }

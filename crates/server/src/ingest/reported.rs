@@ -162,15 +162,14 @@ pub struct PreparedEvent {
 /// Parses one event. `at` is its index in the batch.
 pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
     if json.len() > LARGEST {
-        return Err(format!("it has {} bytes, and at most {LARGEST} are taken", json.len()));
+        return Err(format!("it has {} bytes, more than the limit of {LARGEST}", json.len()));
     }
     let new: NewStep = serde_json::from_str(json).map_err(|error| error.to_string())?;
     ready(new, at, around)
 }
 
 fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedEvent, String> {
-    let agent =
-        new.agent.as_deref().or(around.agent).ok_or("it names no agent, and neither does the batch")?;
+    let agent = new.agent.as_deref().or(around.agent).ok_or("neither it nor the batch names an agent")?;
     for (what, name) in [
         ("agent", Some(agent)),
         ("session", Some(new.session.as_str())),
@@ -183,11 +182,11 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         check_name(what, name)?;
     }
     if new.kind.is_own() {
-        return Err(format!("steps of kind {} are made by stepback itself", new.kind.as_str()));
+        return Err(format!("steps of kind {} are reserved for stepback", new.kind.as_str()));
     }
     let cost = match new.cost_usd.unwrap_or_default() {
         usd if (0.0..=1e9).contains(&usd) => (usd * 1e6).round() as u64,
-        _ => return Err("cost_usd is no sum of dollars".into()),
+        _ => return Err("cost_usd is not a valid amount".into()),
     };
     let key = new.id.or_else(|| around.key.map(|key| format!("{key} {at}")));
     let summary = new.summary.unwrap_or_default();
@@ -245,7 +244,7 @@ fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
     match name {
         Some("") => Err(format!("its {what} is empty")),
         Some(name) if name.len() > LONGEST_NAME => {
-            Err(format!("its {what} has {} bytes, and at most {LONGEST_NAME} are taken", name.len()))
+            Err(format!("its {what} has {} bytes, more than the limit of {LONGEST_NAME}", name.len()))
         }
         _ => Ok(()),
     }

@@ -243,7 +243,7 @@ pub(super) fn named<T>(
         rusqlite::Error::FromSqlConversionFailure(
             column,
             Type::Text,
-            format!("{text:?} is unknown here; a newer stepback may have written it").into(),
+            format!("{text:?} is unknown; a newer version of stepback may have written it").into(),
         )
     })
 }

@@ -112,7 +112,7 @@ impl EmbeddedStore {
         };
         let expected = (kind, hash, location.raw_len, location.depth, location.base);
         if (header.kind, header.hash, header.raw_len, header.depth, header.base) != expected {
-            return Err(corrupt("the record is not the one the database knows".into()));
+            return Err(corrupt("the record does not match the database".into()));
         }
         let bytes = match (header.codec, header.base) {
             (Codec::Raw, _) => payload,
@@ -125,7 +125,7 @@ impl EmbeddedStore {
             }
             (Codec::Borrowed, _) => {
                 let (oid, lender) =
-                    borrowed(&payload).ok_or_else(|| corrupt("it names no git object".into()))?;
+                    borrowed(&payload).ok_or_else(|| corrupt("it does not name a git object".into()))?;
                 let lender = self.lender(lender).map_err(corrupt)?;
                 lender.read(&oid, header.raw_len as usize).map_err(corrupt)?
             }
@@ -134,7 +134,7 @@ impl EmbeddedStore {
             }
         };
         if Hash::of(kind, &bytes) != hash {
-            return Err(corrupt("its bytes have another hash".into()));
+            return Err(corrupt("its hash does not match".into()));
         }
         if kind == ObjectKind::Tree {
             self.recent.put(hash, &bytes);

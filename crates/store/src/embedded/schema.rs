@@ -203,9 +203,7 @@ fn refuse_incomplete(connection: &Connection, dir: &Path) -> Result<(), StoreErr
 fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
     let Ok(mut entries) = fs::read_dir(dir.join(PACKS)) else { return Ok(()) };
     if entries.any(|entry| entry.is_ok_and(|entry| pack::id_of(&entry.file_name()).is_some())) {
-        return Err(StoreError::Corrupt {
-            what: format!("{DATABASE} is empty or missing, but there are packs"),
-        });
+        return Err(StoreError::Corrupt { what: format!("{DATABASE} is empty or missing, but packs exist") });
     }
     Ok(())
 }

@@ -59,9 +59,9 @@ impl App {
                 Vec::new()
             }
             KeyAction::Quit => vec![AppEffect::Quit],
-            KeyAction::GoOn => self.answer_stop(|_| json!({ "answer": "resume" }), "it goes on"),
+            KeyAction::GoOn => self.answer_stop(|_| json!({ "answer": "resume" }), "it continues"),
             KeyAction::StepOn => {
-                self.answer_stop(|_| json!({ "answer": "step" }), "it goes on to its next call")
+                self.answer_stop(|_| json!({ "answer": "step" }), "it continues to its next call")
             }
             KeyAction::Deny => self.ask_about_stop(|stop| (Purpose::Deny(stop.into()), String::new())),
             KeyAction::EditInput => self.ask_about_stop(|stop| {
@@ -286,7 +286,7 @@ impl App {
         match action {
             KeyAction::Agree if planned.plan.items.is_empty() && planned.plan.operation.is_none() => {
                 self.overlay = Overlay::None;
-                self.say("nothing was to be done");
+                self.say("nothing to do");
                 Vec::new()
             }
             KeyAction::Agree => {
@@ -349,19 +349,19 @@ impl App {
             Purpose::Branch => {
                 let body = json!({ "name": text, "from": format!("#{number}") });
                 let told = format!(
-                    "branch {text} begins at #{number}; \"stepback branch switch {text}\" goes there"
+                    "branch {text} starts at #{number}; \"stepback branch switch {text}\" switches to it"
                 );
                 post(format!("/workspaces/{}/branches", part(&workspace)), body, told)
             }
             Purpose::Checkpoint => {
                 let label = Some(text).filter(|text| !text.is_empty());
-                let told = "the workspace is kept as it is now".to_owned();
+                let told = "checkpoint created".to_owned();
                 post(format!("/workspaces/{}/checkpoints", part(&workspace)), json!({ "label": label }), told)
             }
             Purpose::Rerun => {
                 let set: Vec<&str> =
                     Some(text.as_str()).filter(|text| !text.is_empty()).into_iter().collect();
-                let told = "it runs again, in a directory of its own; it comes to a branch".to_owned();
+                let told = "rerunning in its own directory; the result becomes a branch".to_owned();
                 post(format!("/sessions/{}/reruns", part(&session)), json!({ "set": set }), told)
             }
             Purpose::Breakpoint => self.add_breakpoint(&workspace, &text),

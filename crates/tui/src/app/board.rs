@@ -47,7 +47,7 @@ impl BoardView {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
             lines.push(BoardRow {
-                text: "Nothing had been thought by this step.".into(),
+                text: "The board was empty at this step.".into(),
                 mood: Mood::Quiet,
                 ..BoardRow::default()
             });
@@ -116,7 +116,7 @@ impl BoardView {
             }
             let left = part.total.saturating_sub(part.items.len() as u64);
             if left > 0 {
-                lines.push(quiet(format!("  … and {left} more; \"stepback mind\" shows all")));
+                lines.push(quiet(format!("  … and {left} more; \"stepback board\" shows all")));
             }
         }
         Self { thought: Some(thought.number), lines, at: 0, top: 0 }
@@ -245,7 +245,7 @@ fn facts(item: &Item) -> String {
     facts.extend(
         item.alone
             .filter(|alone| item.confidence.is_some_and(|sure| sure != *alone))
-            .map(|alone| format!("by itself {alone:.2}")),
+            .map(|alone| format!("on its own {alone:.2}")),
     );
     if let Some(source) = &item.source {
         let step = source.step.map(|step| format!(" at #{step}")).unwrap_or_default();
@@ -370,11 +370,11 @@ mod tests {
                 "* H1   0.82 active a",
                 "    E1   +0.5 seen",
                 "  H2   0.20 rejected b",
-                "  … and 1 more; \"stepback mind\" shows all",
+                "  … and 1 more; \"stepback board\" shows all",
             ]
         );
         assert_eq!(board.lines[5].mood, Mood::Quiet);
-        assert_eq!(BoardView::of(&Mind::default()).lines[0].text, "Nothing had been thought by this step.");
+        assert_eq!(BoardView::of(&Mind::default()).lines[0].text, "The board was empty at this step.");
     }
 
     #[test]

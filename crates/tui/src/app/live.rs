@@ -66,7 +66,7 @@ impl App {
     }
 
     fn nobody_waits(&mut self) -> Vec<AppEffect> {
-        self.complain("select an agent that waits; none does, or a breakpoint is selected");
+        self.complain("select a stopped agent; there is none, or a breakpoint is selected");
         Vec::new()
     }
 
@@ -117,13 +117,13 @@ impl App {
                         .err()
                         .map_or_else(|| "it is not an object".to_owned(), |error| error.to_string());
                     // The typed text is kept.
-                    self.complain(&format!("this is no input: {why}"));
+                    self.complain(&format!("invalid input: {why}"));
                     self.ask(Purpose::EditInput(stop), &text)
                 }
             },
             Purpose::Tell(session) if !text.is_empty() => {
                 let path = format!("/sessions/{}/inject", part(&session));
-                let told = "it hears this with its next call".to_owned();
+                let told = "sent with its next call".to_owned();
                 vec![AppEffect::Do(TuiCommand {
                     method: Method::Post,
                     path,
@@ -159,7 +159,7 @@ impl App {
         match self.live.chosen() {
             Some(Chosen::Breakpoint(one)) => {
                 let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
-                let told = format!("breakpoint {} is gone", one.id);
+                let told = format!("breakpoint {} was removed", one.id);
                 vec![AppEffect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
             }
             _ => {
@@ -194,7 +194,7 @@ fn breakpoint(text: &str) -> Result<Value, String> {
     let (on, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();
     if value.is_empty() && on != "error" {
-        return Err("write tool NAME, path GLOB, pattern REGEX, iteration N, cost USD or error".into());
+        return Err("use tool NAME, path GLOB, pattern REGEX, iteration N, cost USD or error".into());
     }
     Ok(match on {
         "tool" => json!({ "on": on, "name": value }),
@@ -202,17 +202,16 @@ fn breakpoint(text: &str) -> Result<Value, String> {
         "pattern" => json!({ "on": on, "pattern": value }),
         "error" => json!({ "on": on }),
         "iteration" => {
-            let number: u64 = value.parse().map_err(|_| format!("{value} is no number of a turn"))?;
+            let number: u64 = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
             json!({ "on": on, "number": number })
         }
         "cost" => {
-            let usd: f64 = value.trim_start_matches('$').parse().map_err(|_| format!("{value} is no sum"))?;
+            let usd: f64 =
+                value.trim_start_matches('$').parse().map_err(|_| format!("{value} is not an amount"))?;
             json!({ "on": on, "usd": usd })
         }
         _ => {
-            return Err(format!(
-                "nothing stops at {on}; write tool, path, pattern, iteration, cost or error"
-            ));
+            return Err(format!("unknown condition {on}; use tool, path, pattern, iteration, cost or error"));
         }
     })
 }

@@ -51,9 +51,9 @@ impl Purpose {
             Self::Branch => "letters, digits and -_./+",
             Self::Checkpoint => "may be empty",
             Self::Rerun => "PATH=VALUE, such as prompt=…, model=…, #14.output=…; empty changes nothing",
-            Self::Deny(_) => "the model is told this",
+            Self::Deny(_) => "the model gets this reason",
             Self::EditInput(_) => "the whole input, as a JSON object",
-            Self::Tell(_) => "it hears this with its next call",
+            Self::Tell(_) => "sent with its next call",
             Self::Breakpoint => "tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, error",
         }
     }

@@ -63,13 +63,13 @@ impl App {
                 if let Some(open) = &mut self.open {
                     open.paused = now.paused;
                 }
-                self.say(if now.paused { "it stops at its next call" } else { "it goes on" });
+                self.say(if now.paused { "it stops at its next call" } else { "it continues" });
                 return self.load_live();
             }
             SourceResponse::Paused(Err(trouble)) => self.trouble(&trouble),
             SourceResponse::Hits(text, Ok(hits)) => {
                 if hits.items.is_empty() {
-                    self.say(&format!("nothing was found for {text}"));
+                    self.say(&format!("no matches for {text}"));
                 } else {
                     self.notice = None;
                     self.overlay = Overlay::Found(Box::new(SearchHits { text, hits, at: 0 }));
@@ -190,9 +190,7 @@ impl App {
             Err(trouble) => {
                 open.window.give_up();
                 if trouble.is_missing() {
-                    self.complain(
-                        "this session is not there any more; what is shown is what was known of it",
-                    );
+                    self.complain("this session no longer exists; the last known state is shown");
                 } else {
                     self.trouble(&trouble);
                 }
@@ -212,7 +210,7 @@ impl App {
                 vec![AppEffect::Around { session, number }]
             }
             _ => {
-                self.say("this step is of another session");
+                self.say("this step belongs to another session");
                 vec![AppEffect::Open { session, number: Some(number) }]
             }
         }

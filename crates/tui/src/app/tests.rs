@@ -203,7 +203,7 @@ fn an_agent_that_waits_is_answered() {
         app.update(AppMessage::Key(KeyCode::Backspace, false));
     }
     assert_eq!(press(&mut app, "\"pwd\n"), []);
-    assert!(told(&app).starts_with("this is no input"), "{}", told(&app));
+    assert!(told(&app).starts_with("invalid input"), "{}", told(&app));
     assert_eq!(sent(press(&mut app, "\"}\n")).2, json!({ "answer": "edit", "input": { "command": "pwd" } }));
     let inject = sent(press(&mut app, "tbe quick\n"));
     assert_eq!(inject, (Method::Post, "/sessions/s1/inject".into(), json!({ "text": "be quick" })));
@@ -267,7 +267,7 @@ fn what_was_found_is_opened_where_it_is() {
     came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
     assert_eq!(press(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
     came(&mut app, SourceResponse::Hits("x".into(), Ok(Hits::default())));
-    assert_eq!(told(&app), "nothing was found for x");
+    assert_eq!(told(&app), "no matches for x");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn sessions(app: &App, area: Rect, buffer: &mut Buffer) {
     if app.sessions.is_empty() {
         let text = match app.sessions_known {
             true => {
-                "No session was recorded yet. \"stepback init\" records agents, \"stepback demo\" shows one."
+                "No session has been recorded yet. \"stepback init\" records agents, \"stepback demo\" shows one."
             }
             false => "reading …",
         };
@@ -172,7 +172,7 @@ pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
         let session = stop.session.get(..8).unwrap_or(&stop.session);
         let is = app.live.at == at;
         let text = format!(
-            "{}! {} {session} wants {} ({}), refuses by itself in {} s",
+            "{}! {} {session} wants {} ({}), refused automatically in {} s",
             pointer(is),
             stop.agent,
             stop.tool,
@@ -191,7 +191,7 @@ pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
         let on = if one.enabled { "on " } else { "off" };
         let condition =
             one.condition.as_ref().map(|text| format!(" if the input matches {text}")).unwrap_or_default();
-        let log = if one.log { ", only noted" } else { "" };
+        let log = if one.log { ", log only" } else { "" };
         let text =
             format!("{}{} {on} {}{condition}{log}, {} hits", pointer(is), one.id, one.description, one.hits);
         lines.push((safe(&text), selected(if one.enabled { Style::new() } else { quiet() }, is)));

@@ -110,7 +110,7 @@ pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
 fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     if files.count().0 == 0 {
-        return note("no files: nobody had looked at them by this step", area, buffer);
+        return note("no files: they had not been scanned by this step", area, buffer);
     }
     for (y, leaf) in (area.y..).zip(files.rows(usize::from(area.height))) {
         let name = leaf.entry.path.rsplit('/').next().unwrap_or_default();

@@ -35,10 +35,10 @@ pub struct Remote {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unusable {
     /// The address is invalid.
-    #[error("\"{0}\" is no address of a server")]
+    #[error("\"{0}\" is not the address of a server")]
     Address(String),
     /// The token is invalid.
-    #[error("the token is not one that a server makes")]
+    #[error("the token is malformed")]
     Token,
     /// A file of certificates cannot be used.
     #[error("the certificates in {0} cannot be read: {1}")]
@@ -118,15 +118,16 @@ impl Transport for Remote {
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
         Box::pin(async move {
             let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-            let address = self.address(path).map_err(|error| format!("cannot ask for {path}: {error}"))?;
+            let address =
+                self.address(path).map_err(|error| format!("invalid request for {path}: {error}"))?;
             let (mut parts, body) = request.into_parts();
             parts.uri = address;
             parts.headers.insert(header::AUTHORIZATION, self.token.clone());
             let request = Request::from_parts(parts, Full::new(body));
             match tokio::time::timeout(ANSWER, self.client.request(request)).await {
                 Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
-                Ok(Err(error)) => Err(format!("{} does not answer: {}", self.shown, deepest(&error))),
-                Err(_) => Err(format!("{} does not answer within {} s", self.shown, ANSWER.as_secs())),
+                Ok(Err(error)) => Err(format!("{} does not respond: {}", self.shown, deepest(&error))),
+                Err(_) => Err(format!("{} did not respond within {} s", self.shown, ANSWER.as_secs())),
             }
         })
     }

@@ -70,7 +70,7 @@ impl Territory {
         let fd = open(&self.root)?;
         let stat = rustix::fs::fstat(&fd)?;
         if (stat.st_dev, stat.st_ino) != self.root_id {
-            return Err(io::Error::other("another directory has taken the place of the workspace"));
+            return Err(io::Error::other("the workspace was replaced by another directory"));
         }
         let mut node = Arc::new(DirNode::new(None, Vec::new(), fd, DirKind::Work));
         for name in path.components() {

@@ -28,9 +28,9 @@ pub fn packing(encoding: Option<&HeaderValue>) -> Result<Option<Packed>, Problem
         "" | "identity" => Ok(None),
         "gzip" => Ok(Some(Packed::Gzip)),
         _ => {
-            let detail = "the body is packed in a way that is not known here";
+            let detail = "unsupported Content-Encoding";
             Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", detail)
-                .hint("send gzip, or nothing packed"))
+                .hint("use gzip, or no compression"))
         }
     }
 }
@@ -39,7 +39,7 @@ pub fn packing(encoding: Option<&HeaderValue>) -> Result<Option<Packed>, Problem
 pub async fn whole(mut body: Body, most: usize, room: &mut ReservedMemory) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::usage("the body ended before it was complete"))?;
+        let frame = frame.map_err(|_| Problem::usage("the body is incomplete"))?;
         let Ok(piece) = frame.into_data() else { continue };
         if whole.len() + piece.len() > most {
             return Err(too_large(most));
@@ -68,20 +68,20 @@ pub fn unpacked(
                 room.grow(bytes.len() + whole.len() + count)?;
                 whole.extend_from_slice(&piece[..count]);
             }
-            Err(error) => return Err(Problem::usage(format!("the body is not what gzip makes: {error}"))),
+            Err(error) => return Err(Problem::usage(format!("the body is not valid gzip: {error}"))),
         }
     }
 }
 
 /// The error for a body that is too large.
 pub fn too_large(most: usize) -> Problem {
-    smaller(format!("the body has more than {} MiB, as it came or unpacked", most >> 20))
+    smaller(format!("the body has more than {} MiB, compressed or decompressed", most >> 20))
 }
 
 /// The error for a request that should be split.
 pub fn smaller(detail: String) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
-        .hint("let the exporter send smaller batches, such as OTEL_BSP_MAX_EXPORT_BATCH_SIZE=64")
+        .hint("configure smaller batches in the exporter, such as OTEL_BSP_MAX_EXPORT_BATCH_SIZE=64")
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
     let kind =
         parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !matches!(kind, "application/grpc" | "application/grpc+proto") {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "this is an address of gRPC"));
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "this address is for gRPC"));
     }
     let packing = body::packing(parts.headers.get("grpc-encoding"))?;
     let mut room = work.receiver().room.turn().await?;
@@ -44,7 +44,7 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
         (false, _) => None,
         (true, Some(packing)) => Some(packing),
         (true, None) => {
-            return Err(Problem::usage("the message is packed, and grpc-encoding does not say how"));
+            return Err(Problem::usage("the message is compressed, but grpc-encoding is missing"));
         }
     };
     let rejected = work.take_in(signal, Encoding::Protobuf, message, packed, room).await?;
@@ -53,7 +53,7 @@ async fn export(State(work): State<AppState>, request: Request, signal: Signal) 
 
 /// Returns the one message of a request, and whether it is compressed.
 fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
-    let broken = || Problem::usage("the body is not one message of gRPC");
+    let broken = || Problem::usage("the body is not a single gRPC message");
     if whole.len() < PREFIX {
         return Err(broken());
     }

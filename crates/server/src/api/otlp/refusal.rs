@@ -64,7 +64,7 @@ pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
 /// The detail and the hints of a problem document.
 fn words(problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
-    let detail = problem["detail"].as_str().unwrap_or("this could not be done");
+    let detail = problem["detail"].as_str().unwrap_or("the request failed");
     let hints = problem["hints"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let sentences: Vec<&str> = [detail].into_iter().chain(hints).collect();
     sentences.join("; ")

@@ -60,8 +60,7 @@ impl ReservedMemory {
 }
 
 fn busy() -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too much is being sent at a time")
-        .hint("send it again after a moment")
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many concurrent requests").hint("retry later")
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl<'m> Describer<'m> {
                 into.confidence = self.confidences.get(&number).copied();
                 into.alone = Some(known.prior);
                 into.more = match (&known.reason, &known.fallen) {
-                    (_, Some(fallen)) => Some(format!("fell with {}", fallen.with)),
+                    (_, Some(fallen)) => Some(format!("rejected along with {}", fallen.with)),
                     (reason, None) => reason.clone(),
                 };
                 into.links.extend(known.parent.map(|parent| link(parent, "of")));
