@@ -3,7 +3,7 @@ import type { TestProject } from './project';
 
 /** Thinks something in a session; `words` are those of the command line. */
 export function runThought(world: TestProject, session: string, ...args: string[]): string {
-  return world.run(...args, '--session', session);
+  return world.run('board', ...args, '--session', session);
 }
 
 /** A board with something of everything. */

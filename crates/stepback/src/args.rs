@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod board;
 pub mod fast_parse;
 pub mod find;
 pub mod groups;
 pub mod live;
 pub mod mcp;
-pub mod mind;
 pub mod proxy;
 mod rewind;
 pub mod share;
@@ -22,24 +22,24 @@ pub use store::Prune;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
-#[command(name = "stepback", version, about, max_term_width = 100, after_help = FIRST_MINUTE, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "stepback", version, about, max_term_width = 100, after_help = FIRST_MINUTE, subcommand_required = true, arg_required_else_help = true, mut_subcommands = board::hide_part)]
 pub struct Arguments {
-    /// Work as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    /// Run as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL)]
     pub directory: Option<PathBuf>,
-    /// Work with this workspace of the store, wherever its directory is: the beginning of its id
-    #[arg(long, value_name = "ID", global = true, conflicts_with = "directory")]
+    /// Use this workspace of the store, by the beginning of its id
+    #[arg(long, value_name = "ID", global = true, help_heading = GLOBAL, conflicts_with = "directory")]
     pub workspace: Option<String>,
-    /// Keep everything in DIR or postgres://… [default: $STEPBACK_HOME, else the user's data directory]
-    #[arg(long, value_name = "DIR", global = true)]
+    /// Use the store in DIR or at postgres://… [default: $STEPBACK_HOME, else the user's data directory]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
     pub store: Option<PathBuf>,
     /// Print one JSON document on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
     /// Allow a workspace as broad as / or the home directory
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub allow_broad: bool,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
@@ -54,36 +54,39 @@ impl Arguments {
     }
 }
 
+/// Heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
 const FIRST_MINUTE: &str = "\
 The first minute:
-  stepback checkpoint create \"before the agent\"   keep everything as it is
+  stepback checkpoint create \"before the agent\"   save everything as it is
   …                                               let the agent work
   stepback status                                 see what changed
   stepback rewind \"before the agent\"              go back (shows the plan, asks)
-  stepback undo                                   changed your mind? undo the rewind
+  stepback undo                                   undo the rewind
 
 With your agent:
-  stepback init                                   Claude Code, Codex, Gemini CLI, opencode report what they do
+  stepback init                                   record Claude Code, Codex, Gemini CLI, opencode
   stepback changes                                what was changed, by which call, for which prompt
-  stepback rewind tool:bash:last                  take back what came after the last shell command began
+  stepback rewind tool:bash:last                  go back to before the last shell command
 
-Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing there, 5 done in part, 6 store damaged or newer, \
-7 system (permission, space), 8 busy, 9 refused, 1 anything else.";
+Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing found, 5 partly done, 6 store damaged or newer, \
+7 system (permission, space), 8 busy, 9 refused, 1 other.";
 
 const POINTS: &str = "\
-A POINT names a moment:
-  @            now (the newest checkpoint of the line you are on)
+A POINT names a step or a time:
+  @            now (the newest checkpoint of the current line)
   @-3          three steps before
-  '#42' or 42  step 42 (quoted: shells take # for a comment)
+  '#42' or 42  step 42 (quoted, because # starts a comment in shells)
   4f2a91       a checkpoint by the beginning of its id
   before-refactoring, \"my label\"   a checkpoint by its label
   tag:release, tag:release:first   a checkpoint by its tag
-  \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   whatever was true then
+  \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   the state at that time
   tool:bash:last, tool:write:2     before a call of a tool
-  error:last                       where something went wrong
+  error:last                       the last error
   iteration:5                      before the calls of the agent's fifth turn
   4f2a#@, 4f2a#12                  the newest step of a session, or one of its steps
-  branch:NAME                      where a branch stands";
+  branch:NAME                      the newest step of a branch";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -107,10 +110,10 @@ pub enum Command {
         #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
         kinds: Vec<String>,
     },
-    /// Draw steps and rewinds as a timeline, with where you are
+    /// Draw steps and rewinds as a timeline, with the current position
     #[command(after_help = "Examples:\n  stepback timeline")]
     Timeline,
-    /// Show where you are and what changed since the last checkpoint
+    /// Show the current position and what changed since the last checkpoint
     #[command(
         after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why"
     )]
@@ -119,12 +122,12 @@ pub enum Command {
         #[arg(long)]
         excluded: bool,
     },
-    /// List every change on the present line, numbered, so that each can be taken back
+    /// List every change on the current line, numbered, so that each can be taken back
     #[command(
-        after_help = "Examples:\n  stepback changes\n  stepback changes @-2              only what came after\n  stepback changes --path src/a.rs  the history of one file\n  stepback changes --session 4f2a   only what one session did\n  stepback changes clear            begin a new list, after a commit for example\n  stepback rewind --change 3        take back change 3 alone"
+        after_help = "Examples:\n  stepback changes\n  stepback changes @-2              only later changes\n  stepback changes --path src/a.rs  the history of one file\n  stepback changes --session 4f2a   only changes of one session\n  stepback changes clear            start a new list, for example after a commit\n  stepback rewind --change 3        take back change 3 alone"
     )]
     Changes {
-        /// Only changes after this point; "clear" begins a new list
+        /// Only changes after this point; "clear" starts a new list
         point: Option<String>,
         /// Only changes of paths that match (can be repeated)
         #[arg(long = "path", value_name = "GLOB")]
@@ -132,7 +135,7 @@ pub enum Command {
         /// Only changes that this session made
         #[arg(long, value_name = "SESSION")]
         session: Option<String>,
-        /// Also what was taken back or cleared
+        /// Include changes that were taken back or cleared
         #[arg(long)]
         all: bool,
     },
@@ -142,9 +145,9 @@ pub enum Command {
     )]
     Diff(DiffArgs),
     /// Go back to a point, or take back single changes
-    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only what they changed goes back; --everything takes the whole workspace back."))]
+    #[command(after_help = concat!("The current state is saved first; \"stepback undo\" restores it.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only their changes are reverted; --everything rewinds the whole workspace."))]
     Rewind(Rewind),
-    /// Show the state at a moment
+    /// Show the state at a point
     #[command(
         after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at '#3' --json      with every file"
     )]
@@ -152,7 +155,7 @@ pub enum Command {
         /// The point
         point: String,
     },
-    /// Print a file as it was
+    /// Print a file as it was at a point
     #[command(
         after_help = "Examples:\n  stepback cat @-1 src/main.rs\n  stepback cat \"yesterday\" .env > .env.old"
     )]
@@ -172,45 +175,45 @@ pub enum Command {
         /// A directory that does not exist or is empty
         #[arg(long, value_name = "DIR")]
         into: PathBuf,
-        /// Git directories too
+        /// Include git directories
         #[arg(long)]
         git: bool,
     },
-    /// Let stepback watch the agents in use: hooks in their own settings
+    /// Install hooks in the settings of the agents in use, to record them
     #[command(
         after_help = "Examples:\n  stepback init                     the agents found in this project\n  stepback init --agent claude --user\n  stepback init --dry-run\n  stepback init --uninstall"
     )]
     Init(live::Init),
-    /// Run an agent with hooks for this one run
+    /// Run an agent with hooks for this run only
     #[command(
         after_help = "Examples:\n  stepback run -- claude\n  stepback run -- codex exec \"fix the tests\""
     )]
     Run(live::RunArgs),
     /// Run the built-in agent, which is recorded without hooks
     #[command(
-        after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
+        after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C stops it cleanly, a second Ctrl-C immediately.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
     )]
     Agent(live::AgentArgs),
-    /// Carry an agent's model calls, record them, or answer them from a recording
+    /// Forward and record an agent's model calls, or answer them from a recording
     #[command(after_help = proxy::PROXY)]
     Proxy(proxy::ProxyArgs),
-    /// Do a recorded session again, with one thing changed
+    /// Rerun a recorded session, optionally with changes
     #[command(after_help = proxy::RERUN)]
     Rerun(proxy::RerunArgs),
-    /// Make the store reachable over HTTP: for the Studio, scripts and teams
+    /// Serve the store over HTTP, for the Studio, scripts and teams
     #[command(after_help = proxy::SERVE)]
     Serve(proxy::Serve),
     /// Open the Studio in a browser, already signed in
     #[command(after_help = proxy::STUDIO)]
     Studio(proxy::Studio),
-    /// Take an event from an agent's hook (agents call this)
+    /// Receive an event from an agent's hook (called by agents)
     #[command(
-        after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
+        after_help = "The event is read as JSON from standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
     )]
     Hook {
         /// claude, codex, gemini or opencode
         agent: String,
-        /// A checkpoint that cannot be made blocks the call
+        /// Block the call if its checkpoint fails
         #[arg(long)]
         strict: bool,
     },
@@ -219,37 +222,37 @@ pub enum Command {
         after_help = "Examples:\n  stepback sessions\n  stepback sessions --agent claude --since yesterday --json"
     )]
     Sessions(live::Sessions),
-    /// Write sessions to a file, for other programs to read or for another store to take in
+    /// Export sessions to a file, for other programs or another store
     #[command(after_help = share::EXPORT)]
     Export(share::Export),
-    /// Take in a bundle or exported lines of another store, or conversations that agents recorded themselves
+    /// Import a bundle, exported lines, or conversations that agents recorded themselves
     #[command(after_help = share::IMPORT)]
     Import(share::Import),
-    /// Stop live agents when something happens
+    /// Stop running agents on a condition
     #[command(subcommand)]
     Breakpoint(live::BreakpointCommand),
     /// Stop agents at their next call
     #[command(after_help = "Examples:\n  stepback pause\n  stepback pause --session 4f2a")]
     Pause {
-        /// Only this session: the beginning of its id, ours or the agent's [default: every agent here]
+        /// Only this session: the beginning of its id, stepback's or the agent's [default: every agent here]
         #[arg(long, value_name = "SESSION")]
         session: Option<String>,
     },
-    /// Let a stopped agent go on
+    /// Resume a stopped agent
     #[command(after_help = "Examples:\n  stepback resume")]
     Resume {
         #[command(flatten)]
         of: live::SessionArg,
     },
-    /// Let a stopped agent make one call, and stop it at the next
+    /// Resume a stopped agent for one call
     #[command(after_help = "Examples:\n  stepback step")]
     Step {
         #[command(flatten)]
         of: live::SessionArg,
     },
-    /// Look at a stopped or running agent
+    /// Show a stopped or running agent
     #[command(
-        after_help = "Examples:\n  stepback inspect                 where it stands\n  stepback inspect input           what it wants to run\n  stepback inspect conversation    what was said\n  stepback inspect files           what it changed"
+        after_help = "Examples:\n  stepback inspect                 its status\n  stepback inspect input           what it wants to run\n  stepback inspect conversation    its messages\n  stepback inspect files           what it changed"
     )]
     Inspect {
         /// input, conversation, files, task, memory, or state
@@ -258,10 +261,10 @@ pub enum Command {
         #[command(flatten)]
         of: live::SessionArg,
     },
-    /// Tell an agent something with its next call
+    /// Send a message to an agent with its next call
     #[command(after_help = "Examples:\n  stepback inject \"do not touch the migrations\"")]
     Inject {
-        /// What to tell it
+        /// The message
         text: String,
         #[command(flatten)]
         of: live::SessionArg,
@@ -269,12 +272,12 @@ pub enum Command {
     /// Refuse the call a stopped agent wants to make
     #[command(after_help = "Examples:\n  stepback deny \"use the staging database\"")]
     Deny {
-        /// What the model is told
+        /// The reason that the model gets
         reason: Option<String>,
         #[command(flatten)]
         of: live::SessionArg,
     },
-    /// Let a stopped agent make its call with another input
+    /// Resume a stopped agent with a different input for its call
     #[command(after_help = "Examples:\n  stepback edit-input '{\"command\": \"ls\"}'")]
     EditInput {
         /// The whole input, as JSON
@@ -283,7 +286,7 @@ pub enum Command {
         #[command(flatten)]
         of: live::SessionArg,
     },
-    /// Watch agents work
+    /// Follow agents as they work
     #[command(
         after_help = "Examples:\n  stepback watch\n  stepback watch --filter tool-start,error\n  stepback watch --json       one document per line"
     )]
@@ -293,64 +296,39 @@ pub enum Command {
         filter: Vec<String>,
         #[command(flatten)]
         of: live::SessionArg,
-        /// End after N steps
+        /// Exit after N steps
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
-    /// Go through a recorded session again
+    /// Step through a recorded session
     #[command(after_help = viewers::REPLAY)]
     Replay(viewers::Replay),
-    /// Look at everything with keys: sessions, timeline, state, diff, live control
+    /// Open the terminal interface: sessions, timeline, state, diff, live control
     #[command(after_help = viewers::TUI)]
     Tui(viewers::Tui),
     /// Compare two sessions, branches or points: steps, files, memory, conversation
     #[command(after_help = viewers::COMPARE)]
     Compare(viewers::Compare),
-    /// Find steps by their words: prompts, answers, calls, errors, labels, paths
+    /// Search the text of steps: prompts, answers, calls, errors, labels, paths
     #[command(after_help = find::SEARCH)]
     Search(find::SearchArgs),
-    /// Find steps by what is known about them: agent, kind, tool, time, label, duration
+    /// Filter steps by agent, kind, tool, time, label, duration
     #[command(after_help = find::QUERY)]
     Query(find::QueryArgs),
     /// Find the step after which a command fails
     #[command(
-        after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
+        after_help = "The command runs with sh in a scratch directory with the files of each tested step; the workspace is not changed. Exit code 0 means good, 125 skips the step, anything else means bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
     )]
     Bisect(find::Bisect),
-    /// Branches: named lines of steps
+    /// Branches: create, list, switch, rename, delete, compare
     #[command(subcommand)]
     Branch(live::BranchCommand),
-    /// What may be true: propose, test, conclude
-    #[command(subcommand)]
-    Hypothesis(mind::HypothesisCommand),
-    /// What speaks for and against hypotheses
-    #[command(subcommand)]
-    Evidence(mind::EvidenceCommand),
-    /// What is held to be true, and what it rests on
-    #[command(subcommand)]
-    Belief(mind::BeliefCommand),
-    /// What cannot be true together
-    #[command(subcommand)]
-    Contradiction(mind::ContradictionCommand),
-    /// What is not known, and what to do next
-    #[command(subcommand)]
-    Gap(mind::GapCommand),
-    /// Checks that run and feed evidence
-    #[command(subcommand)]
-    Verify(mind::verify::Verify),
-    /// Notes
-    #[command(subcommand)]
-    Note(mind::NoteCommand),
-    /// Try something out on a branch, with a board of its own
-    #[command(subcommand)]
-    Experiment(mind::ExperimentCommand),
-    /// Show the whole board of what is thought, now or at any moment
-    #[command(after_help = mind::MIND)]
-    Mind(mind::MindArgs),
-    /// Tell an agent that lost its context where it stood
-    #[command(after_help = mind::RECOVER)]
-    Recover(mind::Recover),
-    /// Offer time travel and the board to an agent, as an MCP server on stdin and stdout
+    /// The reasoning board: hypotheses, evidence, beliefs, gaps, checks, notes, experiments
+    #[command(alias = "mind", after_help = board::BOARD)]
+    Board(board::BoardArgs),
+    #[command(flatten)]
+    BoardPart(board::BoardPartCommand),
+    /// Run an MCP server on stdin and stdout: time travel and the board as tools for an agent
     #[command(after_help = mcp::MCP)]
     Mcp(mcp::Mcp),
     /// Show or change settings
@@ -358,26 +336,26 @@ pub enum Command {
         after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
     )]
     Settings {
-        /// Which
+        /// The setting
         key: Option<String>,
-        /// Its new value; "default" takes back what was set
+        /// Its new value; "default" resets it
         value: Option<String>,
     },
-    /// Find out what keeps stepback from working well here
+    /// Check this installation and workspace for problems
     #[command(after_help = "Examples:\n  stepback doctor\n  stepback doctor --json")]
     Doctor,
-    /// Show the process that watches large workspaces so that hooks need not look at every file
+    /// Show the process that watches large workspaces, so that hooks need not scan every file
     #[command(
-        after_help = "A hook starts it where a scan takes more than 15 ms, and it ends when nothing was asked for half an hour. Nothing depends on it. \"stepback settings watcher 0\" keeps it from being started.\n\nExamples:\n  stepback watcher\n  stepback watcher stop"
+        after_help = "A hook starts it if a scan takes more than 15 ms; it exits after half an hour without requests. It is optional: \"stepback settings watcher 0\" turns it off.\n\nExamples:\n  stepback watcher\n  stepback watcher stop"
     )]
     Watcher {
         /// What to do with it [default: show it]
         #[command(subcommand)]
         command: Option<store::WatcherCommand>,
     },
-    /// Take back the last thing stepback did
+    /// Undo the last operation of stepback
     #[command(
-        after_help = "Later edits are kept: they are merged, or their files left alone and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run"
+        after_help = "Later edits are kept: they are merged, or their files are skipped and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run"
     )]
     Undo {
         /// An operation (number or beginning of its id) instead of the last one
@@ -385,38 +363,38 @@ pub enum Command {
         #[command(flatten)]
         agree: ConfirmArgs,
     },
-    /// Bring back what the last undo took back
+    /// Redo what was undone last
     #[command(after_help = "Examples:\n  stepback redo")]
     Redo {
         #[command(flatten)]
         agree: ConfirmArgs,
     },
-    /// Operations: what stepback itself did
+    /// Show the log of operations
     #[command(subcommand)]
     Op(Op),
-    /// Hide old checkpoints and free what nothing needs any more
+    /// Prune old checkpoints and free space
     #[command(
-        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the present one, and what the next undo needs. Pruned checkpoints can be brought back with \"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the current checkpoint, and what the next undo needs. \"stepback undo\" restores pruned checkpoints until the next prune frees their space; --now and --max-size free it immediately.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
     Prune(Prune),
-    /// Verify every byte of the store
+    /// Verify the integrity of the store
     #[command(after_help = "Examples:\n  stepback fsck\n  stepback fsck --json")]
     Fsck,
-    /// Show what the store holds
+    /// Show statistics of the store
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,
-    /// Copy the store to another place
+    /// Copy the store to another location
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// See it work: an agent goes astray and is brought back, in a temporary directory
+    /// Run a demo: an agent makes a mistake and is rewound, in a temporary directory
     #[command(
-        after_help = "The agent is the built-in one; a script takes the place of its model. What the demo made is left to explore.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
+        after_help = "It uses the built-in agent, with a script instead of a model. Its files are kept, so that you can explore them.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
     )]
     Demo {
-        /// Leave what it made to explore [the default]
+        /// Keep its files [default]
         #[arg(long, conflicts_with = "no_keep")]
         keep: bool,
-        /// Remove what it made
+        /// Remove its files
         #[arg(long)]
         no_keep: bool,
         /// Do not pause for reading
@@ -434,7 +412,7 @@ pub enum Command {
     /// Print the manual page
     #[command(after_help = "Examples:\n  stepback man | man -l -")]
     Man,
-    /// Explain points, the names of moments
+    /// Explain points, which name steps and times
     #[command(name = "points", after_help = POINTS)]
     Points,
 }
@@ -443,12 +421,12 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum CheckpointCommand {
-    /// Keep everything as it is now
+    /// Save the current state as a checkpoint
     #[command(
         after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release"
     )]
     Create {
-        /// A short name to find it by
+        /// A short name
         label: Option<String>,
         /// A note
         #[arg(short = 'm', value_name = "NOTE")]
@@ -468,7 +446,7 @@ pub enum CheckpointCommand {
         /// Only with this text in label, note or tags
         #[arg(long, value_name = "TEXT")]
         find: Option<String>,
-        /// Automatic ones and rewinds too
+        /// Include automatic checkpoints and rewinds
         #[arg(long)]
         all: bool,
     },
@@ -494,7 +472,7 @@ pub enum CheckpointCommand {
         #[arg(long = "tag", value_name = "T")]
         tags: Vec<String>,
     },
-    /// Hide a checkpoint ("stepback undo" brings it back)
+    /// Delete a checkpoint ("stepback undo" restores it)
     #[command(after_help = "Examples:\n  stepback checkpoint delete '#3'")]
     Delete {
         /// The point
@@ -506,7 +484,7 @@ pub enum CheckpointCommand {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Op {
-    /// List what stepback did, newest first
+    /// List operations of stepback, newest first
     #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
     Log,
 }
@@ -517,10 +495,10 @@ pub struct ConfirmArgs {
     /// Show the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     pub yes: bool,
-    /// Replace a database although a process has it open
+    /// Replace a database even if a process has it open
     #[arg(long)]
     pub force: bool,
 }

@@ -13,6 +13,7 @@ use crate::output;
 mod agent;
 mod agents;
 mod bisect;
+mod board;
 mod branch;
 mod checkpoint;
 mod compare;
@@ -25,7 +26,6 @@ mod history;
 mod inspect;
 mod maintenance;
 mod mcp;
-mod mind;
 mod moves;
 mod proxy;
 mod replay;
@@ -55,7 +55,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
     let any = || Context::open(&arguments, CreateStore::Yes, "");
     match &arguments.command {
         Command::Checkpoint(CheckpointCommand::Create { label, note, tags }) => {
-            let context = Context::open(&arguments, CreateStore::Yes, "files looked at")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "files scanned")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
         Command::Checkpoint(CheckpointCommand::List { tag, find, all }) => {
@@ -71,13 +71,13 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Timeline => history::timeline(&known("")?),
         Command::Op(Op::Log) => history::op_log(&known("")?),
-        Command::Status { excluded } => status::status(&known("files looked at")?, *excluded),
+        Command::Status { excluded } => status::status(&known("files scanned")?, *excluded),
         Command::Changes { point, paths, session, all } => {
             let wanted =
                 status::Wanted { point: point.as_deref(), paths, session: session.as_deref(), all: *all };
-            status::changes(&known("files looked at")?, &wanted)
+            status::changes(&known("files scanned")?, &wanted)
         }
-        Command::Diff(arguments) => diff::diff(&known("files looked at")?, arguments),
+        Command::Diff(arguments) => diff::diff(&known("files scanned")?, arguments),
         Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
         Command::Undo { operation, agree } => moves::undo(&known("files")?, operation.as_deref(), agree),
         Command::Redo { agree } => moves::redo(&known("files")?, agree),
@@ -93,7 +93,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Studio(wanted) => studio::studio(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&known("")?.starting_no_watcher(), wanted),
         Command::Agent(agent) => {
-            agent::agent(&Context::open(&arguments, CreateStore::Yes, "files looked at")?, agent)
+            agent::agent(&Context::open(&arguments, CreateStore::Yes, "files scanned")?, agent)
         }
         Command::Hook { agent, .. } => {
             // Only reached if the fast path in `hook` could not read the arguments.
@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
         Command::Export(wanted) => share::export(&known("objects written")?, wanted),
         Command::Import(wanted) => {
-            let context = Context::open(&arguments, CreateStore::Yes, "objects looked at")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "objects read")?;
             agents::import(&context, &wanted.path, wanted.agent.as_deref())
         }
         Command::Breakpoint(command) => {
@@ -131,22 +131,14 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Compare(arguments) => compare::compare(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
-        Command::Hypothesis(command) => mind::hypothesis(&any()?, command),
-        Command::Evidence(command) => mind::evidence(&any()?, command),
-        Command::Belief(command) => mind::belief(&any()?, command),
-        Command::Contradiction(command) => mind::contradiction(&any()?, command),
-        Command::Gap(command) => mind::gap(&any()?, command),
-        Command::Verify(command) => mind::verify(&any()?, command),
-        Command::Note(command) => mind::note(&any()?, command),
-        Command::Experiment(command) => mind::experiment(&any()?, command),
-        Command::Mind(arguments) => mind::mind(&any()?, arguments),
-        Command::Recover(arguments) => mind::recover(&any()?, arguments),
+        Command::Board(wanted) => board::board(&any()?, wanted),
+        Command::BoardPart(command) => board::part(&any()?, command),
         Command::Mcp(wanted) => mcp::mcp(&any()?, wanted),
         Command::Settings { key, value } => {
             let context = Context::open(&arguments, CreateStore::Yes, "")?;
             agents::settings(&context, key.as_deref(), value.as_deref())
         }
-        Command::Doctor => doctor::doctor(&known("files looked at")?),
+        Command::Doctor => doctor::doctor(&known("files scanned")?),
         Command::Watcher { command: None } => watcher::show(&known("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => watcher::stop(&known("")?),
         Command::Prune(arguments) => maintenance::prune(&known("objects")?, arguments),

@@ -59,7 +59,7 @@ impl Context {
             None => std::env::current_dir().map_err(|error| {
                 CommandFailure::new(
                     FailureKind::System,
-                    format!("cannot tell the current directory: {error}"),
+                    format!("cannot determine the current directory: {error}"),
                 )
             })?,
         };
@@ -172,10 +172,10 @@ impl Context {
             "{} is the root or a home directory: everything below it would be covered",
             root.display()
         );
-        match output::ask(&format!("{what}. Go on?")) {
+        match output::ask(&format!("{what}. Continue?")) {
             Some(true) => Ok(()),
             _ => Err(CommandFailure::new(FailureKind::Refused, what)
-                .hint("go to a project directory, use -C DIR, or add --allow-broad if this is really meant")),
+                .hint("change to a project directory, use -C DIR, or add --allow-broad")),
         }
     }
 
@@ -236,7 +236,7 @@ impl Context {
         let path = self.place.local().join("prices.json");
         let wrong = |what: String| {
             CommandFailure::new(FailureKind::Usage, format!("{}: {what}", path.display())).hint(
-                "it holds {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
+                "it must contain {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
             )
         };
         match std::fs::read(&path) {
@@ -266,7 +266,7 @@ fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, CommandFailure> {
             FailureKind::Nothing,
             format!("no workspace of this store begins with {id}"),
         )
-        .hint("\"stepback sessions --all-workspaces\" says which there are")),
+        .hint("\"stepback sessions --all-workspaces\" lists them")),
         (Some(_), Some(_)) => {
             Err(CommandFailure::new(FailureKind::Usage, format!("more than one workspace begins with {id}"))
                 .hint("write more of its id"))
@@ -357,6 +357,6 @@ pub fn data_directory() -> Result<PathBuf, CommandFailure> {
     }
     home().map(|home| home.join(".local/share/stepback")).ok_or_else(|| {
         CommandFailure::from(StoreError::Absent { path: PathBuf::from("~/.local/share/stepback") })
-            .hint("HOME is not set: name a store with --store DIR or STEPBACK_HOME")
+            .hint("HOME is not set: specify a store with --store DIR or STEPBACK_HOME")
     })
 }

@@ -48,16 +48,16 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
             Ok(ExitCode::SUCCESS)
         }
         Err(_) if interrupted => {
-            stage.line("\nInterrupted; the agent is ended.")?;
+            stage.line("\nInterrupted; the agent was stopped.")?;
             if keep {
-                stage.line("What was made until then:\n")?;
+                stage.line("Created so far:\n")?;
                 the_way_there(&stage)?;
-                stage.suggest("stepback timeline", "all that happened")?;
+                stage.suggest("stepback timeline", "everything that happened")?;
                 the_way_out(&stage, &place)?;
             }
             Ok(ExitCode::from(INTERRUPTED))
         }
-        Err(failure) if keep => Err(failure.hint(format!("what there is of it is in {}", place.display()))),
+        Err(failure) if keep => Err(failure.hint(format!("its files are in {}", place.display()))),
         Err(failure) => Err(failure),
     }
 }
@@ -65,15 +65,15 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
 fn say_goodbye(stage: &DemoProject, kept: Option<&Path>) -> Result<(), CommandFailure> {
     if let Some(place) = kept {
         stage.title("Your turn")?;
-        stage.line("It is all still there, to explore:\n")?;
+        stage.line("Everything is still there to explore:\n")?;
         the_way_there(stage)?;
-        stage.suggest("stepback timeline", "all that happened, and what was taken back")?;
+        stage.suggest("stepback timeline", "everything that happened, and what was rewound")?;
         stage.suggest("stepback studio", "all of it in a browser")?;
         stage.suggest("stepback replay", "the second try, step by step")?;
         stage.suggest("stepback changes", "who changed what, and why")?;
         stage.suggest("stepback compare plan-a main", "both tries in two columns")?;
-        stage.suggest("stepback rerun", "the second try once more, elsewhere, from its recording")?;
-        stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" comes back")?;
+        stage.suggest("stepback rerun", "the second try again, in its own directory, from its recording")?;
+        stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" returns")?;
         the_way_out(stage, place)?;
     }
     stage.line("\nIn a project of your own: \"stepback init\", then start your agent as always.")

@@ -50,18 +50,16 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
             "--strict" => strict = true,
             "--store" => store = rest.next().map(PathBuf::from),
             word if word.starts_with('-') || agent.is_some() => {
-                complain(&format!(
-                    "\"{word}\" means nothing to this version of the hook; going on without it"
-                ));
+                complain(&format!("\"{word}\" is unknown to this version of the hook; ignored"));
             }
             word => agent = Some(word),
         }
     }
     let Some(agent) = agent else {
-        return nothing("a hook needs the name of its agent; nothing is recorded");
+        return nothing("the name of the agent is missing; nothing is recorded");
     };
     let Some(agent) = Agent::parse(agent) else {
-        return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
+        return nothing(&format!("\"{agent}\" is not an agent that this version knows; nothing is recorded"));
     };
     let place = match StoreLocation::find(store.as_deref()) {
         Ok(place) => place,

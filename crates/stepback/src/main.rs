@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     if let Some(error) = stepback_rerun::sandbox::run_sandbox_child(&words) {
-        eprintln!("stepback: cannot run behind the fence: {error}");
+        eprintln!("stepback: cannot run in the sandbox: {error}");
         return ExitCode::FAILURE;
     }
     let arguments = parse(&words).unwrap_or_else(|error| {

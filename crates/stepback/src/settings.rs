@@ -26,37 +26,37 @@ pub const KNOWN: [Known; 7] = [
     Known {
         key: "checkpoint.calls",
         default: 1,
-        meaning: "make a checkpoint before every call that can change something; 0 only records the calls",
+        meaning: "create a checkpoint before every call that can change something; 0 only records the calls",
     },
     Known {
         key: "checkpoint.minutes",
         default: 10,
-        meaning: "make a checkpoint at the next event after so many minutes without one; 0 never does",
+        meaning: "create a checkpoint at the next event after this many minutes without one; 0 turns this off",
     },
     Known {
         key: "checkpoint.iterations",
         default: 5,
-        meaning: "make a checkpoint when the agent is done after so many model turns without one; 0 never does",
+        meaning: "create a checkpoint when the agent finishes, after this many model turns without one; 0 turns this off",
     },
     Known {
         key: "breakpoint.seconds",
         default: 3540,
-        meaning: "refuse a call by itself when nobody answered at a breakpoint for so long",
+        meaning: "refuse a call at a breakpoint after this long without an answer",
     },
     Known {
         key: "disk.megabytes",
         default: 0,
-        meaning: "what the store should stay within; the Studio's dashboard says how near it is, 0 is no limit",
+        meaning: "target size of the store, shown on the Studio's dashboard; 0 means no limit",
     },
     Known {
         key: "notes",
         default: 1,
-        meaning: "tell in the agent's own output how to take back what a prompt led to; 0 stays quiet",
+        meaning: "print in the agent's output how to undo the changes of a prompt; 0 turns this off",
     },
     Known {
         key: "watcher",
         default: 1,
-        meaning: "start a process that watches a workspace where a scan takes more than 15 ms; 0 starts none",
+        meaning: "start a process that watches a workspace if a scan takes more than 15 ms; 0 turns this off",
     },
 ];
 

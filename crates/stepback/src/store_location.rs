@@ -122,8 +122,8 @@ fn refuse_unknown_scheme(named: &Path) -> Result<(), CommandFailure> {
     if !is_scheme {
         return Ok(());
     }
-    Err(CommandFailure::new(FailureKind::Usage, format!("there is no kind of store \"{scheme}:\"")).hint(format!(
-        "a store is a directory, or a database at postgres://… or postgresql://…; for a directory of that name write ./{scheme}:…"
+    Err(CommandFailure::new(FailureKind::Usage, format!("unknown kind of store \"{scheme}:\"")).hint(format!(
+        "a store is a directory, or a database at postgres://… or postgresql://…; for a directory with that name use ./{scheme}:…"
     )))
 }
 

@@ -46,7 +46,7 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
       <section className="board" aria-label={`What was thought by step ${step}`}>
         <EmptyState title="Nothing had been thought by this step">
           <p>An agent puts hypotheses, evidence, beliefs and open questions on a board of its own, and finds them there after its context was compacted:</p>
-          <pre>stepback hypothesis propose "the cache is stale"</pre>
+          <pre>stepback board hypothesis propose "the cache is stale"</pre>
           {thoughts > 0 && <p>This session has {pluralize(thoughts, 'thought')} later on.</p>}
         </EmptyState>
       </section>

@@ -65,7 +65,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
             <Link href={`/sessions/${session.id}${number ? `?step=${number}` : ''}`}>{session.title ?? shortId(session.id)}</Link> / What if
           </p>
           <h1>What if …</h1>
-          <p className="dim">The agent runs again from the files of then, with the recording for a model, in a directory of its own. Nothing of yours is touched.</p>
+          <p className="dim">The agent runs again in its own directory, with the files of that point; its model calls are answered from the recording. Your files are not changed.</p>
         </div>
       </header>
       <div className="two-columns">

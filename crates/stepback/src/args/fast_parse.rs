@@ -1,4 +1,4 @@
-//! Parsing the usual command line without the definitions of sixty commands.
+//! Parsing the usual command line without the definitions of fifty commands.
 //!
 //! Every command takes the options that all have, and the parser copies them into each before it reads the first word. Here it
 //! is given the one command that is meant. Whatever is wrong or asks for help is left to the whole definition, which knows
@@ -11,7 +11,7 @@ use clap::{ArgMatches, Command};
 /// What `words` say, if they are right and `all` has the command they name.
 pub fn matches(all: &Command, words: &[OsString]) -> Option<ArgMatches> {
     let name = command_named(all, words)?;
-    let meant = all.get_subcommands().find(|command| command.get_name() == name)?.clone();
+    let meant = all.find_subcommand(name)?.clone();
     let mut alone = Command::new(all.get_name().to_owned())
         .subcommand_required(true)
         .args(all.get_arguments().cloned())

@@ -6,7 +6,7 @@ use stepback_store::port::{ORDERS, SortKey};
 /// Examples of `search`.
 pub const SEARCH: &str = "\
 Finds prompts, answers, inputs and outputs of calls, errors, labels, notes, tags, summaries and paths of changed files.
-All words must be there, in any order: word, \"a phrase\", begin*, -not.
+All words must match, in any order: word, \"a phrase\", begin*, -not.
 
 Examples:
   stepback search permission denied
@@ -36,19 +36,19 @@ pub struct Among {
     /// Only steps of these kinds (tool-end, user-input, error, …), separated by commas
     #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
     pub kinds: Vec<String>,
-    /// Only steps made since then: "2 hours ago", 2026-01-23
+    /// Only steps since this time: "2 hours ago", 2026-01-23
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Only steps made until then
+    /// Only steps until this time
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Only steps that went wrong
+    /// Only steps that failed
     #[arg(long)]
     pub errors: bool,
-    /// In every workspace of the store, not only this one
+    /// Search all workspaces of the store
     #[arg(long)]
     pub all_workspaces: bool,
-    /// Also checkpoints that were deleted or pruned
+    /// Include checkpoints that were deleted or pruned
     #[arg(long)]
     pub hidden: bool,
 }
@@ -56,24 +56,24 @@ pub struct Among {
 // Finding steps by their words.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// What to look for
+    /// The query
     #[arg(value_name = "QUERY", required_unless_present = "reindex")]
     pub words: Vec<String>,
     #[command(flatten)]
     pub among: Among,
-    /// Look for these very characters, wherever they are; only letter case does not matter
+    /// Search for this exact text anywhere, ignoring case
     #[arg(long)]
     pub substring: bool,
-    /// Newest first instead of what fits best
+    /// Newest first instead of best match first
     #[arg(long)]
     pub newest: bool,
     /// Show at most N steps
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u64,
-    /// Leave out the first N
+    /// Skip the first N
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip: u64,
-    /// Make the index again first
+    /// Rebuild the index first
     #[arg(long)]
     pub reindex: bool,
 }
@@ -86,7 +86,7 @@ pub struct QueryArgs {
     /// Only steps of this sub-agent
     #[arg(long, value_name = "NAME")]
     pub worker: Option<String>,
-    /// Only steps about this tool or model
+    /// Only steps of this tool or model
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,
     /// Only steps of this call
@@ -107,19 +107,19 @@ pub struct QueryArgs {
     /// Only steps with this tag
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
-    /// Only steps that took so long or longer: 500ms, 30s, 2m
+    /// Only steps that took at least this long: 500ms, 30s, 2m
     #[arg(long, value_name = "TIME")]
     pub min_duration: Option<String>,
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, default_value_t = Order::Newest)]
     pub order: Order,
     /// Show at most N steps
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u64,
-    /// Go on where an earlier answer ended: its "next"
+    /// Continue after an earlier result: its "next"
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
-    /// Only say how many there are
+    /// Only print the number of matches
     #[arg(long, conflicts_with = "cursor")]
     pub count: bool,
 }
@@ -131,13 +131,13 @@ pub enum Order {
     Newest,
     /// Recorded first
     Oldest,
-    /// Made last; an import records what was made long ago
+    /// Latest time first; imported steps can be older than their records
     Latest,
-    /// Made first
+    /// Earliest time first
     Earliest,
-    /// Took longest
+    /// Longest first
     Longest,
-    /// Took least
+    /// Shortest first
     Shortest,
 }
 
@@ -154,7 +154,7 @@ impl Order {
 // Searching.
 #[derive(Debug, Args)]
 pub struct Bisect {
-    /// The command that tells
+    /// The command that tests a step
     #[arg(long, value_name = "CMD")]
     pub run: String,
     /// A point where it succeeds [default: the oldest]
@@ -163,7 +163,7 @@ pub struct Bisect {
     /// A point where it fails [default: the newest checkpoint]
     #[arg(long, value_name = "POINT")]
     pub bad: Option<String>,
-    /// Try so many steps at once
+    /// Test this many steps in parallel
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: usize,
 }

@@ -1,4 +1,4 @@
-//! The list of commands in the help, by what somebody wants to do: sixty in one list are none.
+//! The list of commands in the help, grouped by task: one list of fifty is hard to read.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::output;
 
 /// What commands are for, in the order in which people meet them.
 const GROUPS: [(&str, &[&str]); 9] = [
-    ("Look", &["status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query"]),
+    ("Show", &["status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query"]),
     ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),
     ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export"]),
     (
@@ -16,28 +16,14 @@ const GROUPS: [(&str, &[&str]); 9] = [
         &["watch", "breakpoint", "pause", "resume", "step", "inspect", "inject", "deny", "edit-input"],
     ),
     ("Run again", &["replay", "rerun", "compare", "bisect"]),
-    (
-        "Reason",
-        &[
-            "mind",
-            "recover",
-            "hypothesis",
-            "evidence",
-            "belief",
-            "contradiction",
-            "gap",
-            "verify",
-            "note",
-            "experiment",
-        ],
-    ),
+    ("Reason", &["board"]),
     ("Open", &["tui", "studio", "serve", "mcp"]),
-    ("Keep house", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "store"]),
+    ("Maintain", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "store"]),
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];
 
 /// Columns of the names, and those of all: at most as many as clap takes for the rest of the help.
-const NAMES: usize = 15;
+const NAMES: usize = 13;
 const WIDTH: (usize, usize) = (50, 100);
 
 /// The same command line, with its commands in groups in the help.
@@ -59,7 +45,7 @@ pub fn grouped(command: Command) -> Command {
             );
         }
     }
-    template.push_str("\n\x1b[1m\x1b[4mOptions:\x1b[0m\n{options}{after-help}");
+    template.push_str("\n\x1b[1m\x1b[4mGlobal options:\x1b[0m\n{options}{after-help}");
     command.help_template(template)
 }
 

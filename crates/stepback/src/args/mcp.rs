@@ -4,8 +4,8 @@ use clap::Args;
 
 /// Examples of `mcp`.
 pub const MCP: &str = "\
-An agent starts this by itself when it is in its settings: \"stepback init --mcp\" puts it there. One message of the Model Context \
-Protocol per line on stdin and stdout; it ends when stdin does. An agent may look at everything and change only what is its own.
+An agent starts this server itself once it is in its settings; \"stepback init --mcp\" adds it. It reads and writes one message \
+of the Model Context Protocol per line and exits when stdin closes. An agent can read everything and change only its own work.
 
 Examples:
   stepback init --mcp
@@ -15,10 +15,10 @@ Examples:
 // Serving an agent.
 #[derive(Debug, Args)]
 pub struct Mcp {
-    /// Speak for this session: the beginning of its id, ours or the agent's [default: the agent that started it, else the one at work here]
+    /// Act for this session: the beginning of its id, stepback's or the agent's [default: the agent that started it, else the one running here]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Let the agent write into sessions of others, and take back what they did
+    /// Let the agent change other sessions and revert their changes
     #[arg(long)]
     pub allow_others: bool,
 }

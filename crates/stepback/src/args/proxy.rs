@@ -8,36 +8,36 @@ use clap::{Args, ValueEnum};
 
 /// Examples of `proxy`.
 pub const PROXY: &str = "\
-Point your agent's base URL at it; every byte goes on to the model as it is, and every call becomes a step of the session it \
-belongs to. Keys pass through and are never stored. \"stepback run\" does all of it by itself for the agents it knows.
+Point your agent's base URL at it. Every byte is forwarded unchanged, and every call becomes a step of its session. Keys are \
+forwarded and never stored. \"stepback run\" does all of this for the agents it knows.
 
 Examples:
   stepback proxy                                       ANTHROPIC_BASE_URL=http://127.0.0.1:PORT your-agent
   stepback proxy --listen 127.0.0.1:7070 --upstream http://127.0.0.1:11434
-  stepback proxy --replay 4f2a                         answer from a recording; no model is asked";
+  stepback proxy --replay 4f2a                         answer from a recording, without a model";
 
 // Carrying model calls.
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub listen: String,
-    /// Where the model is, for every kind of call
+    /// URL of the model server, for every kind of call
     #[arg(long, value_name = "URL")]
     pub upstream: Option<String>,
-    /// Where Anthropic Messages calls go [default: $ANTHROPIC_BASE_URL, else api.anthropic.com]
+    /// URL for Anthropic Messages calls [default: $ANTHROPIC_BASE_URL, else api.anthropic.com]
     #[arg(long, value_name = "URL")]
     pub anthropic: Option<String>,
-    /// Where OpenAI calls go [default: api.openai.com]
+    /// URL for OpenAI calls [default: api.openai.com]
     #[arg(long, value_name = "URL")]
     pub openai: Option<String>,
-    /// Where Gemini calls go [default: $GOOGLE_GEMINI_BASE_URL, else generativelanguage.googleapis.com]
+    /// URL for Gemini calls [default: $GOOGLE_GEMINI_BASE_URL, else generativelanguage.googleapis.com]
     #[arg(long, value_name = "URL")]
     pub gemini: Option<String>,
-    /// The name of the agent, if its calls do not tell
+    /// Name of the agent, if its calls do not include it
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub agent: Option<String>,
-    /// The session that calls belong to, if they do not tell [default: one for this proxy]
+    /// Session of the calls, if they do not name one [default: a new one for this proxy]
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub session: Option<String>,
     /// Answer from this recorded session
@@ -49,7 +49,7 @@ pub struct ProxyArgs {
 
 /// Examples of `serve`.
 pub const SERVE: &str = "\
-Everything needs the token in server.token in the store; /api/v1/openapi.json describes what can be asked.
+Every request needs the token in server.token in the store; /api/v1/openapi.json describes the API.
 
 Examples:
   stepback serve
@@ -59,31 +59,31 @@ Examples:
 // Serving a store.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7171")]
     pub listen: String,
-    /// Another name by which the server may be asked for (can be repeated)
+    /// Another host name to accept (can be repeated)
     #[arg(long = "allow-host", value_name = "NAME")]
     pub hosts: Vec<String>,
-    /// An origin whose pages may ask (can be repeated)
+    /// A web origin to accept requests from (can be repeated)
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub origins: Vec<String>,
-    /// Encrypt what is sent, with the certificate in this file (PEM)
+    /// Use TLS, with the certificate in this file (PEM)
     #[arg(long = "tls-cert", value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// The certificate's private key (PEM)
     #[arg(long = "tls-key", value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Write a line of JSON for every request to this file; "-" is the standard error output
+    /// Write a line of JSON for every request to this file; "-" means standard error
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Answer one address at most so many requests in a second; 0 is no limit [default: 100 off loopback]
+    /// Limit requests per second and client address; 0 means no limit [default: 100 off loopback]
     #[arg(long = "rate-limit", value_name = "N")]
     pub rate: Option<u32>,
-    /// Do not watch workspaces: hooks then look at every file
+    /// Do not watch workspaces; hooks then scan every file
     #[arg(long)]
     pub no_watcher: bool,
-    /// Let agents that ask over MCP run commands as checks: whoever has the token could run anything
+    /// Let agents run commands as checks over MCP: every holder of the token can then run anything
     #[arg(long)]
     pub allow_commands: bool,
 }
@@ -107,23 +107,23 @@ impl Serve {
 
 /// Examples of `studio`.
 pub const STUDIO: &str = "\
-A server that runs for this store is used; if there is none, one is started and ends with Ctrl-C. The address is good once.
+Uses the server that runs for this store, or starts one, which Ctrl-C stops. The address works once.
 
 Examples:
   stepback studio
-  stepback studio --no-open                         print the address, for a browser elsewhere
+  stepback studio --no-open                         print the address, for another browser
   stepback studio --server http://127.0.0.1:7171";
 
 // The Studio.
 #[derive(Debug, Args)]
 pub struct Studio {
-    /// The server to use, instead of the one that runs or is started here
+    /// Use this server instead of the one for this store
     #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub server: Option<String>,
-    /// Where to listen if a server is started; another port if somebody has that one
+    /// Address to listen on if a server is started; another port if that one is in use
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7171")]
     pub listen: String,
-    /// Only print the address, and start no browser
+    /// Print the address without starting a browser
     #[arg(long)]
     pub no_open: bool,
 }
@@ -131,34 +131,34 @@ pub struct Studio {
 // How a recording answers.
 #[derive(Debug, Args)]
 pub struct Recorded {
-    /// What to do with a call that was never recorded like this
+    /// What to do with a call that has no recorded match
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = UnrecordedCall::Stop)]
     pub on_difference: UnrecordedCall,
-    /// Let recorded answers take as long as they did
+    /// Replay answers with their recorded timing
     #[arg(long)]
     pub timed: bool,
 }
 
-/// What to do with a call that was never recorded.
+/// What to do with a call that has no recorded match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum UnrecordedCall {
-    /// Refuse it, which ends a rerun
+    /// Refuse the call; this ends a rerun
     Stop,
-    /// Ask the model, from there on
+    /// Ask the model from there on
     Live,
-    /// Give the recorded answer that comes nearest
+    /// Use the most similar recorded answer
     Nearest,
 }
 
 /// Examples of `rerun`.
 pub const RERUN: &str = "\
-The agent runs again in a directory of its own, with the files of that point; its model calls are answered from the \
-recording. Your files are not touched, and nothing it does reaches anything else. What it comes to is a branch.
+The agent runs again in its own directory, with the files of that point; its model calls are answered from the recording. \
+Your files are not changed, and the sandbox isolates it. The resulting files become a branch.
 
 PATH is model, system, prompt, prompt[N], memory.KEY, '#STEP.input…' or '#STEP.output…'.
 
 Examples:
-  stepback rerun                                    the last session, as it was
+  stepback rerun                                    the last session, unchanged
   stepback rerun 4f2a --set 'prompt=use redis' --on-difference live
   stepback rerun 4f2a --set '#14.output=all tests pass' --compare
   stepback rerun 4f2a --from '#20' --until error --timeout 5m";
@@ -166,47 +166,47 @@ Examples:
 // Doing a session again.
 #[derive(Debug, Args)]
 pub struct RerunArgs {
-    /// The session: the beginning of its id, ours or the agent's [default: the last at work here]
+    /// The session: the beginning of its id, stepback's or the agent's [default: the last active one here]
     pub session: Option<String>,
-    /// Begin with the prompt that this point belongs to [default: the first]
+    /// Start with the prompt of this point [default: the first prompt]
     #[arg(long, value_name = "POINT")]
     pub from: Option<String>,
-    /// Change one thing (can be repeated)
+    /// Change a value (can be repeated)
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// End after the first step of this kind
+    /// Stop after the first step of this kind
     #[arg(long, value_name = "KIND")]
     pub until: Option<String>,
-    /// End after N steps
+    /// Exit after N steps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_steps: Option<u64>,
-    /// End after so long: 90s, 5m
+    /// Stop after this long: 90s, 5m
     #[arg(long, value_name = "T", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// What becomes of tool calls
+    /// How to handle tool calls
     #[arg(long, value_enum, value_name = "HOW", default_value_t = ToolMode::Real)]
     pub tools: ToolMode,
-    /// Compare it with the original step by step
+    /// Compare the result with the original, step by step
     #[arg(long)]
     pub compare: bool,
-    /// The name of its branch [default: rerun-N]
+    /// Name of the resulting branch [default: rerun-N]
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
-    /// Leave the directory it ran in
+    /// Keep the directory it ran in
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
     pub recorded: Recorded,
 }
 
-/// What becomes of tool calls.
+/// How to handle tool calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ToolMode {
-    /// They do not run; what they did then is put in place
+    /// Do not run them; apply their recorded effects
     Recorded,
-    /// They run
+    /// Run them
     Real,
-    /// Those that can change something do not run
+    /// Run only those that cannot change anything
     Deny,
 }
 
@@ -222,13 +222,13 @@ fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("write how long, such as 90s, 5m or 1h".into()),
+        _ => return Err("use a duration such as 90s, 5m or 1h".into()),
     };
     let seconds = number.parse::<f64>().ok().map(|number| number * factor);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "write how long, such as 90s, 5m or 1h".into())
+        .ok_or_else(|| "use a duration such as 90s, 5m or 1h".into())
 }
 
 #[cfg(test)]

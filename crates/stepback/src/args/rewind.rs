@@ -7,47 +7,46 @@ use super::ConfirmArgs;
 // Going back.
 #[derive(Debug, Args)]
 pub struct Rewind {
-    /// The point to go back to
+    /// The point to rewind to
     #[arg(required_unless_present_any = ["changes", "last", "all", "plan"])]
     pub point: Option<String>,
-    /// Only paths that match (can be repeated); a directory stands for what it holds
+    /// Only matching paths (can be repeated); a directory includes its contents
     #[arg(long = "path", value_name = "GLOB")]
     pub paths: Vec<String>,
     /// Take back one change of "stepback changes" (can be repeated)
     #[arg(long = "change", value_name = "N", conflicts_with_all = ["last", "all"])]
     pub changes: Vec<usize>,
-    /// Take back the last N changes of agents; those of anyone with --everything
+    /// Take back the last N changes of agents; with --everything, of all authors
     #[arg(long, value_name = "N", conflicts_with = "all")]
     pub last: Option<usize>,
-    /// Take back all changes of agents (after the point, if one is given), merging what came between; those of anyone with
-    /// --everything
+    /// Take back all changes of agents (after the point, if one is given), merging later edits; with --everything, of all authors
     #[arg(long)]
     pub all: bool,
     /// Take back only this hunk of the one change (can be repeated)
     #[arg(long = "hunk", value_name = "N", requires = "changes")]
     pub hunks: Vec<usize>,
-    /// Branches, HEAD and index of git repositories too
+    /// Include branches, HEAD and index of git repositories
     #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
     pub git: bool,
-    /// What you and other sessions changed goes back, too
+    /// Also revert changes by you and by other sessions
     #[arg(long, conflicts_with_all = ["changes", "session"])]
     pub everything: bool,
-    /// Only what this session changed; errors, calls and iterations are counted in it
+    /// Only changes of this session; errors, calls and iterations in the point refer to it
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Files only (this is the default)
+    /// Files only [default]
     #[arg(long, group = "what")]
     pub files: bool,
-    /// The agent's conversation only: it goes on from the point
+    /// The agent's conversation only: it continues from the point
     #[arg(long, group = "what", requires = "point")]
     pub conversation: bool,
     /// Files and the agent's conversation
     #[arg(long, group = "what", requires = "point")]
     pub both: bool,
-    /// The board of what was thought goes back, too
+    /// Also restore the reasoning board
     #[arg(long, requires = "point")]
     pub reasoning: bool,
-    /// With --conversation or --both: let the agent go on right away, with this prompt if one is given
+    /// With --conversation or --both: resume the agent immediately, with this prompt if given
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
     /// Apply a plan that a server or an agent showed, by its id

@@ -6,17 +6,17 @@ use clap::{Args, ValueEnum};
 
 /// Examples of `export`.
 pub const EXPORT: &str = "\
-A bundle holds the sessions with all files at every step, conversations and git directories: whoever gets it can read all of
-that. Lines of JSON hold what happened and what was said, and the names of files that changed.
+A bundle contains the sessions with all files at every step, conversations and git directories: anyone who gets it can read
+them. Lines of JSON contain steps, conversations, and the names of changed files.
 
 Examples:
   stepback export 4f2a -o session.bundle
   stepback export 4f2a --format jsonl | jq 'select(.record == \"step\") | .summary'
-  stepback import session.bundle                elsewhere, in any directory";
+  stepback import session.bundle                on another machine, in any directory";
 
 /// Examples of `import`.
 pub const IMPORT: &str = "\
-What a file is, is found out. A bundle is checked as a whole before anything is taken in; to take it in twice changes nothing.
+The format of a file is detected. A bundle is verified as a whole before it is imported; importing it again changes nothing.
 
 Examples:
   stepback import session.bundle
@@ -26,13 +26,13 @@ Examples:
 // Giving sessions away.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The sessions: the beginning of their ids, ours or the agents' [default: the last at work here]
+    /// The sessions: the beginning of their ids, stepback's or the agents' [default: the last active one here]
     #[arg(value_name = "SESSION")]
     pub sessions: Vec<String>,
-    /// What to write
+    /// Output format
     #[arg(long, value_enum, default_value_t = ExportFormat::Bundle)]
     pub format: ExportFormat,
-    /// Where to; - is standard output
+    /// Output file; - means standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
 }
@@ -40,9 +40,9 @@ pub struct Export {
 // Taking something in.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// A bundle, a transcript, or a directory to look through
+    /// A bundle, a transcript, or a directory to search for transcripts
     pub path: PathBuf,
-    /// The agent that wrote the transcript [default: found out]
+    /// The agent that wrote the transcript [default: detected]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
 }

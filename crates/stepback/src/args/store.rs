@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum WatcherCommand {
-    /// End it; the next slow scan starts another one
+    /// Stop it; the next slow scan starts another one
     #[command(after_help = "Examples:\n  stepback watcher stop")]
     Stop,
 }
@@ -17,14 +17,14 @@ pub enum WatcherCommand {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum StoreCommand {
-    /// Copy everything to an empty store, and read all of it back
+    /// Copy everything to an empty store and verify it
     #[command(
         after_help = "A store is a directory or a database: postgres://USER@HOST/DATABASE.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"
     )]
     Copy {
         /// The store to copy
         from: PathBuf,
-        /// Where to; must be empty or not exist yet
+        /// The target, which must be empty or not exist
         to: PathBuf,
     },
 }
@@ -35,19 +35,19 @@ pub struct Prune {
     /// Keep the newest N
     #[arg(long, value_name = "N")]
     pub keep_last: Option<usize>,
-    /// Keep what is younger than D days
+    /// Keep checkpoints of the last D days
     #[arg(long, value_name = "D")]
     pub keep_days: Option<u64>,
-    /// Keep the newest 50 manual checkpoints, whatever the other rules say
+    /// Keep the newest 50 manual checkpoints, regardless of other rules
     #[arg(long)]
     pub keep_manual: bool,
-    /// Give up the oldest until the store fits: 500MB, 2GB
+    /// Prune the oldest until the store fits: 500MB, 2GB
     #[arg(long, value_name = "S", value_parser = parse_size)]
     pub max_size: Option<u64>,
-    /// Free the bytes at once; undo is then impossible
+    /// Free the space immediately; this cannot be undone
     #[arg(long)]
     pub now: bool,
-    /// Show what would go and change nothing
+    /// Show what would be pruned and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -70,5 +70,5 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "tib" => 1 << 40,
         _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
     };
-    number.checked_mul(factor).ok_or_else(|| "that is more than any disk holds".to_string())
+    number.checked_mul(factor).ok_or_else(|| "the size is too large".to_string())
 }

@@ -6,8 +6,8 @@ use clap::Args;
 
 /// Examples of `replay`.
 pub const REPLAY: &str = "\
-On a terminal, keys go through the session: space plays and pauses, n and p go one step on and back, e and E to the next \
-and previous error, g to a number, + and - change the speed, q quits.
+On a terminal, use keys: space plays and pauses, n and p go to the next and previous step, e and E to the next and \
+previous error, g to a step number, + and - change the speed, q quits.
 
 Examples:
   stepback replay                            the last session here
@@ -18,7 +18,7 @@ Examples:
 
 /// Examples of `tui`.
 pub const TUI: &str = "\
-Sessions, timeline, step, state, diff and live control, one view each: tab goes from one to the next, ? shows all keys.
+Sessions, timeline, step, state, diff and live control, one view each: tab switches views, ? shows all keys.
 
 Examples:
   stepback tui                               all sessions
@@ -27,26 +27,26 @@ Examples:
 
 /// Examples of `compare`.
 pub const COMPARE: &str = "\
-A and B are each a session, a branch or a point; session:ID and branch:NAME say which.
+A and B are each a session, a branch or a point; session:ID and branch:NAME disambiguate.
 
 Examples:
-  stepback compare 4f2a 91c0            two sessions, in whichever workspaces they ran
+  stepback compare 4f2a 91c0            two sessions, in any workspaces
   stepback compare main branch:try-redis
   stepback compare '#12' @              two points: files, memory, conversation
-  stepback compare 4f2a 91c0 --all      every step, the equal ones too
-  stepback compare main other --summary only what it comes to";
+  stepback compare 4f2a 91c0 --all      including equal steps
+  stepback compare main other --summary only the summary";
 
 // Comparing runs.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// One
+    /// The first
     pub a: String,
-    /// The other
+    /// The second
     pub b: String,
-    /// Show equal steps too
+    /// Include equal steps
     #[arg(long)]
     pub all: bool,
-    /// Leave out the steps
+    /// Show only the summary, without steps
     #[arg(long, conflicts_with = "all")]
     pub summary: bool,
 }
@@ -54,9 +54,9 @@ pub struct Compare {
 // Looking at everything with keys.
 #[derive(Debug, Args)]
 pub struct Tui {
-    /// The session to open: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: a list of all]
+    /// The session to open: the beginning of its id, stepback's or the agent's, its transcript, or the directory it ran in [default: a list of all]
     pub session: Option<String>,
-    /// Look at what this server has instead of the store
+    /// Show the store of this server
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
     /// The server's token [default: STEPBACK_TOKEN, else the file server.token of the store on this machine]
@@ -70,27 +70,27 @@ pub struct Tui {
 // Going through a session again.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// The session: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: the last at work here]
+    /// The session: the beginning of its id, stepback's or the agent's, its transcript, or the directory it ran in [default: the last active one here]
     pub session: Option<String>,
-    /// Let as much time pass between steps as there was, at most 5 seconds each
+    /// Replay with the recorded timing, at most 5 seconds between steps
     #[arg(long)]
     pub timed: bool,
-    /// Play faster or slower: 2x, 0.5x
+    /// Speed: 2x, 0.5x
     #[arg(long, value_name = "SPEED", value_parser = speed)]
     pub speed: Option<f64>,
     /// Only steps of these kinds, separated by commas
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub filter: Vec<String>,
-    /// Begin with the agent's Nth turn
+    /// Start at the agent's Nth turn
     #[arg(long, value_name = "N")]
     pub from_iteration: Option<u64>,
-    /// Begin with step N
+    /// Start at step N
     #[arg(long, value_name = "N")]
     pub from_sequence: Option<u64>,
-    /// End with this point
+    /// Stop at this point
     #[arg(long, value_name = "POINT")]
     pub until: Option<String>,
-    /// Print everything and end, on a terminal too
+    /// Print everything and exit, even on a terminal
     #[arg(long)]
     pub plain: bool,
 }

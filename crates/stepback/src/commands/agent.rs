@@ -115,7 +115,7 @@ fn understood(arguments: &AgentArgs) -> Result<Wish<'_>, CommandFailure> {
     let (provider, second) = (words.next().unwrap_or(by_script), words.next());
     if !["anthropic", "openai-compatible", "scripted"].contains(&provider) {
         return Err(usage(&format!(
-            "\"{provider}\" is no provider; there are anthropic, openai-compatible and scripted"
+            "\"{provider}\" is not a provider; use anthropic, openai-compatible or scripted"
         )));
     }
     if provider != "scripted" && arguments.script.is_some() {
@@ -125,13 +125,13 @@ fn understood(arguments: &AgentArgs) -> Result<Wish<'_>, CommandFailure> {
         (script, None, prompt) => (script.clone(), prompt.as_deref()),
         (None, Some(file), prompt) if provider == "scripted" => (Some(file.into()), prompt.as_deref()),
         (script, Some(prompt), None) => (script.clone(), Some(prompt)),
-        (_, Some(_), Some(_)) => return Err(usage("there is one prompt; put it in quotes")),
+        (_, Some(_), Some(_)) => return Err(usage("only one prompt is allowed; put it in quotes")),
     };
     if provider == "scripted" && script.is_none() {
         return Err(usage("the provider \"scripted\" needs a file: --provider scripted FILE"));
     }
     let prompt =
-        prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| usage("there is no prompt"))?;
+        prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| usage("a prompt is required"))?;
     Ok(Wish { provider, script, prompt })
 }
 
@@ -181,15 +181,15 @@ fn server(
     let (base, key) = (arguments.base_url.clone().or_else(|| set(of_base)), set(of_key));
     if key.is_none() && base.is_none() {
         return Err(usage(
-            format!("{of_key} is not set, so {name} cannot be asked"),
-            "set it, or name a server that needs no key with --base-url, or play a script with --provider scripted FILE",
+            format!("{of_key} is not set, so {name} cannot be used"),
+            "set it, use a server that needs no key with --base-url, or play a script with --provider scripted FILE",
         ));
     }
     let model = match (&arguments.model, dialect) {
         (Some(model), _) => model.clone(),
         (None, Dialect::Anthropic) => ANTHROPIC_MODEL.to_string(),
         (None, Dialect::Chat) => {
-            return Err(usage(format!("{name} needs to know which model"), "name it with --model"));
+            return Err(usage(format!("{name} requires a model"), "choose one with --model"));
         }
     };
     let http = Http::new(transport()?, dialect, base.as_deref(), key, stop.clone());
@@ -267,7 +267,7 @@ fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result
     if session.is_none_or(|session| session.agent != NAME) {
         return Err(CommandFailure::new(
             FailureKind::Usage,
-            format!("{point} is no step of the built-in agent"),
+            format!("{point} is not a step of the built-in agent"),
         )
         .hint("\"stepback sessions --agent stepback\" lists its sessions"));
     }
@@ -281,7 +281,7 @@ fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Command
     if session.agent != NAME {
         return Err(CommandFailure::new(
             FailureKind::Usage,
-            format!("{} is another agent's session", session.id.short()),
+            format!("{} is a session of another agent", session.id.short()),
         )
         .hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
     }
@@ -289,8 +289,12 @@ fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Command
     let begin = match from {
         Some((_, step)) => {
             let stored = workspace.store().step(step).map_err(EngineError::from)?;
-            let gone =
-                || CommandFailure::new(FailureKind::Nothing, "the step that the session comes from is gone");
+            let gone = || {
+                CommandFailure::new(
+                    FailureKind::Nothing,
+                    "the step that the session continues from no longer exists",
+                )
+            };
             Begin::at(workspace, &stored.ok_or_else(gone)?.step)?
         }
         None => Begin::with(workspace, session.info.tip, session.info.slots.memory)?,
@@ -329,14 +333,14 @@ fn narrate(paint: Paint, happening: RunEvent<'_>) {
             let text = format!("    {first}{more}");
             writeln!(out, "{}", if result.failed { paint.bad(text) } else { paint.dim(text) })
         }
-        RunEvent::Told { text } => writeln!(out, "{}", paint.note(format!("told: {}", one_line(text)))),
+        RunEvent::Told { text } => writeln!(out, "{}", paint.note(format!("message: {}", one_line(text)))),
         RunEvent::Waits => writeln!(
             out,
             "{}",
-            paint.note("    stopped; \"stepback inspect\" shows where, \"stepback resume\" lets it go on")
+            paint.note("    stopped; \"stepback inspect\" shows where, \"stepback resume\" continues")
         ),
         RunEvent::Retries { why } => {
-            writeln!(out, "{}", paint.note(format!("{}; asking again", one_line(why))))
+            writeln!(out, "{}", paint.note(format!("{}; retrying", one_line(why))))
         }
     };
     let _ = out.flush();
@@ -348,7 +352,7 @@ fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
         ExitReason::Failed(trouble) => Some(trouble),
         _ => None,
     };
-    let hint = "what happened is recorded; \"stepback log\" shows it";
+    let hint = "the steps are recorded; see \"stepback log\"";
     if json {
         let mut document = json!({
             "session": outcome.session,
@@ -373,7 +377,7 @@ fn told(json: bool, outcome: &RunOutcome) -> ExitCode {
     let short = outcome.session.short();
     let ended = match outcome.ended {
         ExitReason::Done => "Done",
-        ExitReason::MaxTurns => "Stopped after as many turns as it may have (--max-turns)",
+        ExitReason::MaxTurns => "Stopped at the limit of turns (--max-turns)",
         ExitReason::Interrupted => "Interrupted",
         _ => "Ended",
     };

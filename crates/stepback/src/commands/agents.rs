@@ -19,7 +19,7 @@ fn agent_named(name: &str) -> Result<Agent, CommandFailure> {
     Agent::parse(name).ok_or_else(|| {
         let known: Vec<&str> = Agent::ALL.iter().map(|agent| agent.name()).collect();
         CommandFailure::new(FailureKind::Usage, format!("\"{name}\" is not an agent stepback knows"))
-            .hint(format!("the agents are {}", known.join(", ")))
+            .hint(format!("known agents are {}", known.join(", ")))
     })
 }
 
@@ -61,7 +61,7 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
     };
     if agents.is_empty() {
         return Err(CommandFailure::new(FailureKind::Nothing, "no agent that stepback knows is in use here")
-            .hint("name one: stepback init --agent claude (or codex, gemini, opencode)"));
+            .hint("choose one: stepback init --agent claude (or codex, gemini, opencode)"));
     }
     let scope = if arguments.user { InstallScope::User } else { InstallScope::Project };
     let direction = if arguments.uninstall { InstallDirection::Uninstall } else { InstallDirection::Install };
@@ -101,7 +101,7 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
         output::document(&json!({ "items": items }));
     } else if !arguments.dry_run && plans.iter().any(|(_, plan)| !plan.is_nothing()) && !arguments.uninstall {
         let user = if arguments.user { " --user" } else { "" };
-        output::say(Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" takes it out again.")));
+        output::say(Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" removes it.")));
     }
     DONE
 }
@@ -115,7 +115,7 @@ fn report(plan: &InstallPlan, place: &SettingsPaths, arguments: &Init) {
     let paint = Paint::stdout();
     let title = paint.strong(plan.agent.title());
     if plan.is_nothing() {
-        let state = if arguments.uninstall { "has no hooks of stepback" } else { "is set up already" };
+        let state = if arguments.uninstall { "has no stepback hooks" } else { "is set up already" };
         output::line(format!("{title}: {state} ({})", place.show(&plan.file)));
     }
     let would = if arguments.dry_run && !plan.is_nothing() { "would: " } else { "" };
@@ -143,9 +143,9 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
     if found.is_empty() {
         return Err(CommandFailure::new(
             FailureKind::Nothing,
-            format!("{} holds no conversation of an agent stepback knows", path.display()),
+            format!("{} contains no conversation of a known agent", path.display()),
         )
-        .hint("name the agent with --agent, or another file"));
+        .hint("specify the agent with --agent, or another file"));
     }
     let engine = context.engine();
     let mut items = Vec::new();
@@ -176,7 +176,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
         if recorded.watched {
             output::say_for_people(
                 context.json,
-                &format!("{} was recorded while it ran; nothing to import.", found.place.session),
+                &format!("{} was recorded live; nothing to import.", found.place.session),
             );
         }
     }
@@ -201,8 +201,8 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
     let known = |key: &str| {
         KNOWN.iter().find(|known| known.key == key).ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();
-            CommandFailure::new(FailureKind::Usage, format!("there is no setting {key}"))
-                .hint(format!("there are {}", names.join(", ")))
+            CommandFailure::new(FailureKind::Usage, format!("unknown setting {key}"))
+                .hint(format!("known settings are {}", names.join(", ")))
         })
     };
     if let Some(key) = key {
@@ -213,7 +213,7 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Co
             "default" => None,
             text => Some(text.parse::<i64>().ok().filter(|number| *number >= 0).ok_or_else(|| {
                 CommandFailure::new(FailureKind::Usage, format!("\"{text}\" is not a number"))
-                    .hint("write a number that is not negative, or \"default\"")
+                    .hint("use a non-negative number, or \"default\"")
             })?),
         };
         settings.set(key, number)?;

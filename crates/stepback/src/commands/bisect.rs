@@ -111,16 +111,16 @@ fn candidates(
                 FailureKind::Point,
                 format!("{} does not lead to {}", describe(&good), describe(&bad)),
             )
-            .hint("\"stepback timeline\" shows which steps grew from which")
+            .hint("\"stepback timeline\" shows how steps are related")
         })?;
         line.drain(..at);
     }
     if line.len() < 2 {
         return Err(CommandFailure::new(
             FailureKind::Nothing,
-            "there is nothing between the good and the bad point",
+            "no step lies between the good and the bad point",
         )
-        .hint("name two points: stepback bisect --run CMD --good POINT --bad POINT"));
+        .hint("specify two points: stepback bisect --run CMD --good POINT --bad POINT"));
     }
     Ok(line)
 }
@@ -145,7 +145,7 @@ fn probe(
     let ran = begun.elapsed();
     // A command that was killed or not found says nothing about the files.
     let code = status.code().ok_or_else(|| {
-        CommandFailure::new(FailureKind::System, format!("{command} was ended by a signal"))
+        CommandFailure::new(FailureKind::System, format!("{command} was killed by a signal"))
     })?;
     if code == 126 || code == 127 {
         return Err(CommandFailure::new(
@@ -175,14 +175,14 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
     let verdict = match probe.verdict {
         ProbeVerdict::Good => paint.good("good"),
         ProbeVerdict::Bad => paint.bad("bad "),
-        ProbeVerdict::Skip => paint.note("cannot tell"),
+        ProbeVerdict::Skip => paint.note("skip"),
     };
     if !context.json {
         output::say(format!(
             "{:>6}  {verdict}  {}",
             format!("#{}", stored.step.number),
             paint.dim(format!(
-                "{} (set up in {}, ran for {})",
+                "{} (setup {}, run {})",
                 view::title(stored),
                 output::duration(probe.set_up),
                 output::duration(probe.ran)
@@ -193,8 +193,8 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
 
 fn not_as_expected(stored: &StepRow, expected: ProbeVerdict) -> CommandFailure {
     let (what, hint) = match expected {
-        ProbeVerdict::Good => ("is not good", "name an earlier one with --good"),
-        _ => ("is not bad", "name a later one with --bad"),
+        ProbeVerdict::Good => ("is not good", "choose an earlier one with --good"),
+        _ => ("is not bad", "choose a later one with --bad"),
     };
     CommandFailure::new(
         FailureKind::Usage,
@@ -235,7 +235,7 @@ fn conclude(
                     "items": items,
                 })),
                 false => {
-                    output::line("It is one of these; the command could not tell about those in between:");
+                    output::line("It is one of these steps; those in between were skipped:");
                     for stored in steps {
                         output::line(format!("  {}  {}", describe(stored), view::title(stored)));
                     }

@@ -40,7 +40,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
                             output::document(&json!({ "id": name, "from": from.step.id, "applied": false }))
                         }
                         false => {
-                            output::line(format!("Branch {name} would begin at {}.", describe(&from)));
+                            output::line(format!("Branch {name} would start at {}.", describe(&from)));
                             output::say("Nothing was changed (dry run).");
                         }
                     }
@@ -61,11 +61,11 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
         }
         BranchCommand::Rename { name, to } => {
             workspace.rename_branch(name, to)?;
-            done(context, to, &format!("Branch {name} is now called {to}."))
+            done(context, to, &format!("Renamed branch {name} to {to}."))
         }
         BranchCommand::Delete { name } => {
             workspace.delete_branch(name)?;
-            done(context, name, &format!("Branch {name} is forgotten; its steps stay."))
+            done(context, name, &format!("Deleted branch {name}; its steps are kept."))
         }
         BranchCommand::Compare { a, b } => {
             let b = match b {
@@ -88,7 +88,7 @@ fn done(context: &Context, name: &str, line: &str) -> CommandResult {
         true => output::document(&json!({ "id": name })),
         false => {
             output::line(line);
-            output::say(Paint::stderr().dim("\"stepback undo\" takes that back."));
+            output::say(Paint::stderr().dim("\"stepback undo\" undoes this."));
         }
     }
     DONE
@@ -109,7 +109,7 @@ fn create_and_go_on(
     let Some(switched) = moves::agree(context, workspace, switched, agree)? else { return DONE };
     let Some(report) = workspace.apply_move(switched)?.into_files() else { return DONE };
     if !context.json {
-        output::line(format!("Branch {} begins at {}.", Paint::stdout().strong(name), describe(from)));
+        output::line(format!("Branch {} starts at {}.", Paint::stdout().strong(name), describe(from)));
     }
     let continued = conversation::carry_out(context, workspace, planned)?;
     let code = rewind::finish(context, workspace, report, MoveKind::Switch, Some(&continued))?;
@@ -135,14 +135,16 @@ fn create(
             FailureKind::Nothing,
             format!("no conversation is recorded at {}", describe(from)),
         )
-        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from"));
+        .hint(
+            "\"stepback log --kind user-input\" lists the prompts, which are good points to continue from",
+        ));
     }
     let worktree = worktree.map(|dir| context.directory.join(dir));
     if let Some(dir) = &worktree {
         if workspace.root.starts_with(dir) {
             return Err(CommandFailure::new(
                 FailureKind::Usage,
-                format!("{} holds the workspace itself", dir.display()),
+                format!("{} contains the workspace itself", dir.display()),
             ));
         }
         let lock = workspace.lock_shared()?;
@@ -155,7 +157,7 @@ fn create(
         let engine = context.engine();
         let dir = dir.canonicalize()?;
         let own = engine.workspace(&dir)?;
-        let label = format!("branch {name} begins");
+        let label = format!("branch {name} starts");
         own.create_checkpoint(
             Annotation { label: Some(label), ..Annotation::default() },
             Trigger::Automatic,
@@ -172,13 +174,13 @@ fn create(
             "conversation": forked.as_ref().map(conversation::document),
         }));
     } else {
-        output::line(format!("Branch {} begins at {}.", Paint::stdout().strong(name), describe(from)));
+        output::line(format!("Branch {} starts at {}.", Paint::stdout().strong(name), describe(from)));
         if let Some(dir) = &worktree {
             output::line(format!("Its directory is {}.", dir.display()));
         } else {
-            output::say(Paint::stderr().dim(format!("\"stepback branch switch {name}\" goes there.")));
+            output::say(Paint::stderr().dim(format!("\"stepback branch switch {name}\" switches to it.")));
         }
-        output::say(Paint::stderr().dim("\"stepback undo\" forgets the branch again."));
+        output::say(Paint::stderr().dim("\"stepback undo\" deletes the branch."));
     }
     match &forked {
         Some(forked) => conversation::go_on(context, forked, resume.is_some()),
@@ -243,7 +245,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
 fn about(rerun: &Rerun) -> String {
     let mut about = format!("rerun of {}, {}", rerun.of.short(), rerun.status());
     if rerun.is_abandoned() {
-        about.push_str(": its process is gone");
+        about.push_str(": its process has exited");
     }
     for change in &rerun.changes {
         about.push_str(&format!(", {}", stepback_agents::payload::one_line(change)));
@@ -255,8 +257,8 @@ fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &s
     let tip = |name: &str| -> Result<StepRow, CommandFailure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");
-            CommandFailure::new(FailureKind::Point, format!("there is no branch {name}"))
-                .hint(format!("there are {known}"))
+            CommandFailure::new(FailureKind::Point, format!("branch {name} not found"))
+                .hint(format!("known branches are {known}"))
         })
     };
     let (one, other) = (tip(a)?, tip(b)?);
@@ -284,7 +286,7 @@ fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &s
     }
     let paint = Paint::stdout();
     match fork {
-        Some(fork) => output::line(format!("{a} and {b} part at {}", paint.strong(describe(fork)))),
+        Some(fork) => output::line(format!("{a} and {b} diverge at {}", paint.strong(describe(fork)))),
         None => output::line(format!("{a} and {b} have no step in common")),
     }
     output::line(format!("  steps since     {:>6} {:>6}", since(&line_a), since(&line_b)));

@@ -45,7 +45,7 @@ pub fn create(
         ));
     }
     output::say(paint.dim(format!(
-        "Go back to it with \"stepback rewind '#{}'\"; \"stepback undo\" removes it again.",
+        "Go back to it with \"stepback rewind '#{}'\"; \"stepback undo\" removes it.",
         step.number
     )));
     DONE
@@ -146,5 +146,5 @@ pub fn delete(context: &Context, point: &str) -> CommandResult {
 }
 
 fn undo_hint() {
-    output::say(Paint::stderr().dim("\"stepback undo\" takes that back."));
+    output::say(Paint::stderr().dim("\"stepback undo\" undoes this."));
 }

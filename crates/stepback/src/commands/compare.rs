@@ -70,7 +70,7 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<ComparedRu
     let here = here?;
     let stored = context.resolve(&here, text).map_err(|failure| match is_id {
         true => failure.hint(
-            "\"stepback sessions\", \"stepback branch list\" and \"stepback log\" list what can be compared",
+            "\"stepback sessions\", \"stepback branch list\" and \"stepback log\" list sessions, branches and steps",
         ),
         false => failure,
     })?;
@@ -122,7 +122,7 @@ pub fn show(found: &Comparison, steps: Steps) {
     let first = found.first_difference.as_ref().filter(|first| !first.parts.is_empty());
     if let Some(first) = first.filter(|_| !matches!(steps, Steps::Hidden)) {
         output::line("");
-        output::line(paint.strong("Where they part:"));
+        output::line(paint.strong("Where they diverge:"));
         differences(&first.parts, paint);
     }
     if let Some(changes) = found.ends.files.as_ref().filter(|changes| !changes.is_empty()) {
@@ -206,7 +206,7 @@ fn words(found: &Comparison, paint: Paint) {
         return;
     }
     output::line("");
-    output::line(paint.strong("Last words:"));
+    output::line(paint.strong("Last message:"));
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
         let words = totals.last_words.as_deref().unwrap_or_default();
         let line = words.lines().next().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The commands `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
@@ -42,10 +44,7 @@ pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResu
             let id =
                 control.change_breakpoints(|all| all.add(on, add.condition.clone(), add.hits, add.log))?;
             said(context, json!({ "id": id }), &format!("Breakpoint {id} added: {}.", probe.describe()));
-            output::say_for_people(
-                context.json,
-                &format!("\"stepback breakpoint remove {id}\" takes it away."),
-            );
+            output::say_for_people(context.json, &format!("\"stepback breakpoint remove {id}\" removes it."));
             DONE
         }
         BreakpointCommand::List => list(context, &control),
@@ -176,7 +175,7 @@ pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
     said(
         context,
         json!({ "paused": session.map(|session| session.id), "running": running }),
-        &format!("{line}; \"stepback resume\" lets it go on."),
+        &format!("{line}; \"stepback resume\" resumes it."),
     );
     DONE
 }
@@ -200,14 +199,14 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandR
             control.answer(&stop, &Said::Resume)?;
             let line = match again {
                 true => format!("{} makes one call: {}.", who(&stop), stop.tool),
-                false => format!("{} goes on with {}.", who(&stop), stop.tool),
+                false => format!("{} continues with {}.", who(&stop), stop.tool),
             };
             said(context, json!({ "resumed": stop }), &line);
             DONE
         }
         None if unpaused => {
             control.disarm_if_empty();
-            said(context, json!({ "resumed": null }), "Nobody will be stopped any more.");
+            said(context, json!({ "resumed": null }), "The pause is lifted; no agent will be stopped.");
             DONE
         }
         None => Err(nobody_waits()),
@@ -230,11 +229,11 @@ pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> C
 pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     let input: Value = serde_json::from_str(text).map_err(|error| {
         CommandFailure::new(FailureKind::Usage, format!("the input is not JSON: {error}"))
-            .hint("\"stepback inspect input\" shows the present one")
+            .hint("\"stepback inspect input\" shows the current one")
     })?;
     if !input.is_object() {
-        return Err(CommandFailure::new(FailureKind::Usage, "the input of a call is a JSON object")
-            .hint("\"stepback inspect input\" shows the present one"));
+        return Err(CommandFailure::new(FailureKind::Usage, "the input of a call must be a JSON object")
+            .hint("\"stepback inspect input\" shows the current one"));
     }
     answer(context, session, &Said::Edit { input })
 }
@@ -247,19 +246,19 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandRes
     control.answer(&stop, answer)?;
     let line = match answer {
         Said::Deny { .. } if stop.output.is_some() => {
-            format!("{} is told about its {}.", who(&stop), stop.tool)
+            format!("{} receives the message about its {} call.", who(&stop), stop.tool)
         }
-        Said::Deny { .. } => format!("{} is told not to run {}.", who(&stop), stop.tool),
+        Said::Deny { .. } => format!("{} may not run {}; the model gets the reason.", who(&stop), stop.tool),
         // An edit has no effect once the call has run.
         Said::Edit { .. } if stop.output.is_some() => {
-            format!("{} goes on; {} has run already.", who(&stop), stop.tool)
+            format!("{} continues; {} has already run.", who(&stop), stop.tool)
         }
         Said::Edit { .. } if !takes_input(&stop) => format!(
             "{} cannot change the input of a call: this {} is refused, and the model is asked to call it again with the new input.",
             who(&stop),
             stop.tool
         ),
-        _ => format!("{} goes on with the new input of {}.", who(&stop), stop.tool),
+        _ => format!("{} continues with the new input of {}.", who(&stop), stop.tool),
     };
     let mut document = json!({ "stop": stop, "answer": answer });
     if let Said::Edit { .. } = answer {
@@ -277,7 +276,7 @@ fn takes_input(stop: &Stop) -> bool {
 /// Runs `stepback inject`.
 pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     if text.trim().is_empty() {
-        return Err(CommandFailure::new(FailureKind::Usage, "there is nothing to say"));
+        return Err(CommandFailure::new(FailureKind::Usage, "the message is empty"));
     }
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -286,7 +285,7 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandRe
     said(
         context,
         json!({ "session": session.id, "text": text }),
-        &format!("{} hears it with its next call.", sessions::name(&session)),
+        &format!("{} gets the message with its next call.", sessions::name(&session)),
     );
     DONE
 }
@@ -397,11 +396,10 @@ fn show(
             (Some(why), _) => {
                 output::line(format!("  not running: it {why}; {}", workspace.list_running()?));
             }
-            (None, "idle") => output::line(format!(
-                "  nothing was heard of it since {}; nothing stops it",
-                seen(session).ago(now)
-            )),
-            _ => output::line("  running; nothing stops it right now"),
+            (None, "idle") => {
+                output::line(format!("  no activity since {}; not stopped", seen(session).ago(now)))
+            }
+            _ => output::line("  running, not stopped"),
         },
         Some(stop) => {
             output::line(format!("  stopped    {}", paint.note(&stop.reason)));
@@ -412,8 +410,11 @@ fn show(
             for line in input.lines() {
                 output::line(format!("    {line}"));
             }
-            let then = if stop.output.is_some() { "goes on" } else { "is refused" };
-            output::line(format!("  waits for an answer until {}; then it {then}", stop.until));
+            let then = if stop.output.is_some() { "continues" } else { "is refused" };
+            let left = output::took(Duration::from_micros(
+                (stop.until.as_micros() - now.as_micros()).max(0).unsigned_abs(),
+            ));
+            output::line(format!("  waits for an answer; {left} left, then it {then}"));
             output::say(
                 paint.dim(
                     "\"stepback resume\", \"step\", \"deny [REASON]\" or \"edit-input JSON\" answers it.",

@@ -68,7 +68,7 @@ pub fn plan_at(
     let home = context::agents_home().ok_or_else(|| {
         CommandFailure::new(
             FailureKind::System,
-            "HOME is not set, so the agent's conversations cannot be found",
+            "HOME is not set, so the agent's conversations cannot be located",
         )
     })?;
     let onward = ForkRequest {
@@ -103,7 +103,7 @@ pub fn point_in(
         let name = super::sessions::name(session);
         CommandFailure::new(
             FailureKind::Nothing,
-            format!("session {name} had not begun at {}", describe(target)),
+            format!("session {name} had not started at {}", describe(target)),
         )
     })
 }
@@ -114,7 +114,7 @@ fn cannot(error: ForkError, target: &StepRow) -> CommandFailure {
         ForkError::Unsupported(_) => return CommandFailure::new(FailureKind::Usage, error.to_string()),
         ForkError::NoProgram { agent, .. } => {
             return CommandFailure::new(FailureKind::Nothing, error.to_string()).hint(format!(
-                "install it there again, or leave out --resume: that only prepares the conversation and shows the command, to be run with another executable of {agent}"
+                "reinstall it there, or omit --resume: this only prepares the conversation and prints the command, which you can run with another {agent} executable"
             ));
         }
         ForkError::Lost(_) => return CommandFailure::new(FailureKind::Nothing, error.to_string()),
@@ -122,9 +122,9 @@ fn cannot(error: ForkError, target: &StepRow) -> CommandFailure {
     }
     CommandFailure::new(
         FailureKind::Nothing,
-        format!("the conversation cannot go on from {}: {error}", describe(target)),
+        format!("the conversation cannot continue from {}: {error}", describe(target)),
     )
-    .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
+    .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to continue from")
 }
 
 /// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
@@ -134,7 +134,7 @@ fn session_of(workspace: &Workspace<'_>, target: &StepRow) -> Result<Session, Co
             FailureKind::Nothing,
             format!("no agent had been recorded before {}", describe(target)),
         )
-        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
+        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to continue from")
     })
 }
 
@@ -157,7 +157,7 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResu
     if !context.json {
         let paint = Paint::stdout();
         output::line(format!(
-            "The conversation of {} goes on from there as {}.",
+            "The conversation of {} continues from there as {}.",
             super::sessions::name(&continued.session),
             paint.name(&continued.ready.session)
         ));

@@ -93,11 +93,11 @@ fn settings(context: &Context) -> Finding {
             let set: Vec<_> = KNOWN.iter().filter(|known| settings.is_set(known.key)).collect();
             let shown: Vec<_> =
                 set.iter().map(|known| format!("{} {}", known.key, settings.get(known.key))).collect();
-            let text = if shown.is_empty() { "all as they come".to_owned() } else { shown.join(", ") };
+            let text = if shown.is_empty() { "all defaults".to_owned() } else { shown.join(", ") };
             finding("settings", Verdict::Good, text)
         }
         Err(failure) => finding("settings", Verdict::Bad, failure.message())
-            .hint("correct or remove the file; until then, every setting is as it comes"),
+            .hint("correct or remove the file; until then, defaults are used"),
     }
 }
 
@@ -123,7 +123,7 @@ fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), Comma
     let gaps = status::recent_gaps(context, &workspace)?;
     if gaps > 0 {
         let text = format!("{} could not be recorded in the last day", output::count(gaps, "event"));
-        findings.push(finding("hooks", Verdict::Bad, text).hint("\"stepback log --kind gap\" says why"));
+        findings.push(finding("hooks", Verdict::Bad, text).hint("\"stepback log --kind gap\" shows why"));
     }
     Ok(())
 }
@@ -135,9 +135,7 @@ fn watcher(state: &WatcherState, now: Timestamp) -> Finding {
             let verdict = if state.is_failing() { Verdict::Bad } else { Verdict::Note };
             let found = finding("watcher", verdict, why.unwrap_or_default());
             match verdict {
-                Verdict::Bad => {
-                    found.hint("nothing is missed without it: hooks look at every file themselves")
-                }
+                Verdict::Bad => found.hint("hooks scan every file instead"),
                 _ => found,
             }
         }

@@ -77,7 +77,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
     let shown = found.hits.len() as u64;
     match found.hits.first() {
         None if found.total == 0 => {
-            output::say_for_people(context.json, "Nothing was found.");
+            output::say_for_people(context.json, "No matches.");
         }
         None => output::say_for_people(context.json, &format!("There are only {}.", found.total)),
         Some(first) => {
@@ -110,7 +110,7 @@ pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     };
     let min_duration = match &arguments.min_duration {
         Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
-            usage(&format!("--min-duration {text}"), "this is no span of time").hint("500ms, 30s, 2m, 1h")
+            usage(&format!("--min-duration {text}"), "not a duration").hint("500ms, 30s, 2m, 1h")
         })?),
         None => None,
     };
@@ -170,8 +170,8 @@ fn counted(total: u64, at_least: bool) -> String {
 
 fn not_understood(error: PatternError) -> CommandFailure {
     let hint = match error {
-        PatternError::NoWord { .. } => "--substring finds signs too",
-        PatternError::Unclosed => "--substring looks for a quotation mark itself",
+        PatternError::NoWord { .. } => "--substring also matches punctuation",
+        PatternError::Unclosed => "--substring matches quotation marks",
         _ => "word, \"a phrase\", begin*, -not; \"stepback search --help\" has examples",
     };
     let message = error.to_string();
@@ -319,9 +319,9 @@ fn go_there(context: &Context, stored: &StepRow, here: bool) {
     let (number, session) = (step.number, step.session.short());
     let text = match here {
         true => format!(
-            "\"stepback at '#{number}'\" shows the first one, \"stepback replay {session} --until '#{number}'\" how it came to that, \"stepback rewind '#{number}'\" goes back to it."
+            "\"stepback at '#{number}'\" shows the first one, \"stepback replay {session} --until '#{number}'\" how it came about, \"stepback rewind '#{number}'\" goes back to it."
         ),
-        false => format!("\"stepback replay {session}\" goes through the session of the first one."),
+        false => format!("\"stepback replay {session}\" replays the session of the first one."),
     };
     output::say_for_people(context.json, &text);
 }

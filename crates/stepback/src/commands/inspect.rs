@@ -159,7 +159,7 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     let relative = view::parse_path(&context.relative(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
         CommandFailure::new(FailureKind::Point, format!("{relative} did not exist at {}", describe(&stored)))
-            .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.step.number))
+            .hint(format!("\"stepback at '#{}' --json\" lists the files there", stored.step.number))
     })?;
     drop(lock);
     match &node {
@@ -219,7 +219,7 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
         output::say(format!("  not written: {} ({})", item.path, item.reason));
     }
     if inside {
-        output::say("It lies inside the workspace, so the next checkpoint covers it too.");
+        output::say("The directory is inside the workspace, so the next checkpoint includes it.");
     }
     DONE
 }

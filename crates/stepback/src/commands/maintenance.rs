@@ -39,14 +39,14 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
             output::line(format!("would prune #{}  {}", stored.step.number, view::title(stored)));
         }
         output::line(format!(
-            "{} would go, {} would stay; the bytes of {} hidden before would be freed",
+            "{} would be pruned, {} kept; the space of {} pruned before would be freed",
             output::count(plan.hide.len() as u64, "checkpoint"),
             output::grouped(keep as u64),
             output::count(purge as u64, "checkpoint"),
         ));
         if let Some(size) = by_size {
             output::line(format!(
-                "Then the oldest would go, automatic ones first, until the store fits into {size}."
+                "Then the oldest would be pruned, automatic ones first, until the store fits into {size}."
             ));
         }
         return DONE;
@@ -74,14 +74,14 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     ));
     if pruned.reruns > 0 {
         output::line(format!(
-            "Gave up the intermediate files of {}; branches of reruns stay",
+            "Removed the intermediate files of {}; branches of reruns are kept",
             output::count(pruned.reruns as u64, "rerun")
         ));
     }
     if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
         output::say(
             paint.dim(
-                "\"stepback undo\" brings them back; the next prune frees their bytes (--now: at once).",
+                "\"stepback undo\" restores them; the next prune frees their space (--now: immediately).",
             ),
         );
     }
@@ -109,11 +109,11 @@ pub fn fsck(context: &Context) -> CommandResult {
             "Verified {} ({}): {}",
             output::count(health.verified, "object"),
             output::bytes(health.bytes),
-            if sound { paint.good("everything is sound") } else { paint.bad("see above") }
+            if sound { paint.good("no problems") } else { paint.bad("see above") }
         ));
         if !sound {
             output::say(
-                "Hint: what is not named above is intact; \"stepback restore POINT --into DIR\" gets it out.",
+                "Hint: everything not listed above is intact; \"stepback restore POINT --into DIR\" restores it.",
             );
         }
     }
@@ -166,10 +166,10 @@ pub fn stats(context: &Context) -> CommandResult {
     }
     output::line(format!("Store {}", context.store_path()));
     output::line(format!(
-        "  {} in {}; {} before compression and sharing",
-        output::bytes(usage.total_bytes),
+        "  {}, {} uncompressed; {} on disk, with indexes",
         output::count(usage.objects, "object"),
-        output::bytes(usage.raw_bytes)
+        output::bytes(usage.raw_bytes),
+        output::bytes(usage.total_bytes)
     ));
     for (_, root, visible, steps, operations, tally) in &rows {
         output::line(format!(

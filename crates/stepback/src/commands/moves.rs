@@ -7,7 +7,7 @@ use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, Pl
 use stepback_model::record::{Operation, OperationAction};
 
 use super::rewind::{finish, nothing_to_do, plan_document, show};
-use super::{CommandResult, DONE, mind};
+use super::{CommandResult, DONE, board};
 use crate::args::ConfirmArgs;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -48,7 +48,7 @@ pub fn carry_out(
     let Some(planned) = agree(context, workspace, planned, arguments)? else { return DONE };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
     if moves_board && !context.json {
-        mind::tell_moved(context, report.board.take())?;
+        board::tell_moved(context, report.board.take())?;
     }
     finish(context, workspace, report, kind, None)
 }
@@ -72,10 +72,10 @@ fn reverse_log(
         }));
         return DONE;
     }
-    let done = if arguments.dry_run { "Would " } else { "Did " };
-    output::line(format!("{done}{summary} (no file was touched)"));
+    let done = if arguments.dry_run { "Planned" } else { "Done" };
+    output::line(format!("{done}: {summary}; no files changed"));
     let other = kind.reversed_by().name();
-    output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
+    output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses this.")));
     let created = |operation: Operation| matches!(operation.action, OperationAction::CheckpointCreate { .. });
     if kind == MoveKind::Undo && operation.is_some_and(created) {
         output::say(
@@ -121,9 +121,9 @@ fn show_and_ask(
             true => Ok(Some(planned)),
             false => Err(CommandFailure::new(
                 FailureKind::Refused,
-                "several files would change and nobody can be asked",
+                "confirmation required: several files would change",
             )
-            .hint("add --yes, or --dry-run to see the plan")),
+            .hint("add --yes to confirm, or --dry-run to only show the plan")),
         };
     }
     show(context, prepared, false);
@@ -131,14 +131,14 @@ fn show_and_ask(
         return Ok(Some(planned));
     }
     planned.release();
-    match output::ask("Go ahead?") {
+    match output::ask("Continue?") {
         Some(true) => Ok(Some(planned)),
         Some(false) => Err(CommandFailure::new(FailureKind::Refused, "nothing was changed")),
         None => Err(CommandFailure::new(
             FailureKind::Refused,
-            "several files would change and nobody is there to be asked",
+            "confirmation required: several files would change, and standard input is not a terminal",
         )
-        .hint("add --yes to go ahead, or --dry-run to only see the plan")),
+        .hint("add --yes to confirm, or --dry-run to only show the plan")),
     }
 }
 
@@ -161,7 +161,7 @@ pub fn apply_shown(
                 show(context, prepared, false);
             }
             workspace.keep_plan(&planned, Value::Null)?;
-            let what = "something changed since the plan was made; nothing was done";
+            let what = "the workspace changed since the plan was made; nothing was done";
             let hint = format!("\"stepback rewind --plan {}\" applies the new plan", planned.id);
             return Err(CommandFailure::new(FailureKind::Refused, what).hint(hint));
         }

@@ -27,8 +27,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Runs `stepback proxy`.
 pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
-        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is no address", arguments.listen))
-            .hint("write ADDR:PORT, such as 127.0.0.1:7070; port 0 takes a free one")
+        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is not a valid address", arguments.listen))
+            .hint("use ADDR:PORT, such as 127.0.0.1:7070; port 0 picks a free one")
     })?;
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -65,7 +65,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
              GOOGLE_GEMINI_BASE_URL",
         ),
         _ => CommandFailure::new(FailureKind::System, format!("cannot listen at {listen}: {error}"))
-            .hint("name another address with --listen, or port 0 for a free one"),
+            .hint("choose another address with --listen, or port 0 for a free one"),
     })?;
     announce(context, &proxy.url(), replayer.is_some(), listen);
     std::thread::scope(|scope| {
@@ -76,10 +76,10 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         let stats = proxy.shutdown(LAST_WORDS);
         output::say_for_people(
             context.json,
-            &format!("Carried {}.", output::count(stats.exchanges, "model call")),
+            &format!("Forwarded {}.", output::count(stats.exchanges, "model call")),
         );
         if let Some(why) = recorder.trouble() {
-            output::say(format!("Warning: not all of them could be recorded: {why}"));
+            output::say(format!("Warning: some of them could not be recorded: {why}"));
         }
         drop(recorder);
     });
@@ -106,9 +106,11 @@ fn announce(context: &Context, url: &str, replays: bool, listen: SocketAddr) {
     ));
     output::line(format!("  export {VARIABLE}=1"));
     if !listen.ip().is_loopback() {
-        output::say("Warning: whoever reaches this address can use it.");
+        output::say(
+            "Warning: this address is reachable from other machines; every client that reaches it can use the proxy.",
+        );
     }
-    output::say(Paint::stderr().dim("Ctrl-C ends it."));
+    output::say(Paint::stderr().dim("Press Ctrl-C to stop."));
 }
 
 fn upstreams(arguments: &ProxyArgs) -> Upstreams {

@@ -76,7 +76,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
     let mut announce = |rerun: &stepback_engine::reruns::Rerun| {
         output::say_for_people(
             context.json,
-            &format!("Running {name} again as branch {} (Ctrl-C ends it) …", rerun.branch),
+            &format!("Rerunning {name} as branch {} (Ctrl-C stops it) …", rerun.branch),
         );
     };
     let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
@@ -114,9 +114,9 @@ fn session(
             match of_step.filter(|other| other.id != session.id) {
                 Some(other) => Err(CommandFailure::new(
                     FailureKind::Usage,
-                    format!("the point is a step of another session, {}", sessions::name(&other)),
+                    format!("the point belongs to another session, {}", sessions::name(&other)),
                 )
-                .hint("leave out the session, or name a point of its own")),
+                .hint("omit the session, or use one of its points")),
                 None => Ok(session),
             }
         }
@@ -145,8 +145,8 @@ fn compared(
 fn kind(name: &str) -> Result<StepKind, CommandFailure> {
     StepKind::parse(name).ok_or_else(|| {
         let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        CommandFailure::new(FailureKind::Usage, format!("there is no kind of step \"{name}\""))
-            .hint(format!("the kinds are {}", all.join(", ")))
+        CommandFailure::new(FailureKind::Usage, format!("unknown kind of step \"{name}\""))
+            .hint(format!("known kinds are {}", all.join(", ")))
     })
 }
 
@@ -195,14 +195,14 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
     let reason = rerun.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     output::line(format!("{} {status}{reason}", paint.strong(&rerun.branch)));
     output::line(format!(
-        "  {} answered from the recording, {} asked of a model, {} refused; {seconds:.1} s",
+        "  {} answered from the recording, {} by a model, {} refused; {seconds:.1} s",
         ran.tally.recorded, ran.tally.live, ran.tally.refused
     ));
-    output::line(format!("  fence: {}", ran.strength.describe()));
+    output::line(format!("  sandbox: {}", ran.strength.describe()));
     if let Some(parted) = &ran.tally.parted {
         show_parted(parted);
     } else if rerun.status == RerunStatus::Failed && !ran.output.is_empty() {
-        output::line("  the agent's last words:");
+        output::line("  the agent's last message:");
         for line in ran.output.lines() {
             output::line(format!("    {}", paint.dim(safe(line))));
         }
@@ -215,8 +215,8 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
         }
     }
     output::say(Paint::stderr().dim(format!(
-        "\"stepback diff branch:{0}\" shows its files, \"stepback branch switch {0}\" takes them, \"stepback undo\" forgets the \
-         branch.",
+        "\"stepback diff branch:{0}\" shows its files, \"stepback branch switch {0}\" switches to them, \"stepback undo\" deletes \
+         the branch.",
         rerun.branch
     )));
 }
@@ -224,7 +224,7 @@ fn show(context: &Context, done: &RerunResult, seconds: f64, compared: Option<&C
 /// Prints where a run diverged from the recording.
 pub fn show_parted(parted: &Parted) {
     let paint = Paint::stdout();
-    output::line(format!("  model call {} was never asked like this:", parted.call));
+    output::line(format!("  model call {} has no recorded match:", parted.call));
     for difference in &parted.differences {
         output::line(format!("    {}", paint.name(safe(&difference.path))));
         let side = |sign: &str, text: &Option<String>| {

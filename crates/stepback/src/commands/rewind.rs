@@ -17,7 +17,7 @@ use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
-use super::{CommandResult, DONE, mind, moves, view};
+use super::{CommandResult, DONE, board, moves, view};
 use crate::args::Rewind;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -55,7 +55,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
         conversation: arguments.both,
     };
     if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
-        return Err(CommandFailure::new(FailureKind::Usage, "--resume goes on with a conversation")
+        return Err(CommandFailure::new(FailureKind::Usage, "--resume continues a conversation")
             .hint("add --conversation, or --both for files and conversation"));
     }
     let spoken = match (&request.target, arguments.conversation || arguments.both) {
@@ -67,7 +67,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     }
     let target = request.target.clone();
     let board = match &target {
-        Some(target) if arguments.reasoning => Some(mind::session_at(context, &workspace, target)?),
+        Some(target) if arguments.reasoning => Some(board::session_at(context, &workspace, target)?),
         _ => None,
     };
     let request = MoveRequest {
@@ -81,7 +81,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
             let answer = nothing_to_do(context, prepared, arguments.agree.dry_run);
             drop(planned);
             if let (Some(target), Some(session)) = (&target, &board) {
-                mind::go_back(context, &workspace, target, session, arguments.agree.dry_run)?;
+                board::go_back(context, &workspace, target, session, arguments.agree.dry_run)?;
             }
             return answer;
         }
@@ -95,7 +95,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
         .transpose()?;
     let Some(planned) = moves::agree(context, &workspace, planned, &arguments.agree)? else { return DONE };
     let Some(mut report) = workspace.apply_move(planned)?.into_files() else { return DONE };
-    mind::tell_moved(context, report.board.take())?;
+    board::tell_moved(context, report.board.take())?;
     match conversation {
         Some(planned) => {
             // Files go first: the agent compares what it knows with the files when it continues.
@@ -120,7 +120,7 @@ fn conversation_alone(
     arguments: &Rewind,
 ) -> CommandResult {
     if arguments.agree.dry_run {
-        let plan = "the conversation would go on from there under a new id";
+        let plan = "the conversation would continue from there under a new id";
         match context.json {
             true => {
                 output::document(&json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }))
@@ -154,7 +154,7 @@ fn hint_conversation(
         output::say_for_people(
             context.json,
             &format!(
-                "Only files went back; \"stepback rewind '#{number}' --conversation\" lets the agent go on from there."
+                "Only files were rewound; \"stepback rewind '#{number}' --conversation\" continues the conversation from there."
             ),
         );
     }
@@ -203,7 +203,7 @@ fn uncommitted(workspace: &Workspace<'_>, plan: &RewindPlan) -> Option<String> {
     (count > 0).then(|| {
         let have = if count == 1 { "has" } else { "have" };
         let count = output::grouped(count);
-        format!("{count} of these files {have} changes that git does not have; they are saved before anything is written")
+        format!("{count} of these files {have} changes that git does not have; they are saved first")
     })
 }
 
@@ -275,7 +275,7 @@ fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     output::tell(is_data, &format!("  {} {}", paint.note("kept:"), items.join(", ")));
     if !prepared.plan.is_empty() {
-        output::say(Paint::stderr().dim("  With --everything, these would go back too."));
+        output::say(Paint::stderr().dim("  With --everything, these would be reverted too."));
     }
 }
 
@@ -360,7 +360,7 @@ pub fn finish(
             output::line(&change.sentence);
         }
         output::say(paint.dim(format!(
-            "What was there before is step #{}; \"stepback {other}\" brings it back.",
+            "The previous state is step #{}; \"stepback {other}\" restores it.",
             report.before,
             other = kind.reversed_by().name(),
         )));

@@ -65,8 +65,8 @@ pub fn run(arguments: &Arguments, wanted: &RunArgs) -> CommandResult {
     let status = if routes.is_empty() {
         if !wanted.no_proxy {
             let why = match hindrance {
-                Some(name) => format!("{name} is set, and to stand in between could break them"),
-                None => "they do not go to an address we can stand in for".to_owned(),
+                Some(name) => format!("{name} is set, and a proxy in between could break them"),
+                None => "their address cannot be proxied".to_owned(),
             };
             plan.notes.push(format!("Its model calls are not recorded: {why}."));
         }
@@ -295,7 +295,7 @@ impl Drop for Edits<'_> {
             };
             if let Err(error) = back {
                 output::say(format!(
-                    "Warning: {error}; \"stepback init --user --uninstall\" takes the hooks out."
+                    "Warning: {error}; \"stepback init --user --uninstall\" removes the hooks."
                 ));
             }
         }

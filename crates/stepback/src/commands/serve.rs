@@ -34,7 +34,7 @@ fn log(to: &Path) -> Result<Box<dyn Write + Send>, CommandFailure> {
     let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(to);
     opened.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| {
         CommandFailure::new(FailureKind::System, format!("cannot write the log {}: {error}", to.display()))
-            .hint("name another file with --log, or \"-\" for the standard error output")
+            .hint("choose another file with --log, or \"-\" for standard error")
     })
 }
 
@@ -85,8 +85,8 @@ pub(super) fn until_ended(listening: Listening, ended: &AtomicBool) {
 /// Starts to listen.
 pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, CommandFailure> {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
-        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is no address", arguments.listen))
-            .hint("write ADDR:PORT, such as 127.0.0.1:7171; port 0 takes a free one")
+        CommandFailure::new(FailureKind::Usage, format!("\"{}\" is not a valid address", arguments.listen))
+            .hint("use ADDR:PORT, such as 127.0.0.1:7171; port 0 picks a free one")
     })?;
     let token_file = context.place().local().join("server.token");
     let work = work(context)?;
@@ -106,7 +106,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
     let watcher = match wanted.then(|| stepback_server::watch(&work, context.place().local())) {
         Some(Ok(watcher)) => watcher,
         Some(Err(error)) => {
-            output::say(format!("Warning: workspaces are not watched: {error}. Hooks look at every file."));
+            output::say(format!("Warning: workspaces are not watched: {error}. Hooks scan every file."));
             None
         }
         None => None,
@@ -116,7 +116,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
         match error.kind() {
             // The message already says what to do.
             ErrorKind::InvalidInput | ErrorKind::InvalidData => failure,
-            _ => failure.hint("name another address with --listen, or port 0 for a free one"),
+            _ => failure.hint("choose another address with --listen, or port 0 for a free one"),
         }
     })?;
     let _notice = ServerFile::leave(context.place().local(), &server.url());
@@ -134,14 +134,14 @@ pub fn serve(context: &Context, arguments: &Serve) -> CommandResult {
         let _ = std::io::stdout().flush();
     } else {
         output::line(format!("Serving at {}", Paint::stdout().strong(&url)));
-        output::line(format!("The Studio, for a browser, once: {}", server.sign_in_url()?));
-        output::line(format!("For programs, the token is in {}.", token_file.display()));
+        output::line(format!("Studio (one-time link): {}", server.sign_in_url()?));
+        output::line(format!("API token: {}", token_file.display()));
         if !server.address().ip().is_loopback() && arguments.certificate.is_none() {
             output::say(
-                "Warning: this address can be reached from elsewhere, and what is sent is not encrypted; --tls-cert and --tls-key change that.",
+                "Warning: this address is reachable from other machines, and connections are not encrypted; use --tls-cert and --tls-key.",
             );
         }
-        output::say(Paint::stderr().dim("Ctrl-C ends it."));
+        output::say(Paint::stderr().dim("Press Ctrl-C to stop."));
     }
     until_ended(listening, &ended);
     DONE

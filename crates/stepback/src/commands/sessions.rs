@@ -32,7 +32,7 @@ pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session,
         Some(text) => Ok(workspace.find_session(text)?),
         None => {
             workspace.agent_sessions()?.into_iter().find(|session| !is_prepared(session)).ok_or_else(|| {
-                CommandFailure::new(FailureKind::Nothing, "no agent was recorded in this workspace yet").hint(
+                CommandFailure::new(FailureKind::Nothing, "no agent has been recorded in this workspace yet").hint(
                     "\"stepback init\" sets up the agents in use; \"stepback run -- AGENT\" records one run",
                 )
             })
@@ -88,7 +88,7 @@ pub fn find<'e>(
     let found = engine.all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
     let session = found.ok_or_else(|| {
         CommandFailure::new(FailureKind::Nothing, format!("no session was recorded from {}", path.display()))
-            .hint("\"stepback import FILE\" takes in a conversation that an agent recorded itself")
+            .hint("\"stepback import FILE\" imports a conversation that an agent recorded itself")
     })?;
     open(engine, session)
 }
@@ -105,7 +105,7 @@ pub fn find_by_id<'e>(
         return Ok((here, session));
     }
     let session = engine.find_session_anywhere(text).map_err(|error| {
-        CommandFailure::from(error).hint("\"stepback sessions\" lists those of this workspace")
+        CommandFailure::from(error).hint("\"stepback sessions\" lists the sessions of this workspace")
     })?;
     open(engine, session)
 }
@@ -236,7 +236,7 @@ pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, CommandFailure> {
             StepKind::parse(name.trim()).ok_or_else(|| {
                 let known: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
                 CommandFailure::new(FailureKind::Usage, format!("\"{name}\" is not a kind of step"))
-                    .hint(format!("the kinds are {}", known.join(", ")))
+                    .hint(format!("known kinds are {}", known.join(", ")))
             })
         })
         .collect()
@@ -259,7 +259,7 @@ pub fn watch(
     let mut last = newest(StepQuery { limit: Some(1), ..StepQuery::default() })?
         .first()
         .map_or(0, |stored| stored.step.number);
-    output::say_for_people(context.json, "Watching; Ctrl-C ends it.");
+    output::say_for_people(context.json, "Watching; Press Ctrl-C to stop.");
     let mut shown = 0;
     let mut announced: Vec<String> = Vec::new();
     loop {

@@ -33,14 +33,14 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
     if arguments.output == Path::new("-") {
         let stdout = io::stdout();
         if stdout.is_terminal() && arguments.format == ExportFormat::Bundle {
-            return Err(CommandFailure::new(FailureKind::Usage, "a bundle is nothing for a terminal")
-                .hint("-o FILE names a file; --format jsonl can be read"));
-        }
-        if context.json {
             return Err(CommandFailure::new(
                 FailureKind::Usage,
-                "--json says what was written, which needs -o FILE",
-            ));
+                "a bundle is binary and cannot be written to a terminal",
+            )
+            .hint("write it to a file with -o FILE, or use --format jsonl"));
+        }
+        if context.json {
+            return Err(CommandFailure::new(FailureKind::Usage, "--json requires -o FILE"));
         }
         write(&engine, arguments.format, &chosen, stdout.lock())?;
         return DONE;
@@ -60,7 +60,7 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
         output::bytes(bytes)
     ));
     if arguments.format == ExportFormat::Bundle {
-        let hint = "It holds files and conversations as they were; \"stepback import FILE\" takes it in.";
+        let hint = "It contains the recorded files and conversations; \"stepback import FILE\" imports it.";
         output::say(Paint::stderr().dim(hint));
     }
     DONE
@@ -140,9 +140,11 @@ pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult
     let engine = context.engine();
     let imported = engine.import_lines(BufReader::new(file)).map_err(|error| about(path, error))?;
     if !context.json {
-        output::say(Paint::stderr().dim(
-            "Lines hold no files: this can be read, searched and replayed; a bundle can be rewound too.",
-        ));
+        output::say(
+            Paint::stderr().dim(
+                "JSON lines contain no files: the sessions can be searched and replayed, but not rewound.",
+            ),
+        );
     }
     told(context, &imported)
 }
@@ -167,7 +169,7 @@ fn told(context: &Context, imported: &ImportReport) -> CommandResult {
     }
     let count = output::count(imported.sessions.len() as u64, "session");
     match imported.new_steps {
-        0 => output::line(format!("Everything of the {count} in it is here already.")),
+        0 => output::line(format!("Already imported: {count}.")),
         new => output::line(format!(
             "Imported {count} with {}, {new} of them new.",
             output::count(imported.steps, "step")
@@ -179,7 +181,7 @@ fn told(context: &Context, imported: &ImportReport) -> CommandResult {
     }
     if let Some((session, workspace)) = imported.sessions.first() {
         output::say(Paint::stderr().dim(format!(
-            "\"stepback replay {}\" goes through it; \"stepback --workspace {} log\" lists its steps.",
+            "\"stepback replay {}\" replays it; \"stepback --workspace {} log\" lists its steps.",
             session.short(),
             workspace.short()
         )));

@@ -121,12 +121,12 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
         for change in &changes {
             output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
         }
-        output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" takes it all back."));
+        output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" reverts all of it."));
     }
     let gaps = recent_gaps(context, &workspace)?;
     if gaps > 0 {
         output::say(format!(
-            "{} {} could not be recorded in the last day; \"stepback log --kind gap\" says why.",
+            "{} {} could not be recorded in the last day; \"stepback log --kind gap\" shows why.",
             paint.note("Warning:"),
             output::count(gaps, "event")
         ));
@@ -182,9 +182,9 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
             true => output::document(&view::operation(&operation)),
             false => {
                 output::line(
-                    "The list of changes begins anew; everything can still be taken back by its point.",
+                    "Started a new list of changes; earlier changes can still be taken back by point.",
                 );
-                output::say(Paint::stderr().dim("\"stepback undo\" brings the list back."));
+                output::say(Paint::stderr().dim("\"stepback undo\" restores the list."));
             }
         }
         return DONE;
@@ -322,10 +322,10 @@ fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -
         Attribution::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
             let session = workspace.store().session(authors[0].session).ok().flatten()?;
             let name = super::sessions::name(&session);
-            return Some(format!("by {name}, whose call was cut short, or by you since"));
+            return Some(format!("by {name}, whose call was interrupted, or by you since"));
         }
         Attribution::OneOf(authors) => {
-            return Some(format!("by one of {} sessions that were at work at the same time", authors.len()));
+            return Some(format!("by one of {} sessions that ran at the same time", authors.len()));
         }
     };
     let session = workspace.store().session(author.session).ok().flatten()?;

@@ -44,7 +44,7 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
         return DONE;
     }
     output::line(format!(
-        "Copied {} ({}), {}, {}, {} and {} to {}, and read everything back.",
+        "Copied {} ({}), {}, {}, {} and {} to {}, and verified the copy.",
         output::count(copied.objects, "object"),
         output::bytes(copied.bytes),
         output::count(copied.workspaces, "workspace"),
@@ -54,7 +54,7 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
         to.shown()
     ));
     output::line(format!(
-        "To use it from now on: export STEPBACK_HOME='{}' where you and your agents work. {} is as it was.",
+        "To use it from now on: export STEPBACK_HOME='{}' where you and your agents work. {} is unchanged.",
         to.shown(),
         from.shown()
     ));
@@ -67,11 +67,11 @@ fn failure(error: CopyError, to: &StoreLocation) -> CommandFailure {
         CopyError::Store(error) => CommandFailure::from(error),
         CopyError::NotEmpty { .. } => {
             CommandFailure::new(FailureKind::Refused, format!("{}: {message}", to.shown()))
-                .hint("name a directory that does not exist yet, or an empty database")
+                .hint("choose a directory that does not exist, or an empty database")
         }
         CopyError::Disturbed(_) => CommandFailure::new(FailureKind::Busy, message)
-            .hint("remove the target, and copy again while no agent works and no stepback runs"),
+            .hint("remove the target, and copy again while no agent and no stepback process is running"),
         CopyError::Differs(_) => CommandFailure::new(FailureKind::Store, message)
-            .hint("\"stepback fsck\" says whether the original is sound; the target is not to be used"),
+            .hint("\"stepback fsck\" checks the original; do not use the target"),
     }
 }

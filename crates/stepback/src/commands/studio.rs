@@ -75,7 +75,7 @@ pub fn studio(context: &Context, arguments: &Studio) -> CommandResult {
     let listening = serve::listen(context, &Serve::at(free_address(&arguments.listen)))?;
     let (url, address) = (listening.server.url(), listening.server.sign_in_url()?);
     show(context, arguments, &url, &address, true)?;
-    output::say_for_people(context.json, "Ctrl-C ends it.");
+    output::say_for_people(context.json, "Press Ctrl-C to stop.");
     serve::until_ended(listening, &ended);
     DONE
 }
@@ -98,10 +98,10 @@ fn show(
         let _ = io::stdout().flush();
     } else {
         output::line(format!("Studio at {}", Paint::stdout().strong(url)));
-        output::line(format!("For a browser, once: {address}"));
+        output::line(format!("One-time link: {address}"));
     }
     if !arguments.no_open && !context.json && !open(address) {
-        output::say("No browser could be started; open that address in one.");
+        output::say("Could not start a browser; open the link yourself.");
     }
     Ok(())
 }
@@ -117,14 +117,14 @@ fn free_address(wanted: &str) -> String {
 /// Returns an address that signs a browser in to the server at `url`, once.
 fn sign_in(dir: &Path, url: &str) -> Result<String, CommandFailure> {
     let refused = |why: String| {
-        CommandFailure::new(FailureKind::System, format!("the server at {url} cannot be asked: {why}"))
+        CommandFailure::new(FailureKind::System, format!("cannot reach the server at {url}: {why}"))
             .hint("is it running, and for this store? Without --server, \"stepback studio\" starts one")
     };
     let token = fs::read_to_string(dir.join("server.token"))
-        .map_err(|error| refused(format!("there is no token for it ({error})")))?;
+        .map_err(|error| refused(format!("its token is missing ({error})")))?;
     let base = url.trim_end_matches('/');
     let host = base.strip_prefix("http://").ok_or_else(|| {
-        refused("only http:// addresses are asked; open it in a browser that is signed in".into())
+        refused("only http:// addresses are supported; open it in a browser that is signed in".into())
     })?;
     let (status, body) =
         post(host, "/sign-in/codes", token.trim()).map_err(|error| refused(error.to_string()))?;
@@ -132,7 +132,9 @@ fn sign_in(dir: &Path, url: &str) -> Result<String, CommandFailure> {
     match (status, said["path"].as_str()) {
         (200, Some(path)) => Ok(format!("{base}{path}")),
         _ => Err(refused(
-            said["detail"].as_str().map_or_else(|| format!("it answers {status}"), str::to_owned),
+            said["detail"]
+                .as_str()
+                .map_or_else(|| format!("it responded with status {status}"), str::to_owned),
         )),
     }
 }

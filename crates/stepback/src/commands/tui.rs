@@ -25,18 +25,16 @@ use crate::watcher;
 pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !terminal || arguments.json {
-        return Err(CommandFailure::new(
-            FailureKind::Usage,
-            "the TUI needs a terminal for its keys and its screen",
-        )
-        .hint("\"stepback sessions\" and \"stepback replay --plain\" write text, with --json for programs"));
+        return Err(CommandFailure::new(FailureKind::Usage, "the TUI requires a terminal").hint(
+            "\"stepback sessions\" and \"stepback replay --plain\" print text, with --json for programs",
+        ));
     }
     if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
         return Err(CommandFailure::new(
             FailureKind::Usage,
-            "this terminal cannot place text on its screen (TERM is dumb)",
+            "this terminal does not support cursor movement (TERM is dumb)",
         )
-        .hint("\"stepback replay --plain\" writes one line after another"));
+        .hint("\"stepback replay --plain\" prints plain lines"));
     }
     let (source, session, work) = match &wanted.server {
         Some(url) => (elsewhere(arguments, wanted, url)?, wanted.session.clone(), None),
@@ -90,9 +88,9 @@ fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<DataSourc
             let kind = if problem.status == 404 { FailureKind::Point } else { FailureKind::Refused };
             let failure = CommandFailure::new(kind, format!("{url}: {}", safe(&problem.detail)));
             Err(match (problem.status, problem.hints.first()) {
-                (401, _) => failure.hint("name the file with the server's token with --token-file"),
+                (401, _) => failure.hint("pass the file with the server's token with --token-file"),
                 (404, _) => {
-                    failure.hint("\"stepback tui --server URL\" without a session lists those there are")
+                    failure.hint("\"stepback tui --server URL\" without a session lists all sessions")
                 }
                 (_, Some(hint)) => failure.hint(safe(hint)),
                 (_, None) => failure,
@@ -114,7 +112,7 @@ fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, CommandFailure> 
     };
     std::fs::read_to_string(&file).map_err(|error| {
         CommandFailure::new(FailureKind::System, format!("cannot read the token in {}: {error}", file.display())).hint(
-            "the server said at its start where its token is; name a copy with --token-file, or set STEPBACK_TOKEN",
+            "the server prints the path of its token when it starts; pass a copy with --token-file, or set STEPBACK_TOKEN",
         )
     })
 }

@@ -147,6 +147,6 @@ pub fn change_path(change: &PathChange) -> String {
 pub fn parse_path(path: &str) -> Result<RelPath, crate::failure::CommandFailure> {
     RelPath::parse(path).map_err(|error| {
         crate::failure::CommandFailure::new(crate::failure::FailureKind::Usage, format!("{path}: {error}"))
-            .hint("name a path inside the workspace")
+            .hint("use a path inside the workspace")
     })
 }

@@ -71,12 +71,12 @@ impl WatcherState {
             (WatcherPresence::Running(_), _) => return None,
             (_, WatcherMode::Off(why)) => format!("turned off: {why}"),
             (WatcherPresence::Silent, _) => {
-                format!("it does not answer{process}; \"stepback watcher stop\" ends it")
+                format!("not responding{process}; \"stepback watcher stop\" stops it")
             }
             (WatcherPresence::OtherVersion, _) => {
-                format!("one of another version of stepback runs{process}; it is not asked")
+                format!("a watcher of another stepback version is running{process}; it is not used")
             }
-            (WatcherPresence::Absent, WatcherMode::Ask(why)) => format!("none is started: {why}"),
+            (WatcherPresence::Absent, WatcherMode::Ask(why)) => format!("not started: {why}"),
             (WatcherPresence::Absent, _) => self.why_absent(),
         })
     }
@@ -87,10 +87,10 @@ impl WatcherState {
         let wait = self.record.pause().as_secs();
         match (tries, failure) {
             (0, _) => format!("not running; it starts after a scan that takes more than {slow} ms"),
-            (_, Some(failure)) => format!("{failure}; it is tried again {}", after(wait)),
-            (1, None) if wait > 0 => "it is being started".to_owned(),
+            (_, Some(failure)) => format!("{failure}; retry {}", after(wait)),
+            (1, None) if wait > 0 => "starting".to_owned(),
             (tries, None) => format!(
-                "it ended soon after it was started, {}; it is tried again {}",
+                "it exited shortly after its start, {}; retry {}",
                 if *tries == 1 { "once".to_owned() } else { format!("{tries} times") },
                 after(wait)
             ),
@@ -135,7 +135,7 @@ impl WatcherState {
         let report = self.report()?;
         let what = if report.automatic { "process" } else { "server, process" };
         Some(format!(
-            "{what} {}, {}, started {}, asked {}",
+            "{what} {}, {}, started {}, queried {}",
             report.pid,
             output::bytes(report.memory),
             since(report).ago(now),
@@ -198,10 +198,10 @@ pub fn stop(context: &Context) -> CommandResult {
         Some(pid) => {
             output::line(format!("Stopped the watcher, process {pid}."));
             output::say(Paint::stderr().dim(
-                "The next slow scan starts another one; \"stepback settings watcher 0\" keeps that from happening.",
+                "The next slow scan starts another one; \"stepback settings watcher 0\" prevents this.",
             ));
         }
-        None => output::line("No watcher runs."),
+        None => output::line("No watcher is running."),
     }
     DONE
 }
@@ -216,11 +216,8 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
     };
     match client.stop() {
         Ok(false) => {
-            return Err(CommandFailure::new(
-                FailureKind::Refused,
-                "a server watches, and no process of its own",
-            )
-            .hint("end that server, or start it with --no-watcher"));
+            return Err(CommandFailure::new(FailureKind::Refused, "the watcher is part of a server")
+                .hint("stop that server, or start it with --no-watcher"));
         }
         Ok(true) => {
             let started = Instant::now();
@@ -236,9 +233,9 @@ pub fn stop_in(dir: &Path) -> Result<Option<u32>, CommandFailure> {
         Err(error) => {
             return Err(CommandFailure::new(
                 FailureKind::System,
-                format!("the watcher does not answer: {error}"),
+                format!("the watcher is not responding: {error}"),
             )
-            .hint("if it is part of a server, end that server"));
+            .hint("if it is part of a server, stop that server"));
         }
     }
     Ok(holder)

@@ -141,7 +141,7 @@ impl DemoProject {
         let output = self.this_program()?.args(arguments).arg("--json").stderr(Stdio::null()).output()?;
         self.went_well(&typed(arguments), output.status)?;
         serde_json::from_slice(&output.stdout)
-            .map_err(|error| broken(format!("{} said no JSON: {error}", typed(arguments))))
+            .map_err(|error| broken(format!("{} printed invalid JSON: {error}", typed(arguments))))
     }
 
     /// Starts the agent and returns while it works.
@@ -190,7 +190,7 @@ impl DemoProject {
                 OutputWait::Ended => return Ok(true),
             }
         }
-        Err(broken("the agent does not come to an end"))
+        Err(broken("the agent does not finish"))
     }
 
     /// Pauses, if pauses are on.

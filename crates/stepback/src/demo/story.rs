@@ -44,8 +44,8 @@ fn set_up(stage: &DemoProject) -> Result<(), CommandFailure> {
 fn the_agent_is_stopped(stage: &DemoProject) -> Result<(), CommandFailure> {
     stage.title("stepback: time travel for AI agents")?;
     stage.prose(
-        "In the next minute an agent breaks something, and we take it back. The agent is the one that comes with \
-         stepback; its model plays a script, so no key is needed. Everything else is real, and happens in a temporary \
+        "In the next minute an agent breaks something, and we undo it. The agent is the one that comes with \
+         stepback; its model plays a script, so no key is needed. Everything else is real and runs in a temporary \
          directory.",
     )?;
     stage.act(
@@ -65,8 +65,8 @@ fn the_agent_is_stopped(stage: &DemoProject) -> Result<(), CommandFailure> {
 
     stage.act(
         "2. It wants to start over",
-        "The tests fail, and the agent is about to delete them, and the .env with them. stepback holds the call: it \
-         has not run. We could let it go on, change the command, or say no.",
+        "The tests fail, and the agent is about to delete them, and the .env with them. stepback stopped the call: it \
+         has not run. We could let it continue, change the command, or refuse it.",
     )?;
     stage.stepback(&["inspect"])?;
     stage.stepback(&["deny", "leave .env, git does not have it"])?;
@@ -80,8 +80,8 @@ fn the_agent_is_stopped(stage: &DemoProject) -> Result<(), CommandFailure> {
 fn the_culprit(stage: &DemoProject) -> Result<Culprit, CommandFailure> {
     stage.act(
         "3. Which call broke the tests?",
-        "Every change the agent made is a step that can be gone back to. Bisect runs the tests on these steps, in a \
-         directory aside, until it has the one that broke them.",
+        "Every change of the agent is a step you can go back to. Bisect runs the tests on these steps, in a \
+         separate directory, until it finds the one that broke them.",
     )?;
     stage.stepback(&["timeline"])?;
     stage.stepback(&["bisect", "--run", TEST])?;
@@ -108,7 +108,7 @@ fn go_back(stage: &DemoProject, culprit: &Culprit) -> Result<(), CommandFailure>
 fn the_other_way(stage: &DemoProject, culprit: &Culprit) -> Result<(), CommandFailure> {
     stage.act(
         "5. The other way",
-        "The conversation goes on from just before that edit, too, with a hint from us. The agent does not know that \
+        "The conversation continues from just before that edit, too, with a hint from us. The agent does not know that \
          it ever tried plan A.",
     )?;
     stage.run_agent(&["--from", &format!("#{}", culprit.call), SECOND_PROMPT])?;
@@ -116,7 +116,10 @@ fn the_other_way(stage: &DemoProject, culprit: &Culprit) -> Result<(), CommandFa
 }
 
 fn compare(stage: &DemoProject) -> Result<(), CommandFailure> {
-    stage.act("6. Side by side", "Both tries are there: where they part, what each did, how they end.")?;
+    stage.act(
+        "6. Side by side",
+        "Both tries are recorded: where they diverge, what each did, how they end.",
+    )?;
     stage.stepback(&["compare", "plan-a", "main", "--summary"])
 }
 

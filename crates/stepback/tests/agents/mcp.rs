@@ -54,7 +54,7 @@ fn claude_finds_its_board_after_a_compaction() {
     let results = first.turns()[9].body["messages"].to_string();
     assert!(!results.contains("\"is_error\":true"), "{results}");
     assert_eq!(items(&world.json(&["log", "--kind", "tool-end"])).len(), 9);
-    let board = world.json(&["mind", "--session", &session]);
+    let board = world.json(&["board", "--session", &session]);
     assert_eq!(board["hypotheses"][0]["status"], "rejected", "{board:#}");
     assert_eq!(world.session(&session)["id"], board["session"], "the board is that of the session");
     // Joined to the calls it came from.
@@ -65,7 +65,7 @@ fn claude_finds_its_board_after_a_compaction() {
     let weighed = board["evidence"].as_array().unwrap().last().unwrap();
     let weighed: Timestamp = serde_json::from_value(weighed["origin"]["at"].clone()).unwrap();
     let later = Timestamp::from_micros(weighed.as_micros() + 600_000_000);
-    let then = world.stepback_at(later, &["mind", "10 minutes ago", "--session", &session]);
+    let then = world.stepback_at(later, &["board", "10 minutes ago", "--session", &session]);
     assert!(then.contains("H1") && then.contains("cache.txt says on"), "{then}");
     assert!(!then.contains("rejected") && !then.contains("who writes the page?"), "{then}");
 
@@ -93,7 +93,7 @@ fn claude_finds_its_board_after_a_compaction() {
         assert!(said(1).contains(known), "{known} is not in {}", said(1));
     }
     assert_eq!(
-        world.json(&["mind", "--session", &session])["hypotheses"],
+        world.json(&["board", "--session", &session])["hypotheses"],
         board["hypotheses"],
         "nothing was lost"
     );
@@ -104,8 +104,8 @@ fn claude_finds_its_board_after_a_compaction() {
     counterparts.keep("claude-before-compaction.jsonl", &before);
     counterparts.keep("claude-after-compaction.jsonl", &after);
     counterparts.keep("claude-ten-minutes-ago.txt", &then);
-    counterparts.keep("claude-board.txt", &world.stepback(&["mind", "--all", "--session", &session]));
-    counterparts.keep("claude-recovery.md", &world.stepback(&["recover", "--session", &session]));
+    counterparts.keep("claude-board.txt", &world.stepback(&["board", "--all", "--session", &session]));
+    counterparts.keep("claude-recovery.md", &world.stepback(&["board", "recover", "--session", &session]));
 }
 
 /// What the agent changes on the branch of its experiment is its own, so that nothing is in the way back.
@@ -135,7 +135,7 @@ fn claude_tries_something_out_on_a_branch() {
     assert!(!results.contains("\"is_error\":true"), "{results}");
     assert!(results.contains("switch to branch main") && results.contains("restore cache.txt"), "{results}");
     assert!(results.contains("delete result.txt") && !results.contains("notes.txt"), "{results}");
-    let board = world.json(&["mind", "--session", &run.session()]);
+    let board = world.json(&["board", "--session", &run.session()]);
     assert_eq!(board["experiments"][0]["status"], "succeeded", "{board:#}");
     world.stepback(&["branch", "switch", "main", "--yes"]);
     assert_eq!(fs::read_to_string(world.work.join("cache.txt")).unwrap(), "on\n");
@@ -150,7 +150,7 @@ fn takes_a_note(agent: ScriptedAgent, tool: &str) {
     let note = ScriptedCall::named(tool, json!({ "text": "written by a tool" }));
     let script = Script::new([ScriptedTurn::call(note), ScriptedTurn::text("Noted.")]);
     let run = world.hooked(agent).script(script).run("take a note").succeeds();
-    let board = world.json(&["mind", "--session", &run.session()]);
+    let board = world.json(&["board", "--session", &run.session()]);
     assert_eq!(board["notes"][0]["text"], "written by a tool", "{board:#}\n{}", run.stdout);
     world.has_no_gap();
 }
@@ -177,6 +177,6 @@ fn codex_reads_its_board() {
     ]);
     let run = world.hooked(ScriptedAgent::Codex).script(script).run("read your board").succeeds();
     let last = run.turns()[1].body["input"].to_string();
-    assert!(last.contains("Nothing is on the board"), "{last}");
+    assert!(last.contains("The board is empty"), "{last}");
     world.has_no_gap();
 }

@@ -169,7 +169,7 @@ fn it_is_paused_stepped_and_told_something() {
     world.ok(["inject", "use redis"]);
     world.ok(["resume"]);
     let ran = end(agent, 0);
-    assert!(ran.out.contains("told: use redis") && ran.out.contains("with redis"), "{}", ran.out);
+    assert!(ran.out.contains("message: use redis") && ran.out.contains("with redis"), "{}", ran.out);
     assert!(world.path("redis").exists());
     assert!(last_question(&world).contains("use redis"));
 }
@@ -388,7 +388,7 @@ fn a_model_without_a_key_cannot_be_asked() {
         (&["agent", "--provider", "openai-compatible", "--model", "m", "go"], "OPENAI_API_KEY"),
         (
             &["agent", "--provider", "openai-compatible", "--base-url", "http://127.0.0.1:1/v1", "go"],
-            "which model",
+            "requires a model",
         ),
     ] {
         let ran = world.run(words).exits(2);

@@ -153,7 +153,7 @@ fn every_command_it_suggests_does_what_it_says() {
             }
             "compare plan-a main" => {
                 let compared = ask(&words).out;
-                in_order(&compared, &["keep seconds as numbers", "denied: leave .env", "Last words:"]);
+                in_order(&compared, &["keep seconds as numbers", "denied: leave .env", "Last message:"]);
                 in_order(&compared, &["A  Then I leave it as it is.", "B  All tests pass."]);
                 assert!(!compared.contains("env differs"), "{compared}");
             }
@@ -191,7 +191,7 @@ fn an_interruption_ends_the_agent_and_says_where_things_are() {
     let mut terminal = Terminal::start(demo(&world, &[]));
     terminal.expect("refactor the auth module").expect("stopped;");
     terminal.signal(Signal::INT);
-    terminal.expect("Interrupted; the agent is ended.").expect("cd ").expect("rm -r ");
+    terminal.expect("Interrupted; the agent was stopped.").expect("cd ").expect("rm -r ");
     assert_eq!(terminal.wait().code(), Some(130));
     let [place] = &left(&world)[..] else { panic!("{:?}", left(&world)) };
     let mut command = world.command(["sessions", "--json"]);

@@ -177,7 +177,7 @@ fn nobody_answers() {
     let said = decision(&answer(pre(&agent, "b1", "Bash", json!({ "command": "x" }))));
     assert!(begun.elapsed() >= Duration::from_secs(1));
     assert_eq!(said["permissionDecision"], "deny");
-    assert!(said["permissionDecisionReason"].as_str().unwrap().contains("nobody answered"));
+    assert!(said["permissionDecisionReason"].as_str().unwrap().contains("did not answer in time"));
     let steps = agent.steps();
     assert!(steps.iter().any(|step| step["kind"] == "tool-end" && step["call"] == "b1"));
     world.ok(["resume"]);

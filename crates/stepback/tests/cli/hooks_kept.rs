@@ -104,7 +104,7 @@ fn a_fork_that_never_ran_is_no_agent_at_work() {
         let fork = world.json(["rewind", "tool:Write:last", "--conversation"]);
         assert!(fork["conversation"]["messages"].as_u64().unwrap() > 0, "{fork}");
     }
-    world.ok(["recover"]);
+    world.ok(["board", "recover"]);
     let all = items(&world.json(["sessions"]));
     let mut statuses: Vec<&str> = all.iter().map(|session| session["status"].as_str().unwrap()).collect();
     statuses.sort_unstable();

@@ -103,7 +103,7 @@ fn the_note_after_a_prompt_tells_a_command_that_works() {
     agent.write("w1", "file", "after\n");
     let note = agent.stop().json()["systemMessage"].as_str().unwrap().to_string();
     // As a person would: typed into a shell, where an unquoted # begins a comment.
-    let words = note.split_once("stepback ").unwrap().1.split(" takes back").next().unwrap();
+    let words = note.split_once("stepback ").unwrap().1.split(" undoes").next().unwrap();
     let typed = format!("{} {words} --yes", crate::sandbox::PROGRAM);
     let mut shell = world.command(["unused"]);
     let environment: Vec<_> =

@@ -161,7 +161,7 @@ fn a_newer_store_is_refused_by_readers_and_writers() {
     for arguments in commands {
         let ran = world.run(arguments).exits(STORE);
         assert!(ran.err.contains("format 99"), "{}", ran.err);
-        assert!(ran.err.contains("Hint: use the newer stepback"), "{}", ran.err);
+        assert!(ran.err.contains("Hint: use a newer version of stepback"), "{}", ran.err);
     }
     world.expect_files(&two, "with a newer store");
     assert_eq!(size_of(&world.store.join("packs")), before);

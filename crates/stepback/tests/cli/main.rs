@@ -7,6 +7,7 @@
 mod agent;
 mod agent_http;
 mod bisect;
+mod board;
 mod compares;
 mod concurrency;
 mod demo;
@@ -29,7 +30,7 @@ mod mcp_client;
 mod mcp_http;
 mod mcp_listen;
 mod mcp_wire;
-mod mind;
+
 mod postgres;
 mod proxy;
 mod proxy_replay;

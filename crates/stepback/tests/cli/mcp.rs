@@ -64,7 +64,7 @@ fn a_board_is_kept_by_tools() {
     let origin = agent.call("why", json!({ "item": "H1" }));
     assert!(origin["origin"].to_string().contains("cache.txt:1"), "{origin:#}");
     // The same board as at the command line.
-    let same = world.json(["hypothesis", "list"]);
+    let same = world.json(["board", "hypothesis", "list"]);
     assert_eq!(same["items"][0]["status"], "rejected", "{same:#}");
     assert!(agent.end().is_empty());
 }
@@ -115,7 +115,7 @@ fn an_agent_takes_back_its_own_changes() {
     // What is not what was planned is not done.
     world.write("app.txt", "three\n");
     let said = agent.refused("rewind_apply", json!({ "plan": plan["plan"] }));
-    assert!(said.contains("something changed"), "{said}");
+    assert!(said.contains("the workspace changed"), "{said}");
     world.write("app.txt", "two\n");
     let plan = agent.call("rewind_plan", json!({ "to": "before" }));
     let done = agent.call("rewind_apply", json!({ "plan": plan["plan"] }));
@@ -124,7 +124,7 @@ fn an_agent_takes_back_its_own_changes() {
     assert_eq!(fs::read_to_string(world.path("notes.txt")).unwrap(), "mine, and more\n", "not the agent's");
     assert!(!world.path("made.txt").exists());
     let said = agent.refused("rewind_apply", json!({ "plan": plan["plan"] }));
-    assert!(said.contains("there is no plan"), "{said}");
+    assert!(said.contains("unknown plan"), "{said}");
     world.ok(["undo", "--yes"]);
     assert_eq!(fs::read_to_string(world.path("app.txt")).unwrap(), "two\n");
 
@@ -194,17 +194,17 @@ fn nobody_changes_a_session_of_others() {
     // Somebody unknown is not told apart, except by the call that is open.
     let mut unknown = Client::introduced(&world, "somebody", &[]);
     let said = unknown.refused("mind", json!({}));
-    assert!(said.contains("2 agents are at work") && said.contains("--session"), "{said}");
+    assert!(said.contains("2 agents are running") && said.contains("--session"), "{said}");
     theirs.pre("m1", "mcp__stepback__mind", json!({}));
     unknown.call("note", json!({ "text": "theirs" }));
     theirs.post("m1", "mcp__stepback__mind", json!({}));
-    assert!(world.ok(["mind", "--session", "theirs-1"]).out.contains("theirs"));
+    assert!(world.ok(["board", "--session", "theirs-1"]).out.contains("theirs"));
 
     // Of an agent that is not recorded, nobody takes the session of another one for its own.
     let mut gemini = Client::introduced(&world, "gemini-cli-mcp-client", &[]);
     gemini.call("note", json!({ "text": "on the person's board" }));
     for session in ["ours-1", "theirs-1"] {
-        assert!(!world.ok(["mind", "--session", session]).out.contains("the person's board"));
+        assert!(!world.ok(["board", "--session", session]).out.contains("the person's board"));
     }
     let mut named = Client::introduced(&world, "somebody", &["--session", "theirs-1"]);
     assert!(named.call("mind", json!({})).to_string().contains("theirs"));
@@ -213,7 +213,7 @@ fn nobody_changes_a_session_of_others() {
     assert!(by_env.call("mind", json!({})).to_string().contains("mine"));
     let mut trusted = Client::introduced(&world, "claude-code", &["--allow-others"]);
     trusted.call("note", json!({ "text": "from the other", "session": "theirs-1" }));
-    assert!(world.ok(["mind", "--session", "theirs-1"]).out.contains("from the other"));
+    assert!(world.ok(["board", "--session", "theirs-1"]).out.contains("from the other"));
 }
 
 /// A plan is in the store: it outlives the server that showed it.
@@ -301,10 +301,10 @@ fn resources_and_prompts_tell_what_happened() {
         read(&mut agent, uri);
     }
     assert!(read(&mut agent, "stepback://mind").contains("no Makefile"));
-    assert!(read(&mut agent, "stepback://mind/1%20hour%20ago").contains("Nothing is on the board"));
+    assert!(read(&mut agent, "stepback://mind/1%20hour%20ago").contains("The board is empty"));
     assert_eq!(read(&mut agent, "stepback://file/tool:Write:last/dir/%C3%A9.txt"), "then\n");
     assert_eq!(read(&mut agent, "stepback://file/@/dir/é.txt"), "now\n");
-    assert!(read(&mut agent, "stepback://file/@/bin").contains("no text: 2 bytes"));
+    assert!(read(&mut agent, "stepback://file/@/bin").contains("binary: 2 bytes"));
     assert!(read(&mut agent, "stepback://step/error:last").contains("no rule to make it"));
     for uri in [
         "stepback://file/@/../../etc/passwd",
@@ -421,7 +421,7 @@ fn the_settings_of_every_agent_take_the_server_and_give_it_back() {
     fs::write(world.home.join(".claude.json"), "{\"mcpServers\":{\"stepback\":{\"command\":\"other\"}}}")
         .unwrap();
     let ran = world.run(["init", "--user", "--mcp", "--agent", "claude"]).exits(9);
-    assert!(ran.err.contains("another server is called"), "{}", ran.err);
+    assert!(ran.err.contains("another server is named"), "{}", ran.err);
     fs::write(world.home.join(".codex/config.toml"), "model = \n").unwrap();
     let ran = world.run(["init", "--user", "--mcp", "--agent", "codex"]).exits(9);
     assert!(ran.err.contains("is broken"), "{}", ran.err);

@@ -58,7 +58,7 @@ fn an_agent_tries_something_out_on_a_branch_and_comes_back_with_what_it_found() 
     let ended = json!({ "do": "end", "experiment": "X1", "outcome": "succeeded", "result": "ten fast runs" });
     agent.call("experiment", ended.clone());
     let said = agent.refused("experiment", ended);
-    assert!(said.contains("only one that is running can end"), "{said}");
+    assert!(said.contains("only a running experiment can end"), "{said}");
 
     let plan = agent.call("switch_plan", json!({ "branch": "main", "reasoning": true }));
     assert_eq!(plan["changes"].as_array().unwrap().len(), 2, "{plan:#}");
@@ -109,14 +109,14 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     world.write("theirs", "2\n");
     talk.bash("b1", "true", || {});
     let said = agent.refused("switch_plan", json!({ "branch": "main" }));
-    assert!(said.contains("others than you changed something since: theirs"), "{said}");
+    assert!(said.contains("that others changed since: theirs"), "{said}");
     // A plan that was good is not, once somebody else changed something.
     world.write("theirs", "1\n");
     let plan = agent.call("switch_plan", json!({ "branch": "main" }));
     assert_eq!(plan["changes"], json!(["restore ours"]), "{plan:#}");
     world.write("theirs", "3\n");
     let said = agent.refused("rewind_apply", json!({ "plan": plan["plan"] }));
-    assert!(said.contains("others than you changed something since: theirs"), "{said}");
+    assert!(said.contains("that others changed since: theirs"), "{said}");
     assert_eq!((read(&world, "ours").as_str(), present(&mut agent).as_str()), ("2\n", "x"));
     // The person can.
     world.ok(["branch", "switch", "main", "--yes"]);
@@ -127,10 +127,10 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     let said = agent.refused("undo_plan", json!({ "operation": operations["items"][0]["number"] }));
     assert!(said.contains("is not one of session"), "{said}");
     let said = agent.refused("switch_plan", json!({ "branch": "nowhere" }));
-    assert!(said.contains("there is no branch nowhere; there are main, x"), "{said}");
+    assert!(said.contains("branch nowhere not found; branches are main, x"), "{said}");
     for (wrong, expected) in [
         (json!({ "do": "start", "branch": "y" }), "needs \"success\""),
-        (json!({ "do": "start", "branch": "main", "success": "s" }), "there is a branch main already"),
+        (json!({ "do": "start", "branch": "main", "success": "s" }), "branch main already exists"),
         (json!({ "do": "start", "branch": "a b", "success": "s" }), "a b"),
         (json!({ "do": "start", "branch": "y", "success": "s", "hypothesis": "H9" }), "H9"),
         (json!({ "do": "end", "experiment": "X9", "outcome": "failed", "result": "r" }), "X9"),

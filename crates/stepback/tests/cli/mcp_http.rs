@@ -105,7 +105,10 @@ fn an_agent_works_over_http() {
     call(&server, "/mcp", "verify_add", json!({ "title": "t", "file": "a", "text": "1" }));
     let (_, refused) = ask(&server, "/mcp", "tools/call", json!({ "name": "verify_run" }));
     let said = refused["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("this server runs none") && !world.path("made").exists(), "{refused:#}");
+    assert!(
+        said.contains("this server does not run commands") && !world.path("made").exists(),
+        "{refused:#}"
+    );
     let looked = call(&server, "/mcp", "verify_run", json!({ "checks": ["V2"] }));
     assert_eq!(looked["passed"], true, "{looked:#}");
 

@@ -66,18 +66,18 @@ fn a_connection_subscribes_to_resources_one_by_one() {
     };
     subscribe(&mut agent, "subscribe", MIND);
     // Somebody else writes on the board, in another process.
-    world.ok(["note", "add", "from elsewhere"]);
+    world.ok(["board", "note", "add", "from elsewhere"]);
     assert_eq!(changed(&agent.hear()), MIND);
     // A step that changes no board, then one that does.
     subscribe(&mut agent, "subscribe", SESSION);
     talk.prompt("go on");
     assert_eq!(changed(&agent.hear()), SESSION);
     subscribe(&mut agent, "unsubscribe", MIND);
-    world.ok(["note", "add", "unheard"]);
+    world.ok(["board", "note", "add", "unheard"]);
     assert_eq!(changed(&agent.hear()), SESSION);
     for (params, expected) in [
-        (json!({ "uri": "stepback://file/@/a" }), "nobody is told when stepback://file/@/a changes"),
-        (json!({ "uri": "stepback://session/nobody" }), "nobody is told"),
+        (json!({ "uri": "stepback://file/@/a" }), "stepback://file/@/a does not support subscriptions"),
+        (json!({ "uri": "stepback://session/nobody" }), "does not support subscriptions"),
         (json!({ "uri": 7 }), "\"uri\" must be given"),
         (json!({}), "\"uri\" must be given"),
     ] {
@@ -106,7 +106,7 @@ fn a_subscription_of_its_own_is_acknowledged_and_says_which_it_is() {
     assert_eq!(told["method"], "notifications/subscriptions/acknowledged", "{told:#}");
     assert_eq!(told["params"]["notifications"], json!({ "resourceSubscriptions": [MIND] }), "{told:#}");
     assert_eq!(told.pointer(STAMP), Some(&json!(2)), "{told:#}");
-    world.ok(["note", "add", "one"]);
+    world.ok(["board", "note", "add", "one"]);
     let told = agent.hear();
     assert_eq!((changed(&told), told.pointer(STAMP)), (MIND, Some(&json!(2))), "{told:#}");
     // Cancelled, and another one opened: only that one is told.
@@ -116,7 +116,7 @@ fn a_subscription_of_its_own_is_acknowledged_and_says_which_it_is() {
     );
     agent.send(&listen(3, &[MIND]));
     assert_eq!(agent.hear().pointer(STAMP), Some(&json!(3)));
-    world.ok(["note", "add", "two"]);
+    world.ok(["board", "note", "add", "two"]);
     assert_eq!(agent.hear().pointer(STAMP), Some(&json!(3)));
     for (wanted, expected) in [
         (json!({}), "\"notifications\" must be given"),
@@ -199,7 +199,7 @@ fn changes_are_told_over_http_until_the_server_ends() {
     talk.prompt("go on");
     let told = stream.hear().unwrap();
     assert_eq!((changed(&told), told.pointer(STAMP)), (SESSION, Some(&json!(5))));
-    world.ok(["note", "add", "from elsewhere"]);
+    world.ok(["board", "note", "add", "from elsewhere"]);
     while changed(&stream.hear().unwrap()) != MIND {}
     assert_eq!(changed(&other.hear().unwrap()), MIND);
     kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();

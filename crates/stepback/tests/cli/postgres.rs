@@ -77,7 +77,7 @@ fn a_store_is_copied_there_and_back() {
     let directory = world.store.display().to_string();
     let database = server.database();
     let copied = world.ok(["store", "copy", &directory, &database]).out;
-    assert!(copied.contains("read everything back") && copied.contains("STEPBACK_HOME"), "{copied}");
+    assert!(copied.contains("verified the copy") && copied.contains("STEPBACK_HOME"), "{copied}");
     let again = world.run(["store", "copy", &directory, &database]).exits(9);
     assert!(again.err.contains("not empty"), "{}", again.err);
 
@@ -144,7 +144,7 @@ fn a_copy_that_was_cut_off_is_refused() {
         let left = world.run(["--store", &target, "stats", "--json"]);
         match left.code {
             Some(6) => {
-                assert!(left.err.contains("did not finish"), "{}", left.err);
+                assert!(left.err.contains("was not finished"), "{}", left.err);
                 refused += 1;
             }
             // Nothing there yet.

@@ -295,7 +295,11 @@ fn an_address_that_cannot_be_used_is_an_error_that_says_so() {
     let at = taken.local_addr().unwrap().to_string();
     for listen in ["", "here", "127.0.0.1", "127.0.0.1:99999", "localhost:http"] {
         let ran = world.run(["proxy", "--listen", listen]).exits(2);
-        assert!(ran.err.contains("no address") && ran.err.contains("ADDR:PORT"), "{listen}: {}", ran.err);
+        assert!(
+            ran.err.contains("not a valid address") && ran.err.contains("ADDR:PORT"),
+            "{listen}: {}",
+            ran.err
+        );
     }
     let ran = world.run(["proxy", "--listen", &at]).exits(7);
     assert!(ran.err.contains(&at) && ran.err.contains("--listen"), "{}", ran.err);

@@ -92,7 +92,7 @@ fn a_stream_that_breaks_off_is_passed_on_as_far_as_it_goes() {
     let (got, end) = carried(&Upstream::saying(part.clone()));
     assert_eq!(body_of(&got), body_of(&String::from_utf8_lossy(&part)));
     assert_eq!(end["failed"], true, "{end}");
-    assert!(end["summary"].as_str().unwrap().contains("broke off"), "{end}");
+    assert!(end["summary"].as_str().unwrap().contains("interrupted"), "{end}");
     assert_eq!(end["output"]["body"], body_of(&String::from_utf8_lossy(&part)));
 }
 
@@ -189,7 +189,7 @@ fn an_agent_that_goes_away_is_recorded_as_gone() {
     proxy.end().exits(0);
     let end = steps(&world, None).pop().unwrap();
     assert_eq!(end["failed"], true);
-    assert!(end["summary"].as_str().unwrap().contains("went away"), "{end}");
+    assert!(end["summary"].as_str().unwrap().contains("disconnected"), "{end}");
 }
 
 #[test]
@@ -283,6 +283,6 @@ fn a_store_that_cannot_be_written_to_costs_the_agent_nothing() {
     let got = post(&proxy.url, "/v1/messages", &[], &asking());
     assert!(got.contains("It is done."), "{got}");
     let ran = proxy.end().exits(0);
-    assert!(ran.err.contains("Warning: not all of them could be recorded"), "{}", ran.err);
+    assert!(ran.err.contains("Warning: some of them could not be recorded"), "{}", ran.err);
     assert!(of_kind(&world, "gap")[0]["summary"].as_str().unwrap().contains("a model call"));
 }

@@ -145,7 +145,7 @@ fn keys_go_through_a_session_and_the_terminal_is_as_it_was() {
     terminal.press("q");
     let (status, seen) = terminal.expect_end();
     assert!(status.success());
-    assert!(seen.contains("Left at #3"), "{seen:?}");
+    assert!(seen.contains("Stopped at #3"), "{seen:?}");
     assert!(!seen.contains("rm \u{1b}"), "what an agent ran cannot paint the terminal");
 }
 

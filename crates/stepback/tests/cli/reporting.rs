@@ -110,7 +110,7 @@ fn call(agent: &Talk<'_>, names: [&str; 2], call: &str, input: &Value, response:
 }
 
 fn commands(world: &Sandbox, session: &str) -> Vec<Value> {
-    items(&world.json(["mind", "commands", "--session", session]))
+    items(&world.json(["board", "commands", "--session", session]))
 }
 
 #[test]

@@ -253,5 +253,5 @@ fn an_agent_with_hooks_hears_the_same_decisions_and_words_again() {
     assert_eq!(file_of(world, &done, "two").as_deref(), Some("22\n"), "what was changed ran as it was");
     assert_eq!(done["comparison"]["first_difference"], Value::Null, "{done:#}");
     let told = steps(world, done["session"].as_str());
-    assert!(told.iter().any(|step| step["summary"] == "told: and be quick"), "{told:#?}");
+    assert!(told.iter().any(|step| step["summary"] == "message: and be quick"), "{told:#?}");
 }

@@ -188,7 +188,7 @@ fn it_is_run_again_without_its_model_and_not_without_its_program() {
     assert!(!fake.world.path("made").exists());
     assert_eq!(crate::reruns::file_of(&fake.world, &done, "made").as_deref(), Some("made\n"));
     let ran = fake.run(&["rerun", "--set", "memory.plan=x"]).exits(2);
-    assert!(ran.err.contains("keeps no memory"), "{}", ran.err);
+    assert!(ran.err.contains("has no memory"), "{}", ran.err);
 
     fs::remove_file(fake.bin.join("claude")).unwrap();
     let tips = || -> Vec<Value> {
@@ -243,6 +243,6 @@ fn a_conversation_goes_on_with_the_executable_that_hooks_were_called_by() {
     // If it is gone, nothing else takes its place.
     fs::remove_file(&program).unwrap();
     let ran = fake.run(&go_on).exits(4);
-    assert!(ran.err.contains("elsewhere/claude, which is not there any more"), "{}", ran.err);
-    assert!(ran.err.contains("Hint: install it there again"), "{}", ran.err);
+    assert!(ran.err.contains("elsewhere/claude, which no longer exists"), "{}", ran.err);
+    assert!(ran.err.contains("Hint: reinstall it there"), "{}", ran.err);
 }

@@ -134,7 +134,7 @@ fn what_a_person_sees() {
     let coloured = coloured.env("CLICOLOR_FORCE", "1").output().unwrap();
     let coloured = String::from_utf8(coloured.stdout).unwrap();
     assert!(coloured.contains("\u{1b}[33m\u{1b}[1mcannot\u{1b}[0m"), "{coloured:?}");
-    assert!(world.ok(["search", "nowhere"]).err.contains("Nothing was found"));
+    assert!(world.ok(["search", "nowhere"]).err.contains("No matches"));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_search_that_makes_no_sense_is_explained() {
     for (words, said) in [
         ("\"open", "quotation mark"),
         ("&&", "no letters or digits"),
-        ("", "nothing to look for"),
+        ("", "the query is empty"),
         (long.as_str(), "longer than 4096 bytes"),
         ("* OR 1=1; DROP TABLE words; --", "no letters"),
     ] {

@@ -201,13 +201,13 @@ fn what_cannot_be_served_says_why() {
         }
     };
     says(&["--listen", &address], 7, &["cannot serve at", "in use", "--listen"]);
-    says(&["--listen", "here"], 2, &["\"here\" is no address", "127.0.0.1:7171"]);
+    says(&["--listen", "here"], 2, &["\"here\" is not a valid address", "127.0.0.1:7171"]);
     says(&["--listen", "127.0.0.1:0", "--tls-cert", "c.pem"], 2, &["--tls-key"]);
     let pair = ["--listen", "127.0.0.1:0", "--tls-cert", "no.pem", "--tls-key", "no.pem"];
     says(&pair, 7, &["no.pem", "cannot be used"]);
     says(&["--listen", "127.0.0.1:0", "--log", "/no/such/place/log"], 7, &["cannot write the log"]);
     fs::write(world.store.join("server.token"), "short").unwrap();
-    says(&["--listen", "127.0.0.1:0"], 7, &["server.token holds no token", "remove it"]);
+    says(&["--listen", "127.0.0.1:0"], 7, &["server.token contains no token", "remove it"]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_session_is_opened_where_its_directory_never_was() {
     there.ok(["fsck"]);
 
     let again = there.ok(["import", file.to_str().unwrap()]);
-    assert!(again.out.contains("is here already"), "{}", again.out);
+    assert!(again.out.contains("Already imported: 1 session"), "{}", again.out);
     // What was imported cannot be gone back to: there is no directory.
     let refused = there.run(["--workspace", workspace, "rewind", &point, "--yes"]);
     assert_eq!(refused.code, Some(7), "{refused:?}");
@@ -69,7 +69,7 @@ fn what_cannot_be_imported_is_refused_with_a_reason() {
         there.run(["import", path.to_str().unwrap()])
     };
     let cut = import(&bytes[..bytes.len() / 2]).exits(9);
-    assert!(cut.err.contains("cut short") && cut.err.contains("Hint:"), "{}", cut.err);
+    assert!(cut.err.contains("truncated") && cut.err.contains("Hint:"), "{}", cut.err);
     let mut newer = bytes.clone();
     newer[16] = 7;
     assert!(import(&newer).exits(9).err.contains("format 7"));
@@ -100,8 +100,11 @@ fn lines_are_taken_in_without_files() {
     let path = there.root().join("lines.jsonl");
     fs::write(&path, &lines).unwrap();
     let said = there.ok(["import", path.to_str().unwrap()]);
-    assert!(said.out.contains("Imported 1 session") && said.err.contains("Lines hold no files"), "{said:?}");
-    assert!(there.ok(["import", path.to_str().unwrap()]).out.contains("is here already"));
+    assert!(
+        said.out.contains("Imported 1 session") && said.err.contains("JSON lines contain no files"),
+        "{said:?}"
+    );
+    assert!(there.ok(["import", path.to_str().unwrap()]).out.contains("Already imported: 1 session"));
     there.ok(["fsck"]);
     there.ok(["fsck"]);
 
@@ -129,7 +132,7 @@ fn lines_are_taken_in_without_files() {
     assert!(refused.code != Some(0) && refused.err.contains("Error"), "{refused:?}");
     fs::write(world.root().join("lines"), &lines).unwrap();
     let home = world.ok(["import", world.root().join("lines").to_str().unwrap()]);
-    assert!(home.out.contains("is here already"), "{}", home.out);
+    assert!(home.out.contains("Already imported: 1 session"), "{}", home.out);
 }
 
 #[test]

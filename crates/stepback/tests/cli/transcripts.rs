@@ -276,7 +276,7 @@ fn upkeep() {
     assert_transcript!(t.text());
     // Sizes depend on the libraries' compression; that they are there is enough.
     let stats = t.world.ok(["stats"]).out;
-    assert!(stats.contains("before compression and sharing") && stats.contains("operations"), "{stats}");
+    assert!(stats.contains("uncompressed") && stats.contains("operations"), "{stats}");
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn help() {
         let ran = t.world.run(words(&line));
         // At the top they are in groups, up to the options.
         let listed = match command.is_empty() {
-            true => ran.out.split("\nOptions:\n").next(),
+            true => ran.out.split("\nGlobal options:\n").next(),
             false => ran.out.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()),
         };
         let below: Vec<&str> = listed
@@ -455,6 +455,12 @@ fn help() {
         pending.extend(below.iter().rev().map(|name| format!("{command} {name}").trim_start().to_string()));
         let leaf = below.is_empty();
         assert!(!leaf || ran.out.contains("Examples:") || command == "points", "{command} has no examples");
+        let (_, global) =
+            ran.out.split_once("Global options:\n").unwrap_or_else(|| panic!("{line}: no global options"));
+        assert!(
+            ["--json", "--store", "--workspace", "-C"].iter().all(|option| global.contains(option)),
+            "{line}"
+        );
         t.note(&line, &ran);
     }
     t.run("points").run("");

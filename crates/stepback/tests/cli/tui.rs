@@ -114,7 +114,7 @@ fn a_locked_store_is_waited_for_and_said_to_be() {
     terminal.until("why not", |screen| screen.contains("! ") && screen.contains("store"));
     holder.execute_batch("ROLLBACK").unwrap();
     terminal.press("cafterwards\r");
-    terminal.shows(&["the workspace is kept as it is now"]);
+    terminal.shows(&["checkpoint created"]);
     terminal.press("q");
     assert!(terminal.expect_end().0.success());
     assert!(world.ok(["checkpoint", "list"]).out.contains("afterwards"));
@@ -138,7 +138,7 @@ fn a_session_is_done_again_by_a_key() {
     terminal.press("rnonsense\r");
     terminal.shows(&["! "]);
     terminal.press("r\r");
-    terminal.shows(&["it runs again", "rerun-1"]);
+    terminal.shows(&["rerunning", "rerun-1"]);
     let listed = || world.ok(["branch", "list", "--json"]).json();
     terminal.until("the rerun's end", |_| {
         let listed = listed();
@@ -157,9 +157,9 @@ fn what_was_thought_is_seen_at_each_step() {
     record(&world);
     let session = ["--session", "s1"];
     let think = |words: &[&str]| drop(world.ok([words, &session].concat()));
-    think(&["hypothesis", "propose", "the file is written twice"]);
-    think(&["evidence", "add", "H1", "the log has it twice", "--strength", "0.5", "--tool", "Bash"]);
-    think(&["belief", "add", "the first write is lost", "--kind", "inference"]);
+    think(&["board", "hypothesis", "propose", "the file is written twice"]);
+    think(&["board", "evidence", "add", "H1", "the log has it twice", "--strength", "0.5", "--tool", "Bash"]);
+    think(&["board", "belief", "add", "the first write is lost", "--kind", "inference"]);
     let mut terminal = start(&world, &["s1"], 24, 100);
     terminal.shows(&["[2 Timeline]", "last"]);
     terminal.press("7");
@@ -263,7 +263,7 @@ fn checkpoints_branches_search_and_points_work_by_keys() {
     let mut terminal = start(&world, &["s1"], 24, 90);
     terminal.shows(&["last"]);
     terminal.press("ckept here\r");
-    terminal.shows(&["the workspace is kept as it is now"]);
+    terminal.shows(&["checkpoint created"]);
     assert!(world.ok(["checkpoint", "list"]).out.contains("kept here"));
     terminal.press("btry\r");
     terminal.shows(&["branch try begins at", "<try>"]);
@@ -333,7 +333,7 @@ fn where_it_cannot_be_shown_it_is_said() {
     assert_eq!(terminal.wait().code(), Some(7));
     fs::write(world.store.join("server.token"), "0123").unwrap();
     let mut terminal = start(&world, &["--server", "http://127.0.0.1:1"], 24, 80);
-    terminal.expect("does not answer").expect("stepback serve");
+    terminal.expect("does not respond").expect("stepback serve");
     assert_eq!(terminal.wait().code(), Some(7));
     let mut terminal = start(&world, &["--server", "somewhere"], 24, 80);
     terminal.expect("no address of a server");
@@ -353,14 +353,14 @@ fn a_server_goes_away_and_comes_back_and_no_step_is_missed() {
     agent.prompt("while it listens");
     terminal.shows(&["while it listens"]);
     server.end();
-    terminal.shows(&["trying again"]);
+    terminal.shows(&["retrying"]);
     agent.prompt("while it is away");
     terminal.press("k");
-    terminal.shows(&["trying again", "while it listens"]);
+    terminal.shows(&["retrying", "while it listens"]);
     terminal.press("G");
     let server = serve(&address);
     terminal.shows(&["while it is away"]);
-    terminal.until("it answers", |screen| !screen.contains("trying again"));
+    terminal.until("it answers", |screen| !screen.contains("retrying"));
     terminal.press("w");
     terminal.shows(&["Plan: rewind"]);
     terminal.press("\x1bq");
@@ -424,7 +424,7 @@ fn the_recording_in_the_guide_is_what_is_shown() {
     take("\t", &mut terminal, &["[4 State]", "2 paths"]);
     terminal.press("ll");
     take("5", &mut terminal, &["[5 Diff]", "-one", "+two"]);
-    take("h", &mut terminal, &["[5 Diff]", "#7 is no checkpoint"]);
+    take("h", &mut terminal, &["[5 Diff]", "#7 is not a checkpoint"]);
     take("w", &mut terminal, &["Plan: rewind", "app.txt"]);
     take("y", &mut terminal, &["no file differs", "press u to undo"]);
     take("6", &mut terminal, &["none; a adds one"]);
@@ -469,7 +469,7 @@ fn what_is_huge_is_shown_in_part_and_keys_go_on_working() {
     terminal.press("\x1b");
     terminal.shows(&["4 paths"]);
     terminal.press("k\r");
-    terminal.shows(&["this is no text"]);
+    terminal.shows(&["binary file"]);
     terminal.press("q");
     terminal.expect_end();
 }

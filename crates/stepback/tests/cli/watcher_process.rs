@@ -198,7 +198,7 @@ fn a_watcher_that_is_stopped_is_not_waited_for_and_not_missed() {
     }
     assert!(world.store.join("watch/unanswered").exists(), "hooks know that it does not answer");
     let doctor = world.json(["doctor"]);
-    assert!(doctor["not_watched"].as_str().unwrap().contains("does not answer"), "{doctor}");
+    assert!(doctor["not_watched"].as_str().unwrap().contains("not responding"), "{doctor}");
     assert_eq!(watchers(&world), [pid], "none is started beside it");
     signal("-CONT", pid);
     change(&agent, "continued", "d5/f5");

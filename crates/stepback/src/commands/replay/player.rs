@@ -58,8 +58,8 @@ pub struct Player {
 /// The keys and their descriptions, for the help.
 pub const HELP: [(&str, &str); 10] = [
     ("space", "play, pause"),
-    ("n, →", "one step on"),
-    ("p, ←", "one step back"),
+    ("n, →", "next step"),
+    ("p, ←", "previous step"),
     ("e", "next error"),
     ("E", "previous error"),
     ("g", "go to a step: type its number, then Enter"),
@@ -179,7 +179,7 @@ impl Player {
     /// Returns the status line at the bottom.
     pub fn status(&self) -> String {
         if let Some(typed) = &self.typed {
-            return format!("go to step #{typed}_   Enter goes there, Escape does not");
+            return format!("go to step #{typed}_   Enter confirms, Escape cancels");
         }
         let mark = if self.playing { "▶" } else { "⏸" };
         let number = self.cursor.current().map_or(0, |stored| stored.step.number);

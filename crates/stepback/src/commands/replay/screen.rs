@@ -35,7 +35,8 @@ pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
     if let Some(stored) = player.cursor.current() {
         let number = stored.step.number;
         output::say(
-            Paint::stderr().dim(format!("Left at #{number}; \"stepback at '#{number}'\" shows its state.")),
+            Paint::stderr()
+                .dim(format!("Stopped at #{number}; \"stepback at '#{number}'\" shows its state.")),
         );
     }
     DONE

@@ -12,8 +12,8 @@ use stepback_reasoning::item::{
 use stepback_reasoning::suggestions::SuggestedAction;
 
 use super::{list, look, name, names, think, word};
-use crate::args::mind::{
-    BeliefCommand, BoardArgs, ContradictionCommand, EvidenceCommand, GapCommand, HypothesisCommand,
+use crate::args::board::{
+    BeliefCommand, BoardSelector, ContradictionCommand, EvidenceCommand, GapCommand, HypothesisCommand,
     NoteCommand,
 };
 use crate::commands::{CommandResult, DONE};
@@ -21,9 +21,9 @@ use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
-/// Runs `stepback hypothesis …`.
+/// Runs `stepback board hypothesis …`.
 pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResult {
-    let set = |board: &BoardArgs, which: &str, status: HypothesisStatus, reason: Option<&String>| {
+    let set = |board: &BoardSelector, which: &str, status: HypothesisStatus, reason: Option<&String>| {
         think(context, board, |_| {
             Ok(BoardMutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
         })
@@ -85,7 +85,7 @@ pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResu
     }
 }
 
-/// Runs `stepback evidence …`.
+/// Runs `stepback board evidence …`.
 pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
     match command {
         EvidenceCommand::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
@@ -160,7 +160,7 @@ fn source(
     })
 }
 
-/// Runs `stepback belief …`.
+/// Runs `stepback board belief …`.
 pub fn belief(context: &Context, command: &BeliefCommand) -> CommandResult {
     match command {
         BeliefCommand::Add {
@@ -221,8 +221,8 @@ pub fn belief(context: &Context, command: &BeliefCommand) -> CommandResult {
 fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, CommandFailure> {
     if let Some(range) = range {
         let wrong = || {
-            CommandFailure::new(FailureKind::Usage, format!("\"{range}\" is no range"))
-                .hint("write two numbers with two dots between them, such as 5..20")
+            CommandFailure::new(FailureKind::Usage, format!("\"{range}\" is not a valid range"))
+                .hint("use two numbers separated by two dots, such as 5..20")
         };
         let (from, to) = range.split_once("..").ok_or_else(wrong)?;
         let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
@@ -247,7 +247,7 @@ fn impact(context: &Context, impact: &Impact) -> CommandResult {
         return DONE;
     }
     if impact.shaken.is_empty() {
-        output::line(format!("Nothing rests on {}.", impact.belief));
+        output::line(format!("Nothing depends on {}.", impact.belief));
     }
     for shaken in &impact.shaken {
         output::line(format!(
@@ -261,11 +261,11 @@ fn impact(context: &Context, impact: &Impact) -> CommandResult {
     }
     let hypotheses: Vec<String> = impact.hypotheses.iter().map(ToString::to_string).collect();
     if !hypotheses.is_empty() {
-        output::line(format!("Hypotheses touched: {}", hypotheses.join(", ")));
+        output::line(format!("Hypotheses affected: {}", hypotheses.join(", ")));
     }
     let gaps: Vec<String> = impact.gaps.iter().map(ToString::to_string).collect();
     if !gaps.is_empty() {
-        output::line(format!("Gaps touched: {}", gaps.join(", ")));
+        output::line(format!("Gaps affected: {}", gaps.join(", ")));
     }
     DONE
 }
@@ -276,11 +276,11 @@ fn roots(context: &Context, roots: &[RootBelief], belief: &str) -> CommandResult
         return DONE;
     }
     if roots.is_empty() {
-        output::line(format!("{belief} rests on nothing else."));
+        output::line(format!("{belief} depends on nothing else."));
     }
     for root in roots {
         output::line(format!(
-            "{}  {:.2} sure  weight {:.2}  {}  ({})",
+            "{}  {:.2} confident  weight {:.2}  {}  ({})",
             root.belief,
             root.confidence,
             root.weight,
@@ -291,9 +291,9 @@ fn roots(context: &Context, roots: &[RootBelief], belief: &str) -> CommandResult
     DONE
 }
 
-/// Runs `stepback contradiction …`.
+/// Runs `stepback board contradiction …`.
 pub fn contradiction(context: &Context, command: &ContradictionCommand) -> CommandResult {
-    let settle = |board: &BoardArgs, which: &str, status: ContradictionStatus, how: &str| {
+    let settle = |board: &BoardSelector, which: &str, status: ContradictionStatus, how: &str| {
         think(context, board, |_| {
             let (contradiction, resolution) = (name(which)?, how.to_owned());
             Ok(BoardMutation::SettleContradiction { contradiction, status, resolution })
@@ -320,7 +320,7 @@ pub fn contradiction(context: &Context, command: &ContradictionCommand) -> Comma
     }
 }
 
-/// Runs `stepback gap …`.
+/// Runs `stepback board gap …`.
 pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
     match command {
         GapCommand::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
@@ -357,7 +357,7 @@ pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
     }
 }
 
-/// Runs `stepback note …`.
+/// Runs `stepback board note …`.
 pub fn note(context: &Context, command: &NoteCommand) -> CommandResult {
     match command {
         NoteCommand::Add { text, about, tags, board } => think(context, board, |_| {

@@ -1,4 +1,4 @@
-//! The command `stepback verify`.
+//! The command `stepback board verify`.
 
 use std::process::ExitCode;
 
@@ -9,16 +9,16 @@ use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
 use super::{list, look, name, names, think, with_board};
-use crate::args::mind::verify::{Add, Verify};
+use crate::args::board::verify::{VerifyAddArgs, VerifyCommand};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
-/// Runs `stepback verify …`.
-pub fn verify(context: &Context, command: &Verify) -> CommandResult {
+/// Runs `stepback board verify …`.
+pub fn verify(context: &Context, command: &VerifyCommand) -> CommandResult {
     match command {
-        Verify::Add(plan) => think(context, &plan.board, |workspace| {
+        VerifyCommand::Add(plan) => think(context, &plan.board, |workspace| {
             let inside = |path: &String| context.relative(workspace, path);
             Ok(BoardMutation::AddVerification {
                 title: plan.title.clone(),
@@ -29,16 +29,18 @@ pub fn verify(context: &Context, command: &Verify) -> CommandResult {
                 on_fail: acts(&plan.fail_evidence, &plan.fail_fills, plan.halt_on_fail)?,
             })
         }),
-        Verify::Run { verifications, fresh, board } => with_board(context, board, |workspace, session| {
-            run(context, &mut Thinker::new(workspace, session), &names(verifications)?, *fresh)
-        }),
-        Verify::List { board } => {
+        VerifyCommand::Run { verifications, fresh, board } => {
+            with_board(context, board, |workspace, session| {
+                run(context, &mut Thinker::new(workspace, session), &names(verifications)?, *fresh)
+            })
+        }
+        VerifyCommand::List { board } => {
             look(context, board, None, |mind| list(context, mind, "verifications", "Verifications", |_| true))
         }
     }
 }
 
-fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, CommandFailure> {
+fn check(plan: &VerifyAddArgs, inside: impl Fn(&String) -> String) -> Result<Check, CommandFailure> {
     if let Some(run) = &plan.run {
         let (contains, lacks) = (plan.contains.clone(), plan.lacks.clone());
         return Ok(Check::Command { run: run.clone(), exit: plan.exit, contains, lacks });
@@ -57,8 +59,8 @@ fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Comman
         (from(&plan.json_file, &plan.json_run), &plan.pointer, &plan.equals)
     {
         let equals = serde_json::from_str(equals).map_err(|error| {
-            CommandFailure::new(FailureKind::Usage, format!("\"{equals}\" is no JSON: {error}"))
-                .hint("write a text in quotes of its own: --equals '\"text\"'")
+            CommandFailure::new(FailureKind::Usage, format!("\"{equals}\" is not valid JSON: {error}"))
+                .hint("quote a string as JSON: --equals '\"text\"'")
         })?;
         return Ok(Check::Json { from, pointer: pointer.clone(), equals });
     }
@@ -66,7 +68,7 @@ fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Comman
         let (absolute, relative) = (plan.absolute, plan.relative);
         return Ok(Check::Reference { from, reference: inside(reference), absolute, relative });
     }
-    Err(CommandFailure::new(FailureKind::Usage, "it does not say what to check")
+    Err(CommandFailure::new(FailureKind::Usage, "nothing to check is specified")
         .hint("use --run, --same, --file, --json-file, --json-run, --numbers-file or --numbers-run"))
 }
 
@@ -88,7 +90,7 @@ fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutco
                 FailureKind::Usage,
                 format!("\"{text}\" does not name a hypothesis and a strength"),
             )
-            .hint("write them with an equals sign, such as H1=0.8")
+            .hint("use the form H1=0.8")
         };
         let (hypothesis, strength) = text.split_once('=').ok_or_else(wrong)?;
         let strength = strength.trim().parse().map_err(|_| wrong())?;
@@ -119,10 +121,8 @@ fn run(
         }
     };
     if wanted.is_empty() {
-        let hint = "plan one with \"stepback verify add\", or name one to run it again";
-        return Err(
-            CommandFailure::new(FailureKind::Nothing, "there is no check that was not run yet").hint(hint)
-        );
+        let hint = "add one with \"stepback board verify add\", or name one to run it again";
+        return Err(CommandFailure::new(FailureKind::Nothing, "no check is left to run").hint(hint));
     }
     let mut items: Vec<Value> = Vec::new();
     let mut passed = true;
@@ -136,13 +136,15 @@ fn run(
             match &verified.thought {
                 Some(thought) => {
                     thought.effect.said.iter().for_each(output::line);
-                    let undo =
-                        format!("\"stepback mind undo {}\" takes what follows from it back.", thought.step);
+                    let undo = format!("\"stepback board undo {}\" undoes its consequences.", thought.step);
                     output::say(Paint::stderr().dim(undo));
                 }
                 None => {
                     output::line(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
-                    output::say(Paint::stderr().dim("Nothing was run; --fresh runs it again."));
+                    output::say(
+                        Paint::stderr()
+                            .dim("Not run, because its inputs are unchanged; --fresh runs it anyway."),
+                    );
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! Commands about what an agent thinks: `stepback hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verify`,
-//! `note`, `experiment`, `mind` and `recover`.
+//! `stepback board`: the reasoning board and its parts.
 
-mod board;
-mod change;
-mod check;
-mod trial;
+mod experiment;
+mod items;
+mod show;
+mod verify;
+mod versions;
 
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -13,21 +13,52 @@ use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
 use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
-pub use self::board::{mind, recover};
-pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
-pub use self::check::verify;
-pub use self::trial::{experiment, go_back, session_at, tell_moved};
+pub use self::experiment::{go_back, session_at, tell_moved};
 
 use super::{CommandResult, DONE};
-use crate::args::mind::BoardArgs;
+use crate::args::board::{BoardArgs, BoardCommand, BoardPartCommand, BoardSelector};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
 
+/// Runs `stepback board …`.
+pub fn board(context: &Context, arguments: &BoardArgs) -> CommandResult {
+    let Some(command) = &arguments.command else { return show::show(context, &arguments.show) };
+    match command {
+        BoardCommand::Show(arguments) => show::show(context, arguments),
+        BoardCommand::Part(command) => part(context, command),
+        BoardCommand::Diff { from, to, board } => versions::diff(context, from, to.as_deref(), board),
+        BoardCommand::Restore { point, dry_run, board } => versions::restore(context, point, *dry_run, board),
+        BoardCommand::Undo { step, dry_run, board } => {
+            versions::undo(context, step.as_deref(), *dry_run, board)
+        }
+        BoardCommand::Merge { from, base, theirs, dry_run, board } => {
+            versions::merge(context, from, base.as_deref(), *theirs, *dry_run, board)
+        }
+        BoardCommand::Commands { limit, board } => show::commands(context, *limit, board),
+        BoardCommand::Metrics { board } => show::metrics(context, board),
+    }
+}
+
+/// Runs a command about one part of the board.
+pub fn part(context: &Context, command: &BoardPartCommand) -> CommandResult {
+    match command {
+        BoardPartCommand::Hypothesis(command) => items::hypothesis(context, command),
+        BoardPartCommand::Evidence(command) => items::evidence(context, command),
+        BoardPartCommand::Belief(command) => items::belief(context, command),
+        BoardPartCommand::Contradiction(command) => items::contradiction(context, command),
+        BoardPartCommand::Gap(command) => items::gap(context, command),
+        BoardPartCommand::Verify(command) => verify::verify(context, command),
+        BoardPartCommand::Note(command) => items::note(context, command),
+        BoardPartCommand::Experiment(command) => experiment::experiment(context, command),
+        BoardPartCommand::Recover(arguments) => show::recover(context, arguments),
+    }
+}
+
 /// Runs `act` with the selected board.
 fn with_board(
     context: &Context,
-    board: &BoardArgs,
+    board: &BoardSelector,
     act: impl FnOnce(&Workspace<'_>, &Session) -> CommandResult,
 ) -> CommandResult {
     let engine = context.engine();
@@ -40,7 +71,7 @@ fn with_board(
 /// Applies a change to the board and prints its consequences.
 fn think(
     context: &Context,
-    board: &BoardArgs,
+    board: &BoardSelector,
     make: impl FnOnce(&Workspace<'_>) -> Result<BoardMutation, CommandFailure>,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
@@ -52,7 +83,7 @@ fn think(
 
 /// Prints the consequences of a change.
 fn tell(context: &Context, thought: &BoardEdit) {
-    let undo = format!("stepback mind undo {}", thought.step);
+    let undo = format!("stepback board undo {}", thought.step);
     if context.json {
         let mut document = json!(thought);
         document["undo"] = json!(undo);
@@ -62,16 +93,16 @@ fn tell(context: &Context, thought: &BoardEdit) {
     thought.effect.said.iter().for_each(output::line);
     if let Some(number) = thought.checkpoint {
         output::say(
-            Paint::stderr().dim(format!("Checkpoint #{number} was made, because files had changed.")),
+            Paint::stderr().dim(format!("Checkpoint #{number} was created, because files had changed.")),
         );
     }
-    output::say(Paint::stderr().dim(format!("\"{undo}\" takes that back.")));
+    output::say(Paint::stderr().dim(format!("\"{undo}\" undoes this.")));
 }
 
 /// Shows a part of the current board, or of the board at a point.
 fn look(
     context: &Context,
-    board: &BoardArgs,
+    board: &BoardSelector,
     at: Option<&str>,
     show: impl FnOnce(&ReasoningBoard) -> CommandResult,
 ) -> CommandResult {
@@ -139,7 +170,7 @@ fn word<T: Copy>(
 ) -> Result<T, CommandFailure> {
     all.iter().copied().find(|word| text(*word) == given).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|word| text(*word)).collect();
-        CommandFailure::new(FailureKind::Usage, format!("\"{given}\" is no {what}"))
+        CommandFailure::new(FailureKind::Usage, format!("\"{given}\" is not a valid {what}"))
             .hint(format!("use one of {}", known.join(", ")))
     })
 }

@@ -6,14 +6,14 @@ use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
-use super::{board, list, look, name, tell, think, with_board, word};
-use crate::args::mind::ExperimentCommand;
+use super::{list, look, name, tell, think, versions, with_board, word};
+use crate::args::board::ExperimentCommand;
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
 
-/// Runs `stepback experiment …`.
+/// Runs `stepback board experiment …`.
 pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResult {
     match command {
         ExperimentCommand::Start { branch, hypothesis, success, board } => {
@@ -26,7 +26,7 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
                     let left = begun.left;
                     output::line(format!("Now on branch {branch}."));
                     output::say(Paint::stderr().dim(format!(
-                        "\"stepback branch switch {left} --reasoning\" goes back, \"stepback mind merge {branch}\" takes over from there what was found out."
+                        "\"stepback branch switch {left} --reasoning\" switches back, \"stepback board merge {branch}\" then merges its findings."
                     )));
                 }
                 DONE
@@ -68,7 +68,7 @@ pub fn go_back(
     let moment = BoardMoment::Step(target.step.number);
     let joined = Thinker::new(workspace, session).restore(&moment, dry_run)?;
     if !context.json {
-        board::tell(context, &joined, dry_run)?;
+        versions::tell(context, &joined, dry_run)?;
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ pub fn go_back(
 /// Prints what changed on a board that moved along with the files, unless the output is JSON.
 pub fn tell_moved(context: &Context, joined: Option<Joined>) -> Result<(), CommandFailure> {
     if let (false, Some(joined)) = (context.json, joined) {
-        board::tell(context, &joined, false)?;
+        versions::tell(context, &joined, false)?;
     }
     Ok(())
 }

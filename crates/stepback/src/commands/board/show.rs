@@ -1,0 +1,112 @@
+//! Commands that only read a board: `stepback board show`, `commands`, `metrics` and `recover`.
+
+use serde_json::json;
+use stepback_engine::Workspace;
+use stepback_engine::reason::BoardMoment;
+use stepback_model::record::Session;
+
+use super::{moment, with_board};
+use crate::args::board::{BoardSelector, BoardShowArgs, RecoverArgs};
+use crate::commands::{CommandResult, DONE};
+use crate::context::Context;
+use crate::output::{self, Paint};
+
+/// Runs `stepback board show`.
+pub fn show(context: &Context, arguments: &BoardShowArgs) -> CommandResult {
+    with_board(context, &arguments.board, |workspace, session| print(context, workspace, session, arguments))
+}
+
+fn print(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    arguments: &BoardShowArgs,
+) -> CommandResult {
+    let moment = moment(context, workspace, arguments.point.as_deref())?;
+    let seen = workspace.mind_at(session, &moment)?;
+    let step = seen.step.as_ref().map(|stored| &stored.step);
+    if context.json {
+        let mut document = seen.mind.document();
+        document["session"] = json!(session.id);
+        document["step"] = json!(step.map(|step| step.number));
+        document["at"] = json!(step.map(|step| step.at));
+        document["metrics"] = json!(seen.mind.metrics());
+        document["next"] = json!(seen.mind.next_actions());
+        output::document(&document);
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let whose = match session.agent == Session::PERSON {
+        true => "your own board".to_owned(),
+        false => format!("the board of {} {}", session.agent, session.id.short()),
+    };
+    match step {
+        Some(step) => output::line(paint.dim(format!(
+            "As of #{}, {}: {whose}",
+            step.number,
+            step.at.ago(context.now())
+        ))),
+        None => {
+            output::line(format!("There is nothing on {whose} yet."));
+            output::say(
+                paint.dim("Start with \"stepback board hypothesis propose\" or \"stepback board gap add\"."),
+            );
+        }
+    }
+    for section in seen.mind.board(arguments.all) {
+        output::line("");
+        output::line(paint.strong(section.title));
+        section.lines.iter().for_each(|line| output::line(format!("  {line}")));
+    }
+    DONE
+}
+
+/// Runs `stepback board commands`.
+pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> CommandResult {
+    with_board(context, board, |workspace, session| {
+        let commands = workspace.commands_of(session, None, limit)?;
+        if context.json {
+            output::document(&json!({ "items": commands }));
+            return DONE;
+        }
+        for ran in &commands {
+            let exit = ran.exit.map_or(String::new(), |code| format!("  exit {code}"));
+            let failed = if ran.failed && ran.exit.is_none() { "  failed" } else { "" };
+            let command = ran.command.lines().next().unwrap_or_default();
+            output::line(format!("#{}  {}{exit}{failed}  {command}", ran.step, ran.at.ago(context.now())));
+        }
+        DONE
+    })
+}
+
+/// Runs `stepback board metrics`.
+pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
+    with_board(context, board, |workspace, session| {
+        let metrics = workspace.mind_at(session, &BoardMoment::Now)?.mind.metrics();
+        if context.json {
+            output::document(&json!(metrics));
+            return DONE;
+        }
+        let m = &metrics;
+        output::line(format!("{} hypotheses, {} concluded", m.hypotheses, m.concluded));
+        output::line(format!("{} pieces of evidence", m.evidence));
+        output::line(format!("{} beliefs, {} contradictions open", m.beliefs, m.contradictions));
+        output::line(format!("{} gaps, {} filled", m.gaps, m.gaps_filled));
+        output::line(format!("{} checks run, {} passed", m.verifications_run, m.verifications_passed));
+        output::line(format!("{} experiments ended, {} notes", m.experiments_ended, m.notes));
+        DONE
+    })
+}
+
+/// Runs `stepback board recover`.
+pub fn recover(context: &Context, arguments: &RecoverArgs) -> CommandResult {
+    with_board(context, &arguments.board, |workspace, session| {
+        let moment = moment(context, workspace, arguments.at.as_deref())?;
+        let recovery = workspace.recovery(session, &moment, arguments.budget, context.now())?;
+        match context.json {
+            true => output::document(&json!(recovery)),
+            false => output::raw(recovery.page.as_bytes()),
+        }
+        DONE
+    })
+}
