@@ -92,7 +92,7 @@ fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
 
 #[test]
 fn a_plan_of_one_server_is_applied_by_another_and_after_a_restart() {
-    let place = Place::new();
+    let place = TestServer::new();
     place.write("file", "1");
     place.checkpoint("good");
     place.write("file", "2");

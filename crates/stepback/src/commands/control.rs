@@ -11,6 +11,7 @@ use stepback_engine::session::{seen, status, why_not_running};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::escape::safe;
+use stepback_model::quantity;
 use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
 
@@ -411,7 +412,7 @@ fn show(
                 output::line(format!("    {line}"));
             }
             let then = if stop.output.is_some() { "continues" } else { "is refused" };
-            let left = output::took(Duration::from_micros(
+            let left = quantity::duration(Duration::from_micros(
                 (stop.until.as_micros() - now.as_micros()).max(0).unsigned_abs(),
             ));
             output::line(format!("  waits for an answer; {left} left, then it {then}"));

@@ -1,5 +1,7 @@
 //! What is written can be read again; torn files and files of other caches are rejected.
 
+use std::fs;
+
 use super::*;
 use crate::scan::hints::LogPosition;
 use stepback_model::ObjectKind;
