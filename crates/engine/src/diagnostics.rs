@@ -165,7 +165,7 @@ fn of_store(error: &StoreError) -> (FailureKind, Option<&'static str>) {
         StoreError::Io { error, .. } => of_io(error),
         StoreError::Full { .. } => (FailureKind::System, Some("\"stepback prune\" frees space")),
         StoreError::Locked => (FailureKind::Busy, Some("another process is using the store; retry")),
-        StoreError::Database(_) => (FailureKind::System, None),
+        StoreError::Database { .. } => (FailureKind::System, None),
         StoreError::Server { remedy, .. } => (FailureKind::System, Some(remedy)),
         _ => (FailureKind::Internal, None),
     }

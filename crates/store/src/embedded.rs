@@ -23,6 +23,7 @@ use crate::tree_cache;
 mod apply;
 mod batch;
 mod chain_reader;
+mod error;
 mod find;
 mod index;
 mod log;

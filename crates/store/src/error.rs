@@ -1,4 +1,6 @@
 //! The errors of a store, with messages that a user interface can show as they are.
+//!
+//! They name no database driver: a backend translates the errors of its driver into what a caller can act on.
 
 use std::io;
 use std::path::PathBuf;
@@ -44,9 +46,12 @@ pub enum StoreError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The database reported an error that is not corruption.
-    #[error("the store's database failed: {0}")]
-    Database(rusqlite::Error),
+    /// The store's database failed, and it is neither damaged, nor locked, nor out of space.
+    #[error("the store's database failed: {what}")]
+    Database {
+        /// The message of the database.
+        what: String,
+    },
     /// The database or a pack is damaged.
     #[error("the store is damaged: {what}")]
     Corrupt {
@@ -100,24 +105,6 @@ impl StoreError {
     pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { what, path, error }
-    }
-}
-
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode;
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Corrupt { what: format!("its database: {error}") }
-            }
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
-            Some(ErrorCode::DiskFull) => Self::Io {
-                what: "write to",
-                path: "the store's database".into(),
-                error: io::ErrorKind::StorageFull.into(),
-            },
-            _ => Self::Database(error),
-        }
     }
 }
 
