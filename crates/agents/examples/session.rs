@@ -18,9 +18,9 @@ use stepback_model::hash::ObjectKind;
 use stepback_model::record::Session;
 use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
-use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::StepQuery;
+use stepback_store::prelude::*;
 use stepback_worktree::rules::Budget;
 
 /// How many points of the past are read.

@@ -16,8 +16,8 @@ use stepback_reasoning::ids::{BeliefId, GapId, HypothesisId};
 use stepback_reasoning::item::{
     BeliefKind, Criticality, DependencyKind, EvidenceKind, EvidenceOrigin, GapKind, HypothesisStatus,
 };
-use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
+use stepback_store::prelude::*;
 use stepback_worktree::rules::Budget;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use stepback_model::hash::ObjectKind;
 use stepback_postgres::PostgresStore;
-use stepback_store::port::Store;
+use stepback_store::prelude::*;
 use stepback_testkit::sample::{Sample, append, noise};
 
 const BATCHES: u64 = 100;

@@ -10,7 +10,8 @@ use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta};
 use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::sample::Sample;
 
 const WORKSPACES: u64 = 10;

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_store::StoreError;
 use stepback_store::codec::{self, Codec};
-use stepback_store::port::{FinishedBatch, ObjectBatch, ReadVersions};
-use stepback_store::{Store, StoreError};
+use stepback_store::port::{FinishedBatch, ObjectBatch, ObjectStore, ReadVersions};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 

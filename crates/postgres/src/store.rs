@@ -9,14 +9,15 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 use stepback_store::StoreError;
 use stepback_store::port::{
-    BatchAnswers, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Questions, Receipt,
-    SearchDocument, SearchRequest, SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage,
-    Swept,
+    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
+    ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
+    SearchResult, SearchStore, SessionStore, StepCount, StepPage, StepQuery, StepRow, StepStore, Store,
+    StoreUsage, Swept,
 };
 
 use crate::PostgresStore;
 
-impl Store for PostgresStore {
+impl ObjectStore for PostgresStore {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM stepback_objects WHERE hash = $1 AND kind = $2";
         let key = hash.as_bytes().as_slice();
@@ -36,10 +37,26 @@ impl Store for PostgresStore {
         Ok(Box::new(self.new_batch(answers.epoch, Some(answers.versions.clone()))))
     }
 
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(visit)
+    }
+}
+
+impl CommitLog for PostgresStore {
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
         self.commit_all(batch, mutations)
     }
 
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
+        self.current_mark()
+    }
+
+    fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
+        self.await_commit(after, patience)
+    }
+}
+
+impl SessionStore for PostgresStore {
     fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         self.find_workspace(root)
     }
@@ -59,21 +76,11 @@ impl Store for PostgresStore {
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
         self.find_session(session)
     }
+}
 
-    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        self.find_reference(name)
-    }
-
-    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        self.list_references(prefix)
-    }
-
+impl StepStore for PostgresStore {
     fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         self.find_step(step)
-    }
-
-    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
-        self.answers(questions)
     }
 
     fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {
@@ -92,6 +99,42 @@ impl Store for PostgresStore {
         self.count_by_agent(workspace)
     }
 
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
+        self.list_checkpoints(workspace)
+    }
+}
+
+impl OperationStore for PostgresStore {
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        self.find_operation(op)
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        self.list_operations(workspace, false)
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        self.list_operations(workspace, true)
+    }
+}
+
+impl RefStore for PostgresStore {
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        self.find_reference(name)
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        self.list_references(prefix)
+    }
+}
+
+impl BatchLookup for PostgresStore {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
+        self.answers(questions)
+    }
+}
+
+impl SearchStore for PostgresStore {
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         self.list_unindexed(most)
     }
@@ -107,35 +150,9 @@ impl Store for PostgresStore {
     fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.find_texts(search)
     }
+}
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
-        self.list_checkpoints(workspace)
-    }
-
-    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
-        self.find_operation(op)
-    }
-
-    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        self.list_operations(workspace, false)
-    }
-
-    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        self.list_operations(workspace, true)
-    }
-
-    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
-        self.current_mark()
-    }
-
-    fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
-        self.await_commit(after, patience)
-    }
-
-    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
-        self.visit_objects(visit)
-    }
-
+impl MaintenanceStore for PostgresStore {
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         self.sweep_objects(live, mark)
     }
@@ -147,7 +164,9 @@ impl Store for PostgresStore {
     fn check(&self) -> Result<Vec<String>, StoreError> {
         self.complaints()
     }
+}
 
+impl Store for PostgresStore {
     fn local_dir(&self) -> Option<&Path> {
         Some(&self.local)
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_store::port::{Mutation, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 

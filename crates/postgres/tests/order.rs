@@ -9,7 +9,8 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
 use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
-use stepback_store::port::{StepQuery, Store};
+use stepback_store::port::StepQuery;
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 

@@ -5,7 +5,8 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{Session, SessionInfo, Step};
 use stepback_postgres::PostgresStore;
 use stepback_store::StoreError;
-use stepback_store::port::{BatchAnswers, Mutation, Questions, Receipt, StepQuery, Store};
+use stepback_store::port::{BatchAnswers, Mutation, Questions, Receipt, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 

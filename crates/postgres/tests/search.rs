@@ -9,7 +9,8 @@ use stepback_model::record::Annotation;
 use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_postgres::PostgresStore;
 use stepback_store::memory::MemoryStore;
-use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SearchResult, StepQuery, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SearchResult, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append};
 

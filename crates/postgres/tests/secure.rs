@@ -7,7 +7,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use stepback_postgres::PostgresStore;
 use stepback_store::StoreError;
-use stepback_store::port::Store;
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::Sample;
 

@@ -10,7 +10,8 @@ use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::StepKind;
 use stepback_postgres::{Access, PostgresStore};
-use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_store::port::{Mutation, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, append, noise, put};
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
 use stepback_store::copy::INCOMPLETE;
-use stepback_store::port::{Mutation, StepQuery, Store};
+use stepback_store::port::{Mutation, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_testkit::sample::{Sample, put};
 

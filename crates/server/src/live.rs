@@ -312,9 +312,9 @@ mod tests {
     use stepback_model::env::FrozenEnv;
     use stepback_model::record::WorkspaceRecord;
     use stepback_model::time::Timestamp;
-    use stepback_store::Store;
     use stepback_store::memory::MemoryStore;
     use stepback_store::port::Mutation;
+    use stepback_store::prelude::*;
 
     use super::*;
 

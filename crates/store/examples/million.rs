@@ -18,7 +18,8 @@ use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trig
 use stepback_model::search::{Pattern, TextField, Texts};
 use stepback_model::time::Timestamp;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery, Store};
+use stepback_store::port::{Mutation, SearchDocument, SearchRequest, SortKey, StepQuery};
+use stepback_store::prelude::*;
 use stepback_testkit::sample::Sample;
 use stepback_testkit::tree::Draw;
 

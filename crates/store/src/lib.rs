@@ -9,19 +9,19 @@
 //!
 //! # Modules
 //!
-//! - [`port`], `query`, [`search`]: the interface: mutations and commits, queries for steps by their fields, and
-//!   full-text search. Start here.
+//! - [`port`]: the interface, one small trait for each subject; [`Store`] is their sum. `query`, [`search`]: queries for
+//!   steps by their fields, and full-text search. Start here.
 //! - [`embedded`]: the store in a directory. `schema` (tables, format gate), `log` and `apply` (rows), `objects`,
 //!   `batch` and `chain_reader` (reading and writing objects), `readers` (connections for queries), `find`, `index` and
 //!   `ranked_hits` (queries and search), `sweep` (freeing and checking), `store` (the port). A commit is
-//!   `Store::commit` in `store`.
+//!   `CommitLog::commit` in `store`.
 //! - `pack`, [`codec`], `git_pack`: append-only pack files, compression of single objects, and blobs that a git pack in
 //!   the vault already holds.
 //! - [`memory`], `scan`, `rank`: the store in memory, queries that check every step, and ranking of matches.
 //! - [`tree_cache`], [`copy`], [`error`]: recently read trees, copying one store to another, and what can go wrong.
 //! - [`new_file`]: replaces files atomically, here and in other crates.
 //!
-//! A new query is a method of the port, an implementation in all three stores, and a clause of the contract. Every
+//! A new query is a method of the trait of its subject, an implementation in all three stores, and a clause of the contract. Every
 //! write, sync and rename passes `faults::point`. The bytes are specified in `docs/spec/store.md`.
 
 pub mod codec;
@@ -42,3 +42,11 @@ pub mod tree_cache;
 pub use error::StoreError;
 pub use git_pack::{blob_oid as git_blob_id, verify_file as verify_git_file};
 pub use port::{FinishedBatch, Mutation, ObjectBatch, Receipt, Store};
+
+/// The traits of a store, for callers that hold a concrete one. On a `&dyn Store`, all methods work without imports.
+pub mod prelude {
+    pub use crate::port::{
+        BatchLookup, CommitLog, MaintenanceStore, ObjectStore, OperationStore, PlanStore, RefStore,
+        SearchStore, SessionStore, StepStore, Store,
+    };
+}

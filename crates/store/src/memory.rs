@@ -14,8 +14,9 @@ use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
 
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, SearchDocument, SearchRequest,
-    SearchResult, StepCount, StepPage, StepQuery, StepRow, Store, StoreUsage, StoredPlan, Swept,
+    BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch, ObjectInfo,
+    ObjectStore, OperationStore, Receipt, RefStore, SearchDocument, SearchRequest, SearchResult, SearchStore,
+    SessionStore, StepCount, StepPage, StepQuery, StepRow, StepStore, Store, StoreUsage, StoredPlan, Swept,
 };
 use crate::scan::{self, ScanRows};
 
@@ -117,7 +118,7 @@ impl ObjectBatch for Batch<'_> {
     }
 }
 
-impl Store for MemoryStore {
+impl ObjectStore for MemoryStore {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
         Ok(self.inner().objects.contains_key(&(kind, hash)))
     }
@@ -130,6 +131,15 @@ impl Store for MemoryStore {
         Ok(Box::new(Batch { store: self, epoch, pending: Mutex::default() }))
     }
 
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        for ((kind, hash), bytes) in &self.inner().objects {
+            visit(ObjectInfo { kind: *kind, hash: *hash, raw_len: bytes.len() as u64, base: None });
+        }
+        Ok(())
+    }
+}
+
+impl CommitLog for MemoryStore {
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
         let mut inner = self.inner();
         let mut fresh = Objects::new();
@@ -159,6 +169,12 @@ impl Store for MemoryStore {
         Ok(receipt)
     }
 
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
+        Ok(CommitMark(self.inner().commits))
+    }
+}
+
+impl SessionStore for MemoryStore {
     fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         Ok(self.inner().log.workspaces.iter().find(|workspace| workspace.root == root).cloned())
     }
@@ -175,17 +191,9 @@ impl Store for MemoryStore {
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
         Ok(self.inner().log.sessions.iter().find(|known| known.id == session).cloned())
     }
+}
 
-    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        Ok(self.inner().log.refs.get(name).copied())
-    }
-
-    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        let inner = self.inner();
-        let matching = inner.log.refs.iter().filter(|(name, _)| name.starts_with(prefix));
-        Ok(matching.map(|(name, step)| (name.clone(), *step)).collect())
-    }
-
+impl StepStore for MemoryStore {
     fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         let inner = self.inner();
         Ok(inner.log.steps.iter().find(|stored| stored.step.id == step).cloned())
@@ -209,6 +217,47 @@ impl Store for MemoryStore {
         Ok(scan::tally(self.inner().log.rows(), workspace))
     }
 
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
+        let inner = self.inner();
+        let kept = inner.log.of_workspace(workspace).filter(|stored| stored.is_checkpoint());
+        let mut kept: Vec<StepRow> = kept.cloned().collect();
+        kept.reverse();
+        Ok(kept)
+    }
+}
+
+impl OperationStore for MemoryStore {
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        Ok(self.inner().log.operations.iter().find(|operation| operation.id == op).cloned())
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        let inner = self.inner();
+        Ok(inner.log.operations.iter().rev().filter(|op| op.workspace == workspace).cloned().collect())
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        let mut operations = self.operations(workspace)?;
+        operations.retain(|op| op.status == OpStatus::Applying);
+        Ok(operations)
+    }
+}
+
+impl RefStore for MemoryStore {
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        Ok(self.inner().log.refs.get(name).copied())
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        let inner = self.inner();
+        let matching = inner.log.refs.iter().filter(|(name, _)| name.starts_with(prefix));
+        Ok(matching.map(|(name, step)| (name.clone(), *step)).collect())
+    }
+}
+
+impl BatchLookup for MemoryStore {}
+
+impl SearchStore for MemoryStore {
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         Ok(find::unindexed(&self.inner(), most))
     }
@@ -227,41 +276,9 @@ impl Store for MemoryStore {
     fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         Ok(find::search(&self.inner(), search))
     }
+}
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
-        let inner = self.inner();
-        let kept = inner.log.of_workspace(workspace).filter(|stored| stored.is_checkpoint());
-        let mut kept: Vec<StepRow> = kept.cloned().collect();
-        kept.reverse();
-        Ok(kept)
-    }
-
-    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
-        Ok(self.inner().log.operations.iter().find(|operation| operation.id == op).cloned())
-    }
-
-    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        let inner = self.inner();
-        Ok(inner.log.operations.iter().rev().filter(|op| op.workspace == workspace).cloned().collect())
-    }
-
-    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        let mut operations = self.operations(workspace)?;
-        operations.retain(|op| op.status == OpStatus::Applying);
-        Ok(operations)
-    }
-
-    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
-        Ok(CommitMark(self.inner().commits))
-    }
-
-    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
-        for ((kind, hash), bytes) in &self.inner().objects {
-            visit(ObjectInfo { kind: *kind, hash: *hash, raw_len: bytes.len() as u64, base: None });
-        }
-        Ok(())
-    }
-
+impl MaintenanceStore for MemoryStore {
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         let mut inner = self.inner();
         if inner.commits != mark.0 {
@@ -288,7 +305,9 @@ impl Store for MemoryStore {
     fn check(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
+}
 
+impl Store for MemoryStore {
     fn local_dir(&self) -> Option<&Path> {
         None
     }

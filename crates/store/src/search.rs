@@ -2,7 +2,7 @@
 //!
 //! Texts are not part of a commit. They all follow from what is stored already, and tokenising them costs more than
 //! everything else that a hook commits. So a caller that searches first indexes the steps that are not indexed yet
-//! ([`crate::Store::unindexed`], [`crate::Store::index`]). A store may keep the index, or drop it at any time.
+//! ([`crate::port::SearchStore::unindexed`], [`crate::port::SearchStore::index`]). A store may keep the index, or drop it at any time.
 
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, TextSnippet, Texts};

@@ -9,8 +9,8 @@ use rusqlite::Connection;
 use stepback_model::conversation;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::ObjectError;
-use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
+use stepback_store::prelude::*;
 use stepback_testkit::sample::{noise, prose, put};
 
 #[test]

@@ -12,8 +12,9 @@ use stepback_model::json::ValueRoot;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::record::{Annotation, OpStatus, Step, StepKind, StepMeta};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
-use stepback_store::port::{PlanStore, StoredPlan};
-use stepback_store::{Mutation, Store, StoreError};
+use stepback_store::port::StoredPlan;
+use stepback_store::prelude::*;
+use stepback_store::{Mutation, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
 use tempfile::TempDir;
@@ -108,7 +109,7 @@ fn a_newer_format_is_refused_by_readers_and_writers_and_left_alone() {
     Connection::open(database(dir.path())).unwrap().pragma_update(None, "user_version", FORMAT).unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     assert_eq!(read(&store, blobs[0].0).unwrap(), noise(1, 100_000));
-    assert!(!Store::contains(&store, ObjectKind::Blob, late).unwrap());
+    assert!(!ObjectStore::contains(&store, ObjectKind::Blob, late).unwrap());
 }
 
 /// An older program goes on with a store of its format until something is written that it would not understand.

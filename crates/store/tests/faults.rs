@@ -12,7 +12,8 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
 use stepback_model::object::ObjectSource;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::{Mutation, Store, StoreError};
+use stepback_store::prelude::*;
+use stepback_store::{Mutation, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
 

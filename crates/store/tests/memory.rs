@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectError;
+use stepback_store::StoreError;
 use stepback_store::memory::MemoryStore;
-use stepback_store::{Store, StoreError};
+use stepback_store::prelude::*;
 use stepback_testkit::sample::{Sample, append, noise, put};
 
 #[test]

@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use stepback_model::hash::Hash;
 use stepback_model::search::{Pattern, TextField, Texts};
-use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
 use stepback_store::port::{SearchDocument, SearchRequest, SearchResult};
+use stepback_store::prelude::*;
 use stepback_testkit::sample::{Sample, append};
 
 /// Commits a step for each of these, and tells the store their texts.

@@ -11,7 +11,8 @@ use stepback_model::ids::SessionId;
 use stepback_model::object::ObjectSource;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{Receipt, StepQuery};
-use stepback_store::{Mutation, Store, StoreError};
+use stepback_store::prelude::*;
+use stepback_store::{Mutation, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
 
@@ -80,7 +81,7 @@ fn two_handles_see_each_other() {
     two.read(ObjectKind::Blob, kept).unwrap();
     one.sweep(&HashSet::from([kept]), one.commit_seq().unwrap()).unwrap();
     assert_eq!(two.read(ObjectKind::Blob, kept).unwrap(), prose(1, 50));
-    assert!(!Store::contains(&two, ObjectKind::Blob, first).unwrap());
+    assert!(!ObjectStore::contains(&two, ObjectKind::Blob, first).unwrap());
 }
 
 #[test]

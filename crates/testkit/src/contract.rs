@@ -1,5 +1,6 @@
 //! What every store promises, one function per clause, so that a failure names the broken promise.
 //!
+//! Each module has the clauses of one trait of the port; `find` has those of `StepStore` about queries.
 //! A clause gets an empty store and panics when the promise is broken. A backend runs all of them:
 //!
 //! ```ignore
@@ -10,13 +11,17 @@
 
 use stepback_store::port::Store;
 
+pub mod commit;
 pub mod find;
-pub mod log;
-pub mod look;
+pub mod lookup;
+pub mod maintenance;
 pub mod objects;
 pub mod operations;
 pub mod plans;
-pub mod sweep;
+pub mod refs;
+pub mod search;
+pub mod sessions;
+pub mod steps;
 
 /// One promise, checked on an empty store.
 pub type Clause = fn(&dyn Store);
@@ -56,55 +61,55 @@ clauses! { $
     objects::threads_write_into_one_batch,
     objects::threads_read_while_others_commit,
     objects::every_object_is_visited_once,
-    log::a_failed_commit_leaves_nothing,
-    log::a_commit_applies_its_mutations_in_order,
-    log::steps_are_numbered_per_workspace,
-    look::a_look_answers_everything,
+    commit::a_failed_commit_leaves_nothing,
+    commit::a_commit_applies_its_mutations_in_order,
+    commit::concurrent_commits_leave_no_gap_and_no_double,
+    commit::ids_are_taken_once,
+    commit::the_mark_moves_with_every_commit,
+    sessions::a_workspace_is_registered_once,
+    sessions::workspaces_and_sessions_are_listed_oldest_first,
+    sessions::sessions_with_open_calls_are_working,
+    sessions::what_is_known_about_a_session_grows,
+    steps::steps_are_numbered_per_workspace,
+    steps::checkpoints_are_listed_newest_first,
+    steps::a_checkpoint_keeps_every_field,
+    steps::a_step_is_found_by_its_number,
+    steps::steps_are_listed_by_what_is_asked_for,
+    steps::annotating_replaces_the_annotation,
+    steps::hidden_checkpoints_stay_listed_and_come_back,
+    steps::only_hidden_checkpoints_are_purged,
+    find::steps_are_found_by_every_condition,
+    find::steps_are_counted_by_agent_and_kind,
+    find::a_query_is_gone_through_page_by_page,
+    find::commits_are_followed_without_a_gap,
     operations::operations_are_numbered_per_workspace,
-    log::concurrent_commits_leave_no_gap_and_no_double,
-    log::a_reference_moves_only_from_what_the_caller_saw,
-    log::of_many_racing_for_a_reference_one_wins,
-    log::references_are_listed_by_prefix,
-    log::a_workspace_is_registered_once,
-    log::ids_are_taken_once,
-    log::workspaces_and_sessions_are_listed_oldest_first,
-    log::sessions_with_open_calls_are_working,
-    log::checkpoints_are_listed_newest_first,
-    log::a_checkpoint_keeps_every_field,
-    log::a_step_is_found_by_its_number,
-    log::steps_are_listed_by_what_is_asked_for,
-    log::what_is_known_about_a_session_grows,
-    log::annotating_replaces_the_annotation,
-    log::hidden_checkpoints_stay_listed_and_come_back,
-    log::only_hidden_checkpoints_are_purged,
     operations::an_operation_keeps_every_field,
     operations::operations_are_listed_newest_first,
     operations::a_finished_operation_drops_its_journal,
     operations::an_undone_operation_can_come_back,
     operations::unfinished_operations_are_those_being_applied,
-    log::the_mark_moves_with_every_commit,
-    find::steps_are_found_by_every_condition,
-    find::steps_are_counted_by_agent_and_kind,
-    find::a_query_is_gone_through_page_by_page,
-    find::commits_are_followed_without_a_gap,
-    find::words_are_found_and_marked,
-    find::a_substring_is_found_anywhere,
-    find::a_search_is_limited_and_goes_on,
-    find::the_index_follows_the_log,
+    refs::a_reference_moves_only_from_what_the_caller_saw,
+    refs::of_many_racing_for_a_reference_one_wins,
+    refs::references_are_listed_by_prefix,
+    lookup::a_look_answers_everything,
+    search::words_are_found_and_marked,
+    search::a_substring_is_found_anywhere,
+    search::a_search_is_limited_and_goes_on,
+    search::the_index_follows_the_log,
     plans::a_plan_reads_back_until_it_is_removed,
     plans::a_plan_is_removed_by_one_caller,
     plans::plans_are_listed_newest_first,
     plans::pruning_keeps_the_newest_plans,
     plans::plans_are_not_history,
-    sweep::a_sweep_keeps_the_living_and_frees_the_dead,
-    sweep::a_sweep_of_everything_leaves_the_log,
-    sweep::an_older_batch_is_refused_after_a_sweep,
-    sweep::a_sweep_is_refused_when_something_was_committed,
-    sweep::what_a_living_object_is_stored_against_survives,
-    sweep::a_freed_object_can_be_written_again,
-    sweep::sweeping_an_empty_store_is_no_harm,
-    sweep::usage_grows_and_shrinks,
-    sweep::a_healthy_store_has_no_complaints,
+    maintenance::a_sweep_keeps_the_living_and_frees_the_dead,
+    maintenance::a_sweep_of_everything_leaves_the_log,
+    maintenance::an_older_batch_is_refused_after_a_sweep,
+    maintenance::a_sweep_is_refused_when_something_was_committed,
+    maintenance::what_a_living_object_is_stored_against_survives,
+    maintenance::a_freed_object_can_be_written_again,
+    maintenance::sweeping_an_empty_store_is_no_harm,
+    maintenance::usage_grows_and_shrinks,
+    maintenance::a_healthy_store_has_no_complaints,
 }
 
 /// Runs all clauses, in order; `run` gives each an empty store.

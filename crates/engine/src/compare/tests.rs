@@ -9,8 +9,8 @@ use stepback_model::record::StepMeta;
 use stepback_model::state::WorkspaceState;
 use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as value};
-use stepback_store::Store;
 use stepback_store::memory::MemoryStore;
+use stepback_store::prelude::*;
 
 use super::*;
 

@@ -7,8 +7,8 @@ use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
-use stepback_store::Store;
 use stepback_store::port::StepQuery;
+use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
 use stepback_worktree::rules::Budget;
 

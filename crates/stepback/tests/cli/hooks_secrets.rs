@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 use stepback_model::object::ObjectSource;
-use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
+use stepback_store::prelude::*;
 
 use crate::sandbox::Sandbox;
 use crate::talk::{Talk, files_below, workspace_dir};

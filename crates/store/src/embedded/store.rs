@@ -15,9 +15,10 @@ use super::objects::{self, Written};
 use super::{EmbeddedStore, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    BatchAnswers, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Questions, Receipt,
-    SearchDocument, SearchRequest, SearchResult, StepAt, StepCount, StepPage, StepQuery, StepRow, Store,
-    StoreUsage, Swept,
+    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
+    ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
+    SearchResult, SearchStore, SessionStore, StepAt, StepCount, StepPage, StepQuery, StepRow, StepStore,
+    Store, StoreUsage, Swept,
 };
 
 /// The write-ahead log is checkpointed into the database when it has grown beyond this many pages.
@@ -99,7 +100,7 @@ fn is_empty(batch: &FinishedBatch) -> bool {
     batch.payload.downcast_ref::<Written>().is_some_and(|written| written.objects.is_empty())
 }
 
-impl Store for EmbeddedStore {
+impl ObjectStore for EmbeddedStore {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
         Ok(self.locate(kind, hash)?.is_some())
     }
@@ -112,6 +113,12 @@ impl Store for EmbeddedStore {
         Ok(Box::new(self.new_batch(epoch)?))
     }
 
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(visit)
+    }
+}
+
+impl CommitLog for EmbeddedStore {
     fn commit(
         &self,
         mut batch: Option<FinishedBatch>,
@@ -161,6 +168,14 @@ impl Store for EmbeddedStore {
         Ok(receipt)
     }
 
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
+        let connection = self.reader();
+        let commits: i64 = connection.query_row("SELECT commits FROM meta", [], |row| row.get(0))?;
+        Ok(CommitMark(commits as u64))
+    }
+}
+
+impl SessionStore for EmbeddedStore {
     fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
         log::workspace_at(&self.reader(), root)
     }
@@ -180,21 +195,11 @@ impl Store for EmbeddedStore {
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
         log::session(&self.reader(), session)
     }
+}
 
-    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        log::reference(&self.reader(), name)
-    }
-
-    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        log::references(&self.reader(), prefix)
-    }
-
+impl StepStore for EmbeddedStore {
     fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         log::step(&self.reader(), step)
-    }
-
-    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
-        log::look(&self.reader(), questions)
     }
 
     fn step_numbered(&self, workspace: WorkspaceId, number: u64) -> Result<Option<StepRow>, StoreError> {
@@ -221,6 +226,42 @@ impl Store for EmbeddedStore {
         find::tally(&self.reader(), workspace)
     }
 
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
+        log::checkpoints(&self.reader(), workspace)
+    }
+}
+
+impl OperationStore for EmbeddedStore {
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        log::operation(&self.reader(), op)
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        log::operations(&self.reader(), workspace, false)
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        log::operations(&self.reader(), workspace, true)
+    }
+}
+
+impl RefStore for EmbeddedStore {
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        log::reference(&self.reader(), name)
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        log::references(&self.reader(), prefix)
+    }
+}
+
+impl BatchLookup for EmbeddedStore {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
+        log::look(&self.reader(), questions)
+    }
+}
+
+impl SearchStore for EmbeddedStore {
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         self.with_index(|index| index.unindexed(most))
     }
@@ -236,33 +277,9 @@ impl Store for EmbeddedStore {
     fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.ask_index(search)
     }
+}
 
-    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
-        log::checkpoints(&self.reader(), workspace)
-    }
-
-    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
-        log::operation(&self.reader(), op)
-    }
-
-    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        log::operations(&self.reader(), workspace, false)
-    }
-
-    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        log::operations(&self.reader(), workspace, true)
-    }
-
-    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
-        let connection = self.reader();
-        let commits: i64 = connection.query_row("SELECT commits FROM meta", [], |row| row.get(0))?;
-        Ok(CommitMark(commits as u64))
-    }
-
-    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
-        self.visit_objects(visit)
-    }
-
+impl MaintenanceStore for EmbeddedStore {
     fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         self.sweep_objects(live, mark)
     }
@@ -289,7 +306,9 @@ impl Store for EmbeddedStore {
     fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
         self.lender_files()
     }
+}
 
+impl Store for EmbeddedStore {
     fn local_dir(&self) -> Option<&Path> {
         Some(&self.dir)
     }

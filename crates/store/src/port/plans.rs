@@ -24,9 +24,9 @@ pub struct StoredPlan {
 /// Keeps plans between showing and applying them.
 ///
 /// A plan is not history: it is neither copied nor exported, a change of plans does not count as a commit
-/// ([`Store::commit_seq`]), and a plan does not keep objects from being collected.
+/// ([`CommitLog::commit_seq`]), and a plan does not keep objects from being collected.
 ///
-/// [`Store::commit_seq`]: super::Store::commit_seq
+/// [`CommitLog::commit_seq`]: super::CommitLog::commit_seq
 pub trait PlanStore {
     /// Stores a plan, replacing one with the same id.
     fn put_plan(&self, plan: &StoredPlan) -> Result<(), StoreError>;

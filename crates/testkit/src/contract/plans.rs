@@ -85,8 +85,9 @@ pub fn plans_are_not_history(store: &dyn Store) {
     assert_eq!(store.commit_seq().unwrap(), mark);
     let copy = MemoryStore::new(u64::MAX);
     stepback_store::copy::copy(store, &copy, &mut |_, _, _| ()).unwrap();
-    assert_eq!(Store::workspaces(&copy).unwrap(), []);
-    assert_eq!(stepback_store::port::PlanStore::plan(&copy, "one").unwrap(), None);
+    let copy: &dyn Store = &copy;
+    assert_eq!(copy.workspaces().unwrap(), []);
+    assert_eq!(copy.plan("one").unwrap(), None);
     store.sweep(&HashSet::new(), mark).unwrap();
     assert!(store.plan("one").unwrap().is_some());
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use stepback_model::hash::Hash;
 use stepback_model::tree::{Tree, TreeNode};
-use stepback_store::Store;
 use stepback_store::memory::MemoryStore;
+use stepback_store::prelude::*;
 use stepback_testkit::tree::{self, Copy, Thing};
 use stepback_watcher::kernel::{Inotify, Kernel};
 use stepback_watcher::watch::{KernelSource, Watch, WatchTarget};

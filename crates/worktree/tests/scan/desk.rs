@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use stepback_model::hash::Hash;
 use stepback_model::tree::{SkipReason, Tree, TreeNode};
-use stepback_store::Store;
 use stepback_store::memory::MemoryStore;
+use stepback_store::prelude::*;
 use stepback_testkit::tree::{self, Copy, Thing};
 use stepback_worktree::restore::read_content;
 use stepback_worktree::rules::Budget;

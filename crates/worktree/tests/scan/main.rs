@@ -12,7 +12,7 @@ use std::time::Duration;
 use stepback_model::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::tree::{SkipReason, TreeNode};
-use stepback_store::Store;
+use stepback_store::prelude::*;
 use stepback_testkit::tree::{self, Draw, Thing};
 use stepback_testkit::work::FileWorker;
 use stepback_worktree::rules::Budget;
