@@ -485,7 +485,7 @@ fn a_place_where_no_store_can_be_is_a_clear_error() {
 
 #[test]
 fn a_directory_without_permission_is_a_clear_error() {
-    if rustix::process::geteuid().is_root() {
+    if process::ran_as_ordinary_user("a_directory_without_permission_is_a_clear_error") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

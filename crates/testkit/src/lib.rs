@@ -13,6 +13,7 @@
 //! - [`agent`], [`model`]: real coding agents, offline, and the scripted model they talk to, over four wires.
 //! - [`postgres`], [`mcp`], [`python`]: a database server for one test, the official tools for MCP, and Python packages
 //!   that tests run.
+//! - [`skip`]: for tests that need more than a machine may have.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;
@@ -24,6 +25,7 @@ pub mod postgres;
 pub mod process;
 pub mod python;
 pub mod sample;
+pub mod skip;
 pub mod test_workspace;
 pub mod tree;
 pub mod work;

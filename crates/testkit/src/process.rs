@@ -3,7 +3,10 @@
 //! The child is an ordinary test that returns at once unless [`task`] gives it something to do, so a test binary needs no
 //! helper program beside it, and the child is always built from the same sources.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
+
+use crate::skip::skip;
 
 const TASK: &str = "STEPBACK_TEST_TASK";
 
@@ -12,20 +15,47 @@ pub fn task() -> Option<String> {
     std::env::var(TASK).ok()
 }
 
+/// The test called `name` of this binary as a child process with `task`.
+pub fn command(name: &str, task: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(TASK, task);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Starts the test called `name` of this binary as a child process with `task`.
 pub fn spawn(name: &str, task: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(TASK, task)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    command(name, task).spawn().unwrap()
 }
 
 /// Runs the test called `name` of this binary as a child process with `task`, to its end.
 pub fn run(name: &str, task: &str) -> Output {
     spawn(name, task).wait_with_output().unwrap()
+}
+
+/// Runs the test called `name` of this binary again as an ordinary user, if this process is root: to root, permission bits mean
+/// nothing. Returns whether it is done with that, and the caller has nothing left to do.
+pub fn ran_as_ordinary_user(name: &str) -> bool {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return false;
+    }
+    let program = std::env::current_exe().unwrap();
+    let as_nobody = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    match as_nobody().arg("--list").output() {
+        Ok(output) if output.status.success() => {}
+        _ => {
+            skip("the test binary cannot be run as an ordinary user (setpriv --reuid=65534)");
+            return true;
+        }
+    }
+    let child = as_nobody().args(["--exact", name, "--nocapture", "--test-threads=1"]).spawn().unwrap();
+    expect_success(child);
+    true
 }
 
 /// Waits for a child and fails the test with what the child said if it failed.

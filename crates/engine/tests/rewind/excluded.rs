@@ -5,9 +5,10 @@ use std::process::Command;
 
 use rustix::fs::{FileType, Mode};
 use stepback_model::tree::TreeNode;
+use stepback_testkit::process;
 use stepback_worktree::rules::Budget;
 
-use crate::support::{TestWorkspace, Words, is_root, nothing_left_alone, was_left_alone};
+use crate::support::{TestWorkspace, Words, nothing_left_alone, was_left_alone};
 
 #[test]
 fn a_directory_that_must_go_stays_as_long_as_it_holds_a_cache() {
@@ -131,7 +132,7 @@ fn ignored_files_that_come_and_go_do_not_use_up_the_budget() {
 
 #[test]
 fn files_that_cannot_be_read_are_named_and_not_touched() {
-    if is_root() {
+    if process::ran_as_ordinary_user("excluded::files_that_cannot_be_read_are_named_and_not_touched") {
         return;
     }
     let place = TestWorkspace::new();

@@ -114,9 +114,3 @@ pub fn was_left_alone(report: &RewindReport, path: &str) {
     let left = left_alone(report);
     assert!(left.iter().any(|(found, _)| found == path), "{path} is not listed as left alone: {left:?}");
 }
-
-/// Whether permission bits mean nothing to this process.
-pub fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").unwrap().uid() == 0
-}

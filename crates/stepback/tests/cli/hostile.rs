@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stepback_testkit::process;
+use stepback_testkit::skip::skip;
 use stepback_testkit::tree::{self, Copy, Draw};
 
 use crate::sandbox::{PROGRAM, Ran, Sandbox};
@@ -351,7 +352,7 @@ fn can_be_nobody() -> bool {
     let possible =
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     if !possible {
-        eprintln!("skipped: needs root, setpriv, and a program that others may run");
+        skip("needs root, setpriv, and a program that others may run");
     }
     possible
 }
@@ -458,8 +459,7 @@ fn a_full_disk_loses_nothing() {
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("unshare") || said.contains("mount:") {
-        eprintln!("skipped: cannot mount a small disk: {said}");
-        return;
+        return skip(&format!("cannot mount a small disk: {said}"));
     }
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

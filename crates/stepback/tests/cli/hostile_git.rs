@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use stepback_testkit::skip::skip;
 use stepback_testkit::tree;
 
 use crate::hostile::{STORE, SYSTEM, device_of, expect_clear};
@@ -58,8 +59,7 @@ fn everything_gone_including_git_comes_back() {
 fn everything_comes_back_from_a_store_on_another_file_system() {
     let (here, there) = (std::env::temp_dir(), tree::scratch_place());
     if device_of(&here) == device_of(&there) {
-        eprintln!("skipped: {} and {} are one file system", here.display(), there.display());
-        return;
+        return skip(&format!("{} and {} are one file system", here.display(), there.display()));
     }
     let mut world = Sandbox::at(&here);
     let other = tempfile::TempDir::with_prefix_in("stepback-test-", there).unwrap();
