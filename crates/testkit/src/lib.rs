@@ -13,11 +13,13 @@
 //! - [`agent`], [`model`]: real coding agents, offline, and the scripted model they talk to, over four wires.
 //! - [`postgres`], [`mcp`], [`python`]: a database server for one test, the official tools for MCP, and Python packages
 //!   that tests run.
+//! - [`fuzz`]: seeded mutations of bytes for whatever reads foreign input.
 //! - [`skip`]: for tests that need more than a machine may have.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;
 pub mod contract;
+pub mod fuzz;
 pub mod line_model;
 pub mod mcp;
 pub mod model;

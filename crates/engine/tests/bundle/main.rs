@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod fuzz;
 mod hostile;
 mod place;
 mod round_trip;
