@@ -6,6 +6,7 @@
 //! be in the pack. Borrowed objects are verified on reading like all others. The format is git's own: index version 2, and
 //! packs with offset and reference deltas.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,11 @@ const IDX_MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_END: u64 = 8 + 256 * 4;
 /// Longest chain of deltas that is followed; git makes chains of 50.
 const MAX_CHAIN: usize = 4096;
+/// Largest entry that is read, and largest sum of the deltas of a chain, in bytes. No object of such a size is ever borrowed, so
+/// more is damage.
+const MAX_ENTRY: u64 = 1 << 30;
+/// Bytes that are allocated because a pack says so, before any of them are there.
+const TRUSTED_SIZE: u64 = 1 << 20;
 
 /// The git object id of a file's content.
 pub fn blob_oid(bytes: &[u8]) -> Oid {
@@ -171,13 +177,18 @@ impl GitPack {
     pub fn read(&self, oid: &Oid, size: usize) -> Result<Vec<u8>, String> {
         let mut offset = self.offset_of(oid).ok_or("the git pack no longer contains it")?;
         let mut deltas = Vec::new();
+        let (mut visited, mut held) = (HashSet::new(), 0);
         let mut bytes = loop {
-            if deltas.len() > MAX_CHAIN {
+            if !visited.insert(offset) {
+                return Err("its chain of deltas comes back to itself".into());
+            }
+            if deltas.len() > MAX_CHAIN || held > MAX_ENTRY {
                 return Err("its chain of deltas does not end".into());
             }
             match self.entry(offset)? {
                 Entry::Base(bytes) => break bytes,
                 Entry::Delta { base, delta } => {
+                    held += delta.len() as u64;
                     deltas.push(delta);
                     offset = base;
                 }
@@ -220,9 +231,8 @@ impl GitPack {
                 let mut distance = u64::from(current & 0x7f);
                 while current & 0x80 != 0 {
                     current = byte()?;
-                    distance =
-                        (distance + 1).checked_mul(128).ok_or("an entry of the git pack is damaged")?
-                            | u64::from(current & 0x7f);
+                    let more = distance.checked_add(1).and_then(|distance| distance.checked_mul(128));
+                    distance = more.ok_or("an entry of the git pack is damaged")? | u64::from(current & 0x7f);
                 }
                 Some(offset.checked_sub(distance).ok_or("a delta points before the git pack")?)
             }
@@ -233,12 +243,10 @@ impl GitPack {
             }
             _ => return Err("an entry of the git pack has an unknown type".into()),
         };
-        // No object of such a size is ever borrowed, so this is damage; do not allocate for it.
-        const MAX: u64 = 1 << 30;
-        if size > MAX {
+        if size > MAX_ENTRY {
             return Err("an entry of the git pack is larger than anything borrowed".into());
         }
-        let mut bytes = Vec::with_capacity(size as usize);
+        let mut bytes = Vec::with_capacity(size.min(TRUSTED_SIZE) as usize);
         ZlibDecoder::new(reader).take(size).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if bytes.len() as u64 != size {
             return Err("an entry of the git pack is truncated".into());
@@ -288,7 +296,7 @@ fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let size = number(&mut rest)?;
-    let mut out = Vec::with_capacity(size.min(1 << 30));
+    let mut out = Vec::with_capacity(size.min(TRUSTED_SIZE as usize));
     while let Some((op, after)) = rest.split_first() {
         rest = after;
         if op & 0x80 == 0 {
@@ -321,8 +329,14 @@ fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::process::Command;
+
+    use stepback_testkit::fuzz::{FuzzTarget, MeteredAllocator};
+
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: MeteredAllocator = MeteredAllocator;
 
     #[test]
     fn a_blob_has_the_id_git_gives_it() {
@@ -362,17 +376,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_blob_of_a_real_pack_reads_back() {
+    /// A repository with one pack, and the blobs in it.
+    fn packed() -> (tempfile::TempDir, Oid, Vec<Vec<u8>>) {
         let dir = tempfile::tempdir().unwrap();
         let git = |arguments: &[&str]| {
             let output = Command::new("git").arg("-C").arg(dir.path()).args(arguments).output();
             output.is_ok_and(|output| output.status.success())
         };
-        if !git(&["init", "-q", "."]) {
-            eprintln!("git is not installed; nothing to compare with");
-            return;
-        }
+        assert!(git(&["init", "-q", "."]), "git is not installed");
         let mut contents = Vec::new();
         for version in 0..20 {
             // Versions of one file become deltas of each other.
@@ -389,10 +400,114 @@ mod tests {
         let packs = dir.path().join(".git/objects/pack");
         let name = std::fs::read_dir(&packs).unwrap().flatten().map(|entry| entry.file_name());
         let id = name.filter_map(|name| pack_id(name.as_encoded_bytes())).next().unwrap();
-        let lender = GitPack::open(&packs, id).unwrap();
+        (dir, id, contents)
+    }
+
+    #[test]
+    fn every_blob_of_a_real_pack_reads_back() {
+        let (dir, id, contents) = packed();
+        let lender = GitPack::open(&dir.path().join(".git/objects/pack"), id).unwrap();
         for content in contents {
             assert_eq!(lender.read(&blob_oid(&content), content.len()).unwrap(), content);
         }
         assert!(!lender.contains(&blob_oid(b"never stored")));
+    }
+
+    #[test]
+    fn fuzz_git_packs_and_indexes() {
+        let (dir, id, contents) = packed();
+        let (pack, idx) = file_names(&id);
+        let packs = dir.path().join(".git/objects/pack");
+        let damaged = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
+        for (name, other) in [(&pack, &idx), (&idx, &pack)] {
+            std::fs::copy(packs.join(other), damaged.path().join(other)).unwrap();
+            let path = damaged.path().join(name);
+            FuzzTarget::new("git pack or index", [std::fs::read(packs.join(name)).unwrap()]).run(
+                1_000,
+                |input| {
+                    let _ = std::fs::remove_file(&path);
+                    std::fs::write(&path, input).unwrap();
+                    let _ = verify_file(&path);
+                    let Ok(lender) = GitPack::open(damaged.path(), id) else { return };
+                    for content in &contents {
+                        if let Ok(read) = lender.read(&blob_oid(content), content.len()) {
+                            assert_eq!(read.len(), content.len());
+                        }
+                    }
+                },
+            );
+            std::fs::copy(packs.join(name), path).unwrap();
+        }
+    }
+
+    #[test]
+    fn fuzz_deltas() {
+        let base = b"0123456789".repeat(100);
+        let corpus: [&[u8]; 3] = [
+            &[0xe8, 7, 3, 0x91, 2, 3],
+            &[0xe8, 7, 5, 2, b'a', b'b', 0x91, 9, 3],
+            &[0xe8, 7, 0x80, 0x80, 4, 0x80],
+        ];
+        FuzzTarget::new("git deltas", corpus).run(60_000, |delta| drop(apply_delta(&base, delta)));
+    }
+
+    /// A pack with these entries at offset 12 and behind it, and its index.
+    fn handmade(dir: &Path, entries: &[(Oid, Vec<u8>)]) -> Oid {
+        let (mut pack, mut idx) = (b"PACK\0\0\0\x02\0\0\0\x01".to_vec(), IDX_MAGIC.to_vec());
+        for first in 0..=255 {
+            let count = entries.iter().filter(|(oid, _)| oid[0] <= first).count() as u32;
+            idx.extend_from_slice(&count.to_be_bytes());
+        }
+        idx.extend(entries.iter().flat_map(|(oid, _)| oid));
+        idx.extend(std::iter::repeat_n(0, entries.len() * 4));
+        for (_, entry) in entries {
+            idx.extend_from_slice(&(pack.len() as u32).to_be_bytes());
+            pack.extend_from_slice(entry);
+        }
+        idx.extend_from_slice(&[0; 40]);
+        let names = file_names(&[7; 20]);
+        std::fs::write(dir.join(names.0), pack).unwrap();
+        std::fs::write(dir.join(names.1), idx).unwrap();
+        [7; 20]
+    }
+
+    fn deflated(head: &[u8], bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::ZlibEncoder::new(head.to_vec(), flate2::Compression::best());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_chain_of_deltas_that_comes_back_to_itself_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = ([1; 20], [2; 20]);
+        // One megabyte of delta each, in a few hundred bytes of pack.
+        let head = |kind: u8, base: &[u8]| [&[0x80 | kind << 4, 0x80, 0x80, 2][..], base].concat();
+        let delta = vec![1; 1 << 20];
+        let alone = handmade(dir.path(), &[(first, deflated(&head(6, &[0]), &delta))]);
+        let error = GitPack::open(dir.path(), alone).unwrap().read(&first, 10).unwrap_err();
+        assert!(error.contains("comes back to itself"), "{error}");
+        let circle =
+            [(first, deflated(&head(7, &second), &delta)), (second, deflated(&head(7, &first), &delta))];
+        let circle = handmade(dir.path(), &circle);
+        let error = GitPack::open(dir.path(), circle).unwrap().read(&first, 10).unwrap_err();
+        assert!(error.contains("comes back to itself"), "{error}");
+    }
+
+    #[test]
+    fn a_distance_beyond_all_numbers_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        // The largest number of 57 bits but one, so that its next digit makes it the largest of 64.
+        let mut distance: Vec<u8> = vec![0xfe; 7];
+        distance.extend_from_slice(&[0xff; 5]);
+        for length in 1..distance.len() {
+            for last in [0xfe, 0xff] {
+                let mut head = vec![0x60];
+                head.extend_from_slice(&distance[..length]);
+                head.extend_from_slice(&[last, last, 0x7f]);
+                let id = handmade(dir.path(), &[([1; 20], head)]);
+                assert!(GitPack::open(dir.path(), id).unwrap().read(&[1; 20], 10).is_err());
+            }
+        }
     }
 }
