@@ -18,8 +18,7 @@ mod breakpoint;
 mod stop;
 
 pub use breakpoint::{BreakContext, BreakSide, Breakpoint, Breakpoints, Condition};
-pub(crate) use stop::is_running;
-pub use stop::{Stop, StopAnswer};
+pub use stop::{Stop, StopAnswer, is_running};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

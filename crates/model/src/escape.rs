@@ -16,9 +16,8 @@ pub fn is_hidden(c: char) -> bool {
 /// The escape for a character that must not be printed.
 pub fn escape(c: char) -> String {
     match c {
-        '\r' => "\\r".to_owned(),
-        '\n' => "\\n".to_owned(),
-        c if (c as u32) < 0x80 => format!("\\x{:02x}", c as u32),
+        '\t' | '\r' | '\n' => c.escape_default().to_string(),
+        // Not `\x1b`: that stands for a byte that is not UTF-8, where such bytes are shown.
         c => c.escape_unicode().to_string(),
     }
 }
@@ -47,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_acts_on_a_terminal_is_written_out() {
-        assert_eq!(safe("a\x1b[31m\tb\r\n"), "a\\x1b[31m\\x09b\\r\\n");
+        assert_eq!(safe("a\x1b[31m\tb\r\n"), "a\\u{1b}[31m\\tb\\r\\n");
         assert_eq!(safe("\u{202e}txt\u{9b}"), "\\u{202e}txt\\u{9b}");
         assert_eq!(safe("größe 日本"), "größe 日本");
         assert_eq!(safe("a\u{200b}b\u{e0041}\u{2063}"), "a\\u{200b}b\\u{e0041}\\u{2063}");

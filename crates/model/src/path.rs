@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::escape::is_hidden;
+use crate::escape::{escape, is_hidden};
 
 /// A path relative to a workspace root. The empty path is the root itself.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -132,11 +132,7 @@ pub fn display_bytes(bytes: &[u8]) -> Cow<'_, str> {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
-                // Not `\x…`, which stands for a byte that is not UTF-8.
-                c if is_hidden(c) => out.extend(c.escape_unicode()),
+                c if c == '\t' || is_hidden(c) => out.push_str(&escape(c)),
                 c => out.push(c),
             }
         }

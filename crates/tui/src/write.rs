@@ -227,6 +227,6 @@ mod tests {
     fn bytes_that_are_no_text_are_shown_as_such() {
         assert!(text(&file(b"\0\x01ELF", false)).contains("00 01 45 4c 46"));
         assert!(text(&file(b"x", true)).contains("the file goes on"));
-        assert!(text(&file(b"\xff\x1b", false)).contains("\\x1b"));
+        assert!(text(&file(b"\xff\x1b", false)).contains("\\u{1b}"));
     }
 }

@@ -48,6 +48,15 @@ impl InstallPlan {
     pub fn is_nothing(&self) -> bool {
         self.before == self.after
     }
+
+    /// Keeps only the directories that are created or removed together with the file.
+    pub(super) fn drop_unneeded_dirs(&mut self, direction: InstallDirection) {
+        if direction == InstallDirection::Install && self.before.is_none() {
+            self.dirs.retain(|dir| !dir.exists());
+        } else if self.after.is_some() || self.before.is_none() {
+            self.dirs.clear();
+        }
+    }
 }
 
 /// Plans to add the hooks of `binary` to the settings of `agent`, or to remove the existing ones.
@@ -80,11 +89,7 @@ pub fn plan(
             uninstall_hooks(&mut plan, OwnHandlers { agent, binary }, &shown)?
         }
     }
-    if direction == InstallDirection::Install && plan.before.is_none() {
-        plan.dirs.retain(|dir| !dir.exists());
-    } else if plan.after.is_some() || plan.before.is_none() {
-        plan.dirs.clear();
-    }
+    plan.drop_unneeded_dirs(direction);
     Ok(plan)
 }
 

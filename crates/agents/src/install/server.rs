@@ -57,11 +57,7 @@ pub fn plan_server(
     if direction == InstallDirection::Install {
         plan.follow_up = follow_up(agent, scope);
     }
-    if direction == InstallDirection::Install && plan.before.is_none() {
-        plan.dirs.retain(|dir| !dir.exists());
-    } else if plan.after.is_some() || plan.before.is_none() {
-        plan.dirs.clear();
-    }
+    plan.drop_unneeded_dirs(direction);
     Ok(plan)
 }
 

@@ -161,7 +161,8 @@ fn answer_name(id: &str) -> String {
     format!("answer-{id}.json")
 }
 
-pub(crate) fn is_running(process: u32) -> bool {
+/// Whether a process with this id exists.
+pub fn is_running(process: u32) -> bool {
     let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return false };
     // For a process of another user, the check fails with "not permitted": it runs.
     !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use stepback_engine::{Engine, EngineError};
+use stepback_model::escape::safe;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::path::display_bytes;
@@ -175,7 +176,7 @@ fn not_understood(error: PatternError) -> CommandFailure {
         _ => "word, \"a phrase\", begin*, -not; \"stepback search --help\" has examples",
     };
     let message = error.to_string();
-    CommandFailure::new(FailureKind::Usage, display_bytes(message.as_bytes()).into_owned()).hint(hint)
+    CommandFailure::new(FailureKind::Usage, safe(&message)).hint(hint)
 }
 
 /// Returns the workspace and the steps to search. Pending events of the workspace are recorded first.
@@ -281,7 +282,7 @@ impl Places {
             "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
             paint.strong(format!("#{}", step.number)),
             paint.dim(step.kind.as_str()),
-            display_bytes(view::title(stored).as_bytes()),
+            safe(&view::title(stored)),
             paint.name(session),
             paint.dim(step.at.ago(context.now())),
             paint.dim(took),
@@ -298,7 +299,7 @@ fn marked(paint: Paint, snippet: &TextSnippet) -> String {
         let (before, after) = (blank(text.chars().next()), blank(text.chars().next_back()));
         match joined.is_empty() {
             true => before.to_string(),
-            false => format!("{before}{}{after}", display_bytes(joined.as_bytes())),
+            false => format!("{before}{}{after}", safe(&joined)),
         }
     };
     let mut out = String::new();

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::escape::safe;
 use stepback_model::record::StepKind;
 use stepback_model::state::GitState;
 use stepback_model::tree::TreeNode;
@@ -67,7 +68,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
     }
     output::line(format!("  summary  {}", step.summary));
     if let Some(note) = &stored.annotation.note {
-        output::line(format!("  note     {}", stepback_model::path::display_bytes(note.as_bytes())));
+        output::line(format!("  note     {}", safe(note)));
     }
     if !stored.annotation.tags.is_empty() {
         output::line(format!("  tags     {}", stored.annotation.tags.join(", ")));
@@ -139,7 +140,7 @@ fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandF
         let lines: Vec<&str> = text.lines().collect();
         output::line(format!("  {name}"));
         for line in lines.iter().take(SHOWN) {
-            output::line(format!("    {}", stepback_model::path::display_bytes(line.as_bytes())));
+            output::line(format!("    {}", safe(line)));
         }
         if lines.len() > SHOWN {
             output::line(format!("    … and {} more lines (--json has all)", lines.len() - SHOWN));

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
+use stepback_engine::control::is_running;
 use stepback_store::new_file::{Durability, replace_file};
 
 use super::{CommandResult, DONE, serve};
@@ -43,9 +43,8 @@ impl ServerFile {
     /// Returns the address of a running server.
     fn find(dir: &Path) -> Option<String> {
         let said: Value = serde_json::from_slice(&fs::read(dir.join(NOTICE)).ok()?).ok()?;
-        let pid = Pid::from_raw(i32::try_from(said["pid"].as_i64()?).ok()?)?;
-        test_kill_process(pid).ok()?;
-        said["url"].as_str().map(str::to_owned)
+        let is_running = is_running(u32::try_from(said["pid"].as_u64()?).ok()?);
+        said["url"].as_str().filter(|_| is_running).map(str::to_owned)
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, KeptChange, SessionName};
 use stepback_model::change::PathChange;
+use stepback_model::escape::safe;
 use stepback_model::path::RelPath;
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::Operation;
@@ -120,11 +121,11 @@ pub fn title(stored: &StepRow) -> String {
     let annotation = &stored.annotation;
     let mut parts = Vec::new();
     match &annotation.label {
-        Some(label) => parts.push(format!("\"{}\"", stepback_model::path::display_bytes(label.as_bytes()))),
+        Some(label) => parts.push(format!("\"{}\"", safe(label))),
         None => parts.push(stored.step.summary.clone()),
     }
     if let Some(note) = &annotation.note {
-        parts.push(stepback_model::path::display_bytes(note.as_bytes()).into_owned());
+        parts.push(safe(note));
     }
     if !annotation.tags.is_empty() {
         parts.push(format!("[{}]", annotation.tags.join(", ")));

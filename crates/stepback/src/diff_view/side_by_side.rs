@@ -8,11 +8,10 @@ use std::ops::Range;
 
 use similar::DiffTag;
 
-use super::compare::{Body, Text, parts};
-use super::header::{self, Names};
+use super::compare::Text;
 use super::paint::{Glyph, Kind, Palette, Shown, glyphs, write_glyphs, write_styled};
 use super::syntax::Budget;
-use super::unified::{Looks, hunk_header, words_of, write_notes};
+use super::unified::{Looks, hunk_header, words_of, write_each};
 use super::{FileDiff, Style};
 
 /// Rows that one line may take.
@@ -32,20 +31,7 @@ const GAP: &str = " │ ";
 /// This is for reading only, so control characters are always escaped.
 pub fn side_by_side(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Result<()> {
     let style = &Style { escape: true, ..*style };
-    let mut budget = Budget::new(style.color && style.highlight);
-    for diff in diffs {
-        let (notes, parts) = parts(diff);
-        write_notes(out, diff, &notes, style)?;
-        let names = Names::of(diff, style);
-        for part in parts {
-            let body = part.body(diff.old_path.is_some());
-            header::write(out, &names, &part, &body, style)?;
-            if let Body::Text(text) = body {
-                columns(&text, diff, style, &mut budget, out)?;
-            }
-        }
-    }
-    Ok(())
+    write_each(diffs, style, out, |text, diff, budget, out| columns(text, diff, style, budget, out))
 }
 
 fn columns(

@@ -65,7 +65,7 @@ fn things_that_git_does_not_know_are_notes_and_equal_sides_are_silent() {
     ];
     assert_eq!(
         render(unified, &diffs, &PLAIN),
-        "# d: directory (mode 755) created\n# p: named\\x1b pipe removed\n"
+        "# d: directory (mode 755) created\n# p: named\\u{1b} pipe removed\n"
     );
 }
 
@@ -95,7 +95,7 @@ fn content_cannot_act_on_the_terminal() {
             let text = strip_colors(&shown);
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
             assert!(!text.contains('\u{202e}') && !text.contains('\u{e0041}'), "{text:?}");
-            assert!(text.contains("\\x1b]0;owned\\x07 \\u{9b}2J"), "{text}");
+            assert!(text.contains("\\u{1b}]0;owned\\u{7} \\u{9b}2J"), "{text}");
         }
     }
     assert!(render(unified, &diffs, &SAFE).contains("+\\xff\n"));

@@ -18,6 +18,19 @@ use super::{FileDiff, Style};
 /// that start with `#`, which `git apply` skips. Files that cannot be shown as lines make `git apply` refuse the patch,
 /// since it would be incomplete. Many small writes are made; `out` should be buffered.
 pub fn unified(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    write_each(diffs, style, out, |text, diff, budget, out| match style.for_people() {
+        true => for_people(text, diff, style, budget, out),
+        false => patch(text, style, out),
+    })
+}
+
+/// Writes the notes and headers of all differences, and calls `write_text` for those of text.
+pub(super) fn write_each(
+    diffs: &[FileDiff],
+    style: &Style,
+    out: &mut dyn Write,
+    write_text: impl Fn(&Text<'_>, &FileDiff, &mut Budget, &mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut budget = Budget::new(style.color && style.highlight);
     for diff in diffs {
         let (notes, parts) = parts(diff);
@@ -26,11 +39,8 @@ pub fn unified(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Re
         for part in parts {
             let body = part.body(diff.old_path.is_some());
             header::write(out, &names, &part, &body, style)?;
-            let Body::Text(text) = body else { continue };
-            if style.for_people() {
-                for_people(&text, diff, style, &mut budget, out)?;
-            } else {
-                patch(&text, style, out)?;
+            if let Body::Text(text) = body {
+                write_text(&text, diff, &mut budget, out)?;
             }
         }
     }
@@ -38,12 +48,7 @@ pub fn unified(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Re
 }
 
 /// Writes notes about directories and special files.
-pub(super) fn write_notes(
-    out: &mut dyn Write,
-    diff: &FileDiff,
-    notes: &[String],
-    style: &Style,
-) -> io::Result<()> {
+fn write_notes(out: &mut dyn Write, diff: &FileDiff, notes: &[String], style: &Style) -> io::Result<()> {
     let name = if style.for_people() { diff.path.clone() } else { quoted("", &exact_bytes(&diff.path)) };
     for note in notes {
         write_styled(out, &format!("# {name}: {}", safe(note)), Palette::header(style))?;

@@ -45,7 +45,7 @@ fn a_session_is_opened_rewound_through_its_plan_and_brought_back() {
     terminal.press("E");
     terminal.shows(&["> !"]);
     terminal.press("\r");
-    terminal.shows(&["[3 Step]", "permission denied", "rm \\x1b[31mapp.txt"]);
+    terminal.shows(&["[3 Step]", "permission denied", "rm \\u{1b}[31mapp.txt"]);
     terminal.press("w");
     terminal.shows(&["Plan: rewind", "app.txt", "restore"]);
     assert_eq!(fs::read_to_string(world.path("app.txt")).unwrap(), "two\n", "a plan changes nothing");
