@@ -1,4 +1,4 @@
-// The Studio in a real browser against the real program. `cargo xtask studio test` builds the program and says where things are.
+// Tests of the Studio in a real browser against the real program. `cargo xtask studio test` builds it and sets the paths.
 import { existsSync } from 'node:fs';
 import { defineConfig } from '@playwright/test';
 
@@ -11,7 +11,7 @@ export default defineConfig({
   outputDir: `${out}/results`,
   timeout: 90_000,
   expect: { timeout: 15_000 },
-  // On a machine that others load, a browser may be too slow once.
+  // On a loaded machine, a browser may be too slow once.
   retries: 1,
   workers: 2,
   fullyParallel: true,
@@ -22,7 +22,7 @@ export default defineConfig({
     viewport: { width: 1440, height: 900 },
     launchOptions: {
       ...(executablePath ? { executablePath } : {}),
-      // In a container as root, the browser cannot make its own sandbox; it opens nothing but our pages.
+      // In a container as root, the browser cannot create its sandbox; it opens only our pages.
       args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
     },
     trace: 'retain-on-failure',

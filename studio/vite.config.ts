@@ -1,11 +1,11 @@
-// How the pages are built: hashed names, no inline script, and compressed copies beside every file.
+// The build: hashed names, no inline scripts, and a compressed copy of every file.
 import react from '@vitejs/plugin-react';
 import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { defineConfig, type Plugin } from 'vite';
 
-/** Writes `FILE.br` and `FILE.gz` where they are shorter, so that the server never compresses. */
+/** Writes `FILE.br` and `FILE.gz` where they are smaller, so that the server never compresses. */
 function precompressed(): Plugin {
   const visit = (dir: string) => {
     for (const name of readdirSync(dir)) {
@@ -37,11 +37,11 @@ export default defineConfig({
   build: {
     target: 'es2022',
     modulePreload: { polyfill: false },
-    // Small files as data: addresses would need another source in the policy.
+    // data: URLs would need another source in the Content-Security-Policy.
     assetsInlineLimit: 0,
   },
   server: {
-    // `npm run dev` beside a server on its usual address; its cookie is for the host, whatever the port.
+    // `npm run dev` beside a server at its default address; its cookie is valid for all ports of the host.
     proxy: { '/api': 'http://127.0.0.1:7171', '/sign-in': 'http://127.0.0.1:7171' },
   },
 });

@@ -1,4 +1,4 @@
-// The frame around every page: where one can go, whether the server is there, and who waits.
+// The layout around every page: navigation, the state of the connection, and the number of waiting agents.
 import { Component, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { ApiError, get } from './api/client';
 import { connect, disconnect, useConnection, useStops } from './api/events';
@@ -86,9 +86,9 @@ function Layout() {
   return (
     <div className="frame">
       <a className="skip" href="#main">
-        Skip to the content
+        Skip to content
       </a>
-      <nav className="sidebar" aria-label="Places">
+      <nav className="sidebar" aria-label="Main">
         <Link href="/sessions" className="brand" aria-label="stepback Studio">
           <img src="/icon.svg" alt="" width="24" height="24" />
           <span>stepback</span>
@@ -115,7 +115,7 @@ function Layout() {
           <Button variant="ghost" small aria-label={dark ? 'Light theme' : 'Dark theme'} onClick={() => setTheme(dark ? 'light' : 'dark')}>
             <Icon name={dark ? 'sun' : 'moon'} />
           </Button>
-          <Button variant="ghost" small aria-label="Keys" onClick={() => setShowKeyHelp(true)}>
+          <Button variant="ghost" small aria-label="Keyboard shortcuts" onClick={() => setShowKeyHelp(true)}>
             ?
           </Button>
         </div>
@@ -145,9 +145,9 @@ function CurrentPage({ segments }: { segments: string[] }) {
   if (first === 'search') return <SearchPage />;
   if (first === 'dashboard') return <DashboardPage />;
   return (
-    <EmptyState fullPage title="There is no such page">
+    <EmptyState fullPage title="Page not found">
       <p>
-        <Link href="/sessions">All sessions</Link> is a good place to begin.
+        Go to <Link href="/sessions">all sessions</Link>.
       </p>
     </EmptyState>
   );
@@ -158,20 +158,20 @@ function SignInPage() {
     <main className="sign-in">
       <img src="/icon.svg" alt="" width="48" height="48" />
       <h1>This browser is not signed in</h1>
-      <p>The Studio shows what is in your store, so it asks who you are. On the machine of the server, say</p>
+      <p>The Studio shows the contents of your store, so it requires a sign-in. On the machine of the server, run</p>
       <pre>stepback studio</pre>
       <p className="dim">
-        It opens this page with an address that is good once. If the server was started with another store, say it there:{' '}
+        It opens this page with an address that is valid once. If the server uses another store, name it:{' '}
         <code>STEPBACK_HOME=… stepback studio</code>
       </p>
       <Button variant="primary" onClick={() => window.location.reload()}>
-        I did; try again
+        Try again
       </Button>
     </main>
   );
 }
 
-/** A page that fails takes nothing else with it. */
+/** Keeps the rest of the layout usable when a page fails. */
 class ErrorBoundary extends Component<{ children: ReactNode }, { error: ApiError | null }> {
   override state = { error: null as ApiError | null };
   static getDerivedStateFromError(error: unknown) {

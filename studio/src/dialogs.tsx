@@ -1,4 +1,4 @@
-// Small dialogs: create a checkpoint, say something about one, make a branch.
+// Small dialogs: create a checkpoint, annotate one, create a branch.
 import { type FormEvent, useState } from 'react';
 import { ApiError, send } from './api/client';
 import type { Branch, CreatedCheckpoint, Step } from './api/types';
@@ -33,13 +33,13 @@ export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: st
     void run(async () => {
       const created = await send<CreatedCheckpoint>('POST', `/workspaces/${workspace}/checkpoints`, { label: label || null, note: note || null, tags: parseTags(tags) });
       onDone?.();
-      return `Checkpoint #${created.number} is kept.`;
+      return `Created checkpoint #${created.number}.`;
     });
   };
   return (
     <Dialog title="Create a checkpoint" onClose={onClose}>
       <form className="form" onSubmit={submit}>
-        <p className="dim">Keeps every file as it is now. You can come back to it whatever happens next.</p>
+        <p className="dim">Saves every file as it is now. You can rewind to it at any time.</p>
         <label>
           Name
           <input autoFocus value={label} onChange={(event) => setLabel(event.target.value)} placeholder="before-refactoring" />
@@ -56,7 +56,7 @@ export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: st
         <footer>
           <Button onClick={onClose}>Cancel</Button>
           <Button variant="primary" type="submit" disabled={busy}>
-            {busy ? 'Looking at the files …' : 'Create'}
+            {busy ? 'Scanning files …' : 'Create'}
           </Button>
         </footer>
       </form>
@@ -74,7 +74,7 @@ export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose:
     void run(async () => {
       await send('PATCH', `/checkpoints/${step.id}`, { label: label || null, note: note || null, tags: parseTags(tags) });
       onDone();
-      return `#${step.number} is annotated.`;
+      return `Annotated #${step.number}.`;
     });
   };
   return (
@@ -113,19 +113,19 @@ export function BranchDialog({ workspace, from, onClose, onDone }: { workspace: 
     void run(async () => {
       const created = await send<Branch>('POST', `/workspaces/${workspace}/branches`, { name, from: point || null });
       onDone?.();
-      return `Branch ${created.name} begins at ${point || 'the present'}.`;
+      return `Created branch ${created.name} at ${point || 'the current step'}.`;
     });
   };
   return (
     <Dialog title="Create a branch" onClose={onClose}>
       <form className="form" onSubmit={submit}>
-        <p className="dim">A name for a line of steps. Nothing changes in your files until you switch to it.</p>
+        <p className="dim">A named line of steps. Your files do not change until you switch to it.</p>
         <label>
           Name
           <input autoFocus required value={name} onChange={(event) => setName(event.target.value)} placeholder="plan-b" />
         </label>
         <label>
-          Begins at
+          Starts at
           <input value={point} onChange={(event) => setPoint(event.target.value)} placeholder="#12, a label, 15 minutes ago" />
         </label>
         {error && <ErrorMessage error={error} />}

@@ -1,4 +1,4 @@
-// Numbers and moments as people read them.
+// Numbers, sizes and times as text.
 
 export function formatBytes(byteCount: number): string {
   if (byteCount < 1000) return `${byteCount} B`;
@@ -12,7 +12,7 @@ export function formatBytes(byteCount: number): string {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-/** A span of time, of so many microseconds. */
+/** A duration in microseconds. */
 export function formatDuration(microseconds: number): string {
   if (microseconds < 1000) return `${Math.round(microseconds)} µs`;
   if (microseconds < 1_000_000) return `${Math.round(microseconds / 1000)} ms`;
@@ -25,7 +25,6 @@ export function formatDuration(microseconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** Microseconds between two moments. */
 export const microsecondsBetween = (from: string, to: string): number => (Date.parse(to) - Date.parse(from)) * 1000;
 
 export function formatAge(timestamp: string, now = Date.now()): string {
@@ -56,12 +55,12 @@ export const formatTime = (timestamp: string): string => timeFormat.format(new D
 export const formatCount = (value: number): string => numberFormat.format(value);
 export const pluralize = (value: number, one: string, many = `${one}s`): string => `${formatCount(value)} ${value === 1 ? one : many}`;
 export const formatCost = (usd: number): string => (usd === 0 ? '–' : usd < 0.01 ? '< $0.01' : `$${usd.toFixed(2)}`);
-/** The last part of a path, and what is before it. */
+/** The last part of a path. */
 export function baseName(path: string): string {
   const parts = path.split('/').filter(Boolean);
   return parts[parts.length - 1] ?? path;
 }
 export const shortId = (id: string): string => id.slice(0, 8);
-/** What a value looks like as text. */
+/** Strings as they are, everything else as indented JSON. */
 export const formatValue = (value: unknown): string =>
   typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');

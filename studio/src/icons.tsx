@@ -1,4 +1,4 @@
-// Small pictures, drawn here so that they look the same whatever fonts there are.
+// Icons as SVG paths, so that they look the same with every font.
 const PATHS = {
   sessions: 'M3 4.5h10M3 8h10M3 11.5h10',
   checkpoints: 'M8 2.5 13.5 8 8 13.5 2.5 8Z',

@@ -1,4 +1,4 @@
-// What the keys do, as a page of its own: the same words as in the terminal.
+// The dialog that lists all keyboard shortcuts, in the same words as the terminal interface.
 import { Dialog } from './ui';
 
 const KEY_GROUPS: [string, [string, string][]][] = [
@@ -6,8 +6,8 @@ const KEY_GROUPS: [string, [string, string][]][] = [
     'Everywhere',
     [
       ['/', 'search'],
-      ['?', 'these keys'],
-      ['Tab', 'to the next part'],
+      ['?', 'keyboard shortcuts'],
+      ['Tab', 'next control'],
     ],
   ],
   [
@@ -20,12 +20,12 @@ const KEY_GROUPS: [string, [string, string][]][] = [
   [
     'A session',
     [
-      ['h l ← →', 'a step back, a step forward'],
+      ['h l ← →', 'previous step, next step'],
       ['j k ↓ ↑', 'the same, in the list'],
       ['Home End', 'first step, last step'],
       ['e E', 'next error, previous error'],
-      ['n N', 'next step of the same kind, previous one'],
-      ['] [', 'next checkpoint, previous one'],
+      ['n N', 'next, previous step of the same kind'],
+      ['] [', 'next, previous checkpoint'],
       ['Space', 'play, pause'],
       ['+ − 0', 'zoom in, out, all'],
       ['g', 'jump to a step'],
@@ -33,22 +33,22 @@ const KEY_GROUPS: [string, [string, string][]][] = [
       ['w', 'rewind to this step (the plan is shown first)'],
       ['b', 'branch from this step'],
       ['p', 'pause the agent at its next call'],
-      ['Tab', 'views'],
+      ['Tab', 'next view'],
     ],
   ],
   [
     'A diff',
     [
-      ['n N', 'next change, previous one'],
-      ['] [', 'next file, previous one'],
-      ['s', 'side by side, or unified'],
+      ['n N', 'next, previous change'],
+      ['] [', 'next, previous file'],
+      ['s', 'switch between side by side and unified'],
     ],
   ],
 ];
 
 export function KeyHelpDialog({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keys" onClose={onClose} wide>
+    <Dialog title="Keyboard shortcuts" onClose={onClose} wide>
       <div className="key-table">
         {KEY_GROUPS.map(([name, keys]) => (
           <section key={name}>

@@ -1,4 +1,4 @@
-// What each kind of step looks like and is called, in one place for the canvas and the page.
+// Families of step kinds with their glyphs and names, shared by the canvas and the pages.
 
 export type StepFamily = 'prompt' | 'model' | 'tool' | 'error' | 'checkpoint' | 'travel' | 'control' | 'task' | 'thought' | 'other';
 

@@ -1,4 +1,4 @@
-// Telling the person that an agent began to wait, whatever page they look at, if they allowed it.
+// Browser notifications when an agent starts to wait, if the user has allowed them.
 import { useEffect, useRef } from 'react';
 import type { Stop } from './api/types';
 import { navigate } from './route';
@@ -11,7 +11,7 @@ export function useStopNotifications(stops: Stop[]) {
     if (!('Notification' in window) || Notification.permission !== 'granted') return;
     for (const stop of stops) {
       if (previousIds.has(stop.id)) continue;
-      const notification = new Notification(`${stop.agent} waits: ${stop.tool}`, { body: stop.reason, tag: stop.id, icon: '/icon.svg' });
+      const notification = new Notification(`${stop.agent} is waiting: ${stop.tool}`, { body: stop.reason, tag: stop.id, icon: '/icon.svg' });
       notification.onclick = () => {
         window.focus();
         navigate('/live');

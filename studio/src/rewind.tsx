@@ -1,5 +1,5 @@
-// Going back: what will happen to every file, agreeing to it, what happened, and taking it back. The conversation can go on from
-// there as well, alone or with the files.
+// The rewind dialog: the plan for every file, its confirmation, the result, and undo. It can also continue the conversation from
+// that point, alone or together with the files.
 import { useEffect, useState } from 'react';
 import { ApiError, send } from './api/client';
 import type { ApplyResult, ForkResult, Plan } from './api/types';
@@ -8,11 +8,11 @@ import { Button, copyToClipboard, Dialog, ErrorMessage, Loading, showToast } fro
 
 interface Props {
   workspace: string;
-  /** The point to go back to. */
+  /** The point to rewind to. */
   point?: string;
-  /** The session whose conversation can go on from there. */
+  /** The session whose conversation can continue from there. */
   session?: string;
-  /** The branch to stand on, instead of a point. */
+  /** The branch to switch to, instead of a point. */
   branch?: string;
   name: string;
   onClose: () => void;
@@ -23,7 +23,7 @@ type RewindTarget = 'files' | 'conversation' | 'both';
 
 type DialogState =
   | { phase: 'planning' }
-  /** Without a plan, no file is touched; without a fork, the conversation stays where it is. */
+  /** Without a plan, no file changes; without a fork, the conversation stays as it is. */
   | { phase: 'plan'; plan: Plan | null; fork: ForkResult | null; isStale?: boolean }
   | { phase: 'done'; result: ApplyResult | null; fork: ForkResult | null; forkError?: ApiError; isUndone?: boolean }
   | { phase: 'failed'; error: ApiError };
@@ -60,16 +60,16 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
     setBusy(true);
     let result: ApplyResult | null = null;
     try {
-      // Files first: the agent compares what it knows with what is there when it goes on.
+      // Files first: when the agent continues, it compares what it knows with the files.
       if (plan && (plan.items.length > 0 || branch)) result = await send<ApplyResult>('POST', plan.apply);
       const readyFork = fork && (await send<ForkResult>('POST', `/sessions/${session}/forks`, { point, dry_run: false }));
       setState({ phase: 'done', result, fork: readyFork });
       onDone?.();
     } catch (error) {
       const apiError = ApiError.from(error);
-      // The files went back and the conversation did not: both is told, and the files can be taken back.
+      // The files are rewound but the conversation is not: show both, and offer to undo the files.
       if (result) setState({ phase: 'done', result, fork: null, forkError: apiError });
-      // Something changed since: nothing was done, and this is what would happen now.
+      // The plan is out of date: nothing was applied, and the server sent the current plan.
       else setState(apiError.plan ? { phase: 'plan', plan: apiError.plan, fork, isStale: true } : { phase: 'failed', error: apiError });
     }
     setBusy(false);
@@ -80,7 +80,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
       const plan = await send<Plan>('POST', result.undo.href, result.undo.body);
       await send<ApplyResult>('POST', plan.apply);
       setState({ phase: 'done', result, fork: null, isUndone: true });
-      showToast('It is as it was before.');
+      showToast('Undone.');
       onDone?.();
     } catch (error) {
       setState({ phase: 'failed', error: ApiError.from(error) });
@@ -96,7 +96,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
   const needsConfirmation = (plan?.items.length ?? 0) > 1;
   return (
     <Dialog title={branch ? `Switch to ${name}` : `Rewind to ${name}`} onClose={onClose} wide>
-      {state.phase === 'planning' && <Loading label="Looking at every file" />}
+      {state.phase === 'planning' && <Loading label="Scanning files" />}
       {state.phase === 'failed' && <ErrorMessage error={state.error} />}
       {!branch && session && state.phase !== 'done' && (
         <fieldset className="choices">
@@ -111,14 +111,14 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
       )}
       {!branch && target !== 'conversation' && (state.phase === 'plan' || state.phase === 'planning') && (
         <fieldset className="choices">
-          <legend className="visually-hidden">Which files go back</legend>
+          <legend className="visually-hidden">Files to rewind</legend>
           <label>
-            <input type="radio" name="scope" checked={!everything} onChange={() => setEverything(false)} /> What agents changed
+            <input type="radio" name="scope" checked={!everything} onChange={() => setEverything(false)} /> Changes of agents
             <span className="dim">your own edits stay</span>
           </label>
           <label>
             <input type="radio" name="scope" checked={everything} onChange={() => setEverything(true)} /> The whole workspace
-            <span className="dim">every file as it was then</span>
+            <span className="dim">every file as it was at that step</span>
           </label>
           <label>
             <input type="checkbox" checked={git} onChange={() => setGit(!git)} /> Git too
@@ -128,7 +128,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
       )}
       {planned?.isStale && (
         <p className="error-message" role="alert">
-          Something changed since the plan was made. Nothing was done; this is what would happen now.
+          Files changed after this plan was made. Nothing was applied; this is the current plan.
         </p>
       )}
       {fork && <ForkDetails fork={fork} />}
@@ -136,13 +136,13 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
         <>
           <p>
             {plan.items.length === 0 ? (
-              `Nothing would change: ${plan.unchanged_because ?? 'the files are as they were then'}.`
+              `Nothing would change: ${plan.unchanged_because ?? 'the files are the same as at that step'}.`
             ) : (
               <>
                 <b>{pluralize(plan.items.length, 'path')}</b> will change
                 {deletes > 0 && <span className="bad">, {deletes} deleted</span>}
-                {conflicts.length > 0 && <span className="bad">, {pluralize(conflicts.length, 'conflict')} left alone</span>}.
-                {' '}What is there now is saved first, and Undo brings it back.
+                {conflicts.length > 0 && <span className="bad">, {pluralize(conflicts.length, 'conflict')} skipped</span>}.
+                {' '}The current files are saved first; Undo restores them.
               </>
             )}
           </p>
@@ -156,7 +156,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
               “The whole workspace” would {plan.items.length === 0 ? '' : 'also '}change {pluralize(plan.everything_changes.length, 'path')}: {summarizePaths(plan.everything_changes)}.
             </p>
           )}
-          <ul className="plan" aria-label="What will happen" tabIndex={0}>
+          <ul className="plan" aria-label="Planned changes" tabIndex={0}>
             {plan.items.slice(0, 2000).map((item) => (
               <li key={item.path} className={item.action.replaceAll(' ', '-')}>
                 <span className="sign" aria-hidden="true">
@@ -199,24 +199,24 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
         <footer>
           {needsConfirmation && (
             <label className="confirmation">
-              <input type="checkbox" checked={confirmed} onChange={() => setConfirmed(!confirmed)} /> I looked at all {plan?.items.length}
+              <input type="checkbox" checked={confirmed} onChange={() => setConfirmed(!confirmed)} /> I reviewed all {plan?.items.length} changes
             </label>
           )}
           <Button onClick={onClose}>Cancel</Button>
           <Button variant="danger" disabled={busy || (!fork && plan?.items.length === 0 && !branch) || (needsConfirmation && !confirmed)} onClick={() => void applyPlan(planned.plan, planned.fork)}>
-            {busy ? 'Working …' : branch ? 'Switch' : plan ? 'Rewind' : 'Let it go on from there'}
+            {busy ? 'Working …' : branch ? 'Switch' : plan ? 'Rewind' : 'Continue conversation'}
           </Button>
         </footer>
       )}
       {state.phase === 'done' && (
         <>
           <p className="done" role="status">
-            {state.isUndone ? 'Taken back: everything is as it was before.' : (state.result?.operation.summary ?? 'The conversation can go on from there.')}
-            {state.result?.partial && !state.isUndone && <span className="bad"> Some paths were left alone.</span>}
+            {state.isUndone ? 'Undone: everything is as it was before.' : (state.result?.operation.summary ?? 'The conversation can continue from there.')}
+            {state.result?.partial && !state.isUndone && <span className="bad"> Some paths were skipped.</span>}
           </p>
           {state.forkError && <ErrorMessage error={state.forkError} />}
           {state.fork && <ForkDetails fork={state.fork} />}
-          <ul className="plan" aria-label="What happened" tabIndex={0}>
+          <ul className="plan" aria-label="Results" tabIndex={0}>
             {(state.result?.items ?? []).slice(0, 2000).map((item) => (
               <li key={item.path} className={item.done ? 'ok' : 'conflict'}>
                 <span className="sign" aria-hidden="true">
@@ -246,20 +246,20 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
 
 const TARGETS: { id: RewindTarget; name: string; hint: string }[] = [
   { id: 'files', name: 'Files', hint: 'the conversation stays' },
-  { id: 'conversation', name: 'Conversation', hint: 'no file is touched' },
-  { id: 'both', name: 'Both', hint: 'files first' },
+  { id: 'conversation', name: 'Conversation', hint: 'files stay as they are' },
+  { id: 'both', name: 'Both', hint: 'files and conversation' },
 ];
 
 /** The first paths of a list, and how many more there are. */
 const summarizePaths = (paths: string[]): string => paths.slice(0, 5).join(', ') + (paths.length > 5 ? ` and ${paths.length - 5} more` : '');
 
-/** How the conversation goes on, or would. */
+/** How the conversation continues, or would. */
 function ForkDetails({ fork }: { fork: ForkResult }) {
   const command = `cd ${shellQuote(fork.directory)} && ${fork.command.map(shellQuote).join(' ')}`;
   return (
-    <section className="fork-details" aria-label="The conversation">
+    <section className="fork-details" aria-label="Conversation">
       <p>
-        {fork.ready ? 'It is ready: this goes on' : 'The conversation would go on'} from #{fork.from} with {pluralize(fork.messages, 'line')} of it, as a new session of {fork.agent}. What was said since stays in the old one.
+        The conversation {fork.ready ? 'is ready to continue' : 'would continue'} from #{fork.from} with {pluralize(fork.messages, 'message')}, as a new session of {fork.agent}. Later messages stay in the old session.
       </p>
       {fork.note && <p className="warning">{fork.note}</p>}
       {fork.ready && (
@@ -267,7 +267,7 @@ function ForkDetails({ fork }: { fork: ForkResult }) {
           <pre tabIndex={0}>{command}</pre>
           <Button
             small
-            onClick={() => void copyToClipboard(command, 'The command is copied.')}
+            onClick={() => void copyToClipboard(command, 'Command copied.')}
           >
             copy
           </Button>
@@ -277,5 +277,5 @@ function ForkDetails({ fork }: { fork: ForkResult }) {
   );
 }
 
-/** A word as a shell takes it. */
+/** Quotes an argument for a shell. */
 const shellQuote = (word: string): string => (/^[\w\-./:=@%+,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

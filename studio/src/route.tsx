@@ -1,13 +1,11 @@
-// Where in the Studio we are: the address is the only place that is remembered.
+// Routing. The URL is the only state that is kept between visits.
 import { type AnchorHTMLAttributes, useSyncExternalStore } from 'react';
 
 const subscribers = new Set<() => void>();
 let current = readLocation();
 
 export interface Route {
-  /** The parts of the path. */
   segments: string[];
-  /** What comes after `?`. */
   query: URLSearchParams;
   href: string;
 }
@@ -34,7 +32,7 @@ export function navigate(href: string, replace = false) {
   publishLocation();
 }
 
-/** Changes what comes after `?`; an empty value is left out. */
+/** Changes query parameters; an empty value removes the parameter. */
 export function setQuery(changes: Record<string, string | number | null | undefined>, replace = true) {
   const next = new URLSearchParams(current.query);
   for (const [name, value] of Object.entries(changes)) {
@@ -54,7 +52,7 @@ export const useRoute = (): Route =>
     () => current,
   );
 
-/** A link inside of the Studio. */
+/** A link to another page of the Studio, followed without loading the page again. */
 export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
   return (
     <a

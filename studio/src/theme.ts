@@ -1,4 +1,4 @@
-// Dark or light: what the system says, unless somebody chose.
+// The dark or light theme: that of the system, unless the user selected one.
 import { useSyncExternalStore } from 'react';
 
 type Theme = 'system' | 'dark' | 'light';
@@ -29,7 +29,7 @@ export function setTheme(theme: Theme) {
     if (theme === 'system') localStorage.removeItem(STORAGE_KEY);
     else localStorage.setItem(STORAGE_KEY, theme);
   } catch {
-    // A browser that keeps nothing shows it for this visit.
+    // Without storage, the selection lasts for this visit.
   }
   applyTheme();
 }
@@ -41,5 +41,5 @@ const subscribe = (subscriber: () => void) => {
   subscribers.add(subscriber);
   return () => void subscribers.delete(subscriber);
 };
-/** Whether the page is dark now; changes redraw what is drawn by hand. */
+/** Whether the page is dark now. The canvas uses it to redraw when that changes. */
 export const useDark = (): boolean => useSyncExternalStore(subscribe, isDark);

@@ -1,4 +1,4 @@
-// The few parts that every page is made of.
+// Components and hooks that all pages share.
 import {
   type ButtonHTMLAttributes,
   type ReactNode,
@@ -21,8 +21,8 @@ export function Button({
   return <button type="button" {...rest} className={`button ${variant} ${small ? 'small' : ''} ${rest.className ?? ''}`} />;
 }
 
-/** Says what there could be here and how to get it. */
-export function EmptyState({ title, children, fullPage }: { title: string; children?: ReactNode; /** It is all there is on the page. */ fullPage?: boolean }) {
+/** Stands in for content that does not exist yet; children say how to create it. */
+export function EmptyState({ title, children, fullPage }: { title: string; children?: ReactNode; /** It is the only content of the page. */ fullPage?: boolean }) {
   return (
     <div className="empty">
       {fullPage ? <h1>{title}</h1> : <h2>{title}</h2>}
@@ -34,7 +34,7 @@ export function EmptyState({ title, children, fullPage }: { title: string; child
 export function ErrorMessage({ error, onRetry }: { error: ApiError; onRetry?: () => void }) {
   return (
     <div className="error-message" role="alert">
-      <strong>{error.status === 404 ? 'Not there' : error.status === 0 ? 'No answer' : 'That did not work'}</strong>
+      <strong>{error.status === 404 ? 'Not found' : error.status === 0 ? 'No response' : 'Request failed'}</strong>
       <p>{error.detail}</p>
       {error.hints.map((hint) => (
         <p key={hint} className="dim">
@@ -59,7 +59,7 @@ export function Loading({ label = 'Loading' }: { label?: string }) {
   );
 }
 
-/** A moment, told from now; the whole of it on hover. */
+/** A time relative to now; the full date is the tooltip. */
 export function RelativeTime({ timestamp }: { timestamp: string }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -179,7 +179,7 @@ function setToasts(next: Toast[]) {
   for (const subscriber of [...toastSubscribers]) subscriber();
 }
 
-/** Says something for a few seconds. */
+/** Shows a short message for a few seconds. */
 export function showToast(text: string, isError = false) {
   const id = nextToast++;
   setToasts([...toasts, { id, text, isError }]);
@@ -212,19 +212,19 @@ export function ToastList() {
   );
 }
 
-/** Whether keys are for a field, and not for the page. */
+/** Whether a key press belongs to a form field or a dialog, and not to the page. */
 function isTextInput(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest('input, textarea, select, dialog, [contenteditable]') !== null;
 }
 
-/** Keys of a page: `key` as the browser names it; capitals are Shift. */
+/** Keyboard shortcuts of a page, by `KeyboardEvent.key`; a capital letter means Shift. */
 export function useKeyBindings(bindings: Record<string, (() => void) | undefined>) {
   const latest = useRef(bindings);
   latest.current = bindings;
   useEffect(() => {
     const handleKeyDown = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTextInput(event.target)) return;
-      // A button that has the focus is pressed by these.
+      // These keys press a focused button.
       if ((event.key === ' ' || event.key === 'Enter') && event.target instanceof HTMLElement && event.target.closest('button, a, summary')) return;
       const action = latest.current[event.key];
       if (action) {

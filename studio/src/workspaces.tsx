@@ -1,4 +1,4 @@
-// Which workspace a page is about: the one in the address, else the one where something happened last.
+// The workspace a page shows: the one in the URL, or that of the newest session.
 import { get, getAllPages, useRequest } from './api/client';
 import type { Page, Session, Workspace } from './api/types';
 import { baseName } from './format';
@@ -8,7 +8,7 @@ export function useWorkspaces() {
   return useRequest('workspaces', async (signal) => (await get<Page<Workspace>>('/workspaces', {}, signal)).items);
 }
 
-/** The chosen workspace and all there are. */
+/** The selected workspace, and all workspaces. */
 export function useSelectedWorkspace(): { selected: Workspace | undefined; workspaces: Workspace[] | undefined; error: ReturnType<typeof useWorkspaces>['error'] } {
   const { query } = useRoute();
   const request = useWorkspaces();

@@ -1,4 +1,4 @@
-// Every page at two widths in both themes: pictures to look at, and nothing that keeps anybody out.
+// Every page at two widths in both themes: screenshots, layout and accessibility.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
@@ -29,15 +29,15 @@ for (const theme of ['light', 'dark'] as const)
       const workspace = first.workspace;
       const pages: [string, string, RegExp | string][] = [
         ['sessions', '/sessions', 'refactor the auth module'],
-        ['session', `/sessions/${first.id}?step=${checkpointStep}`, 'What it changed'],
-        ['session-model', `/sessions/${first.id}?step=${modelStep}`, 'The whole request'],
+        ['session', `/sessions/${first.id}?step=${checkpointStep}`, 'Changed files'],
+        ['session-model', `/sessions/${first.id}?step=${modelStep}`, 'Full request'],
         ['session-state', `/sessions/${first.id}?step=${checkpointStep}&view=state`, 'auth.sh'],
-        ['session-mind', `/sessions/${first.id}?view=mind`, 'How sure, over time'],
+        ['session-mind', `/sessions/${first.id}?view=mind`, 'Confidence over time'],
         ['checkpoints', `/checkpoints?workspace=${workspace}`, 'All tests pass.'],
         ['diff', `/diff?a=%231&b=branch:main&workspace=${workspace}`, 'clock.sh'],
         ['branches', `/branches?workspace=${workspace}`, 'plan-a'],
         ['compare', `/compare?a=plan-a&b=main&workspace=${workspace}`, 'Step by step'],
-        ['what-if', `/sessions/${first.id}/what-if?step=${checkpointStep}`, 'Run it'],
+        ['what-if', `/sessions/${first.id}/what-if?step=${checkpointStep}`, 'Start rerun'],
         ['live', `/live?workspace=${workspace}`, 'Add breakpoint'],
         ['search', '/search?q=tests', 'found'],
         ['dashboard', '/dashboard', 'Slowest tools'],
@@ -53,7 +53,7 @@ for (const theme of ['light', 'dark'] as const)
         await expect(page.locator('.loading')).toHaveCount(0);
         await page.screenshot({ path: join(OUT, 'screens', `${name}-${size.name}-${theme}.png`) });
         if (name === 'session-mind') {
-          // All of the board, which is longer than a screen.
+          // The whole board, which is taller than the viewport.
           await page.setViewportSize({ ...size, height: size.width > 1000 ? 2400 : 4200 });
           await page.screenshot({ path: join(OUT, 'screens', `board-${size.name}-${theme}.png`) });
           await page.setViewportSize(size);
@@ -69,10 +69,10 @@ for (const theme of ['light', 'dark'] as const)
       expect(problems).toEqual([]);
     });
 
-test('dialogs and empty pages are as good as full ones', async ({ project, page }) => {
+test('dialogs and empty pages are accessible', async ({ project, page }) => {
   const signIn = await project.serve();
   await page.goto(signIn);
-  await expect(page.getByText('Nothing is recorded yet')).toBeVisible();
+  await expect(page.getByText('No sessions recorded yet')).toBeVisible();
   await page.screenshot({ path: join(OUT, 'screens', 'empty-1440.png') });
   const check = async (what: string) => {
     const axe = await new AxeBuilder({ page }).analyze();
@@ -80,7 +80,7 @@ test('dialogs and empty pages are as good as full ones', async ({ project, page 
   };
   await check('empty');
   await page.keyboard.press('?');
-  await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+  await expect(page.getByRole('dialog', { name: 'Keyboard shortcuts' })).toBeVisible();
   await check('keys');
   await page.screenshot({ path: join(OUT, 'screens', 'keys-1440.png') });
   await page.keyboard.press('Escape');

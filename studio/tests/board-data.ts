@@ -1,12 +1,12 @@
-// A hunt for a bug, as an agent puts it on its board.
+// A sample board: the search for a bug.
 import type { TestProject } from './project';
 
-/** Thinks something in a session; `words` are those of the command line. */
+/** Runs a command that changes the board of a session. */
 export function runThought(world: TestProject, session: string, ...args: string[]): string {
   return world.run('board', ...args, '--session', session);
 }
 
-/** A board with something of everything. */
+/** Adds at least one item of each kind. */
 export function addSampleBoard(world: TestProject, session: string) {
   const add = (...args: string[]) => runThought(world, session, ...args);
   add('hypothesis', 'propose', 'the cache is stale after a deploy', '--tag', 'cache');

@@ -1,4 +1,4 @@
-// What an agent thought, at the moment one looks at.
+// The reasoning board at a step.
 import AxeBuilder from '@axe-core/playwright';
 import { layoutGraph, NODE_SIZE } from '../src/board/layout';
 import { addSampleBoard, runThought } from './board-data';
@@ -13,7 +13,7 @@ async function createSession(project: TestProject): Promise<string> {
   return found.id;
 }
 
-test('the board of a step says what changed, and leads to where it came from', async ({ project, page }) => {
+test('the board shows what a step changed, and links each item to its origin', async ({ project, page }) => {
   const id = await createSession(project);
   addSampleBoard(project, id);
   const errors = collectErrors(page);
@@ -22,13 +22,13 @@ test('the board of a step says what changed, and leads to where it came from', a
   const numberOf = (text: string) => steps.items.find((one) => one.kind === 'reasoning' && one.summary.includes(text))?.number ?? 0;
   const added = numberOf('E1');
 
-  // Before the first thought there is nothing, and it says what a board is for.
+  // Before the first thought, the page explains what a board is for.
   await page.goto(`${project.url}/sessions/${id}?step=1&view=mind`);
-  await expect(page.getByText('Nothing had been thought by this step')).toBeVisible();
+  await expect(page.getByText('No reasoning recorded up to this step')).toBeVisible();
 
-  // A piece of evidence moves its hypothesis: both are marked.
+  // Evidence changes its hypothesis: both are marked.
   await page.goto(`${project.url}/sessions/${id}?step=${added}&view=mind`);
-  const board = page.getByRole('region', { name: `What was thought by step ${added}` });
+  const board = page.getByRole('region', { name: `Reasoning at step ${added}` });
   await expect(board.getByRole('region', { name: 'What this step changed' })).toContainText('H1 rose from 0.5 to 0.82 after E1');
   const first = page.locator('#item-H1');
   await expect(first).toContainText('the cache is stale after a deploy');
@@ -37,12 +37,12 @@ test('the board of a step says what changed, and leads to where it came from', a
   await expect(page.locator('#item-H2')).not.toHaveClass(/is-changed/);
   await expect(page.locator('#item-B1')).toHaveCount(0);
 
-  // From an item to the step it came from, and the tab says that this one is a thought.
+  // A link leads from an item to its step, and the tab marks that step as a change.
   await first.getByRole('button', { name: /^from #/ }).first().click();
-  await expect(board.or(page.getByRole('region', { name: /What was thought by step/ }))).toContainText('H1 was proposed');
+  await expect(board.or(page.getByRole('region', { name: /Reasoning at step/ }))).toContainText('H1 was proposed');
   await expect(page.getByRole('tab', { name: /Reasoning/ })).toContainText('changed in this step');
 
-  // At the end: everything, the graph with what rests on what, and the course of each hypothesis.
+  // At the last step: all sections, the graph of dependencies, and the chart of confidence.
   await page.goto(`${project.url}/sessions/${id}?view=mind`);
   for (const title of ['Hypotheses', 'Contradictions', 'Beliefs', 'Gaps', 'Verifications', 'Notes']) await expect(page.getByRole('heading', { name: title })).toBeVisible();
   const graph = page.locator('.belief-graph');
@@ -56,24 +56,24 @@ test('the board of a step says what changed, and leads to where it came from', a
   await expect(chart.locator('path.confidence-line')).toHaveCount(3);
   await chart.click({ position: { x: 28, y: 60 } });
   await expect(page).toHaveURL(new RegExp(`step=${numberOf('H1')}`));
-  await expect(chart).toHaveAttribute('aria-label', /H1 0\.50, H3 not there, H2 not there/);
+  await expect(chart).toHaveAttribute('aria-label', /H1 0\.50, H3 not proposed, H2 not proposed/);
 
-  // Looked for.
+  // The filter.
   await page.goto(`${project.url}/sessions/${id}?view=mind`);
   await page.getByRole('searchbox', { name: 'Find on the board' }).fill('monotonic');
   await expect(page.locator('#item-E2')).toBeVisible();
   await expect(page.locator('.item')).toHaveCount(1);
   await page.getByRole('searchbox', { name: 'Find on the board' }).fill('nothing like it');
-  await expect(page.getByText('Nothing on the board says so.')).toBeVisible();
+  await expect(page.getByText('No matches on the board.')).toBeVisible();
   expect(errors).toEqual([]);
 });
 
-test('a thought appears as it is thought, and hostile ones are text', async ({ project, page }) => {
+test('thoughts appear live, and hostile ones are shown as text', async ({ project, page }) => {
   const id = await createSession(project);
   const errors = collectErrors(page);
   await page.goto(await project.serve());
   await page.goto(`${project.url}/sessions/${id}?view=mind`);
-  await expect(page.getByText('Nothing had been thought by this step')).toBeVisible();
+  await expect(page.getByText('No reasoning recorded up to this step')).toBeVisible();
   const hostile = '<img src=x onerror="window.hit=1"><script>window.hit=1</script> javascript:alert(1) ${window.hit=1}';
   runThought(project, id, 'hypothesis', 'propose', hostile);
   await expect(page.locator('#item-H1')).toContainText('onerror=');
@@ -86,7 +86,7 @@ test('a thought appears as it is thought, and hostile ones are text', async ({ p
   expect(errors).toEqual([]);
 });
 
-test('a large board comes in pages', async ({ project, page }) => {
+test('a large board is loaded in pages', async ({ project, page }) => {
   const id = await createSession(project);
   for (let i = 0; i < 104; i++) runThought(project, id, 'note', 'add', `note number ${i}`);
   runThought(project, id, 'belief', 'add', 'the first of many', '--kind', 'observation');
@@ -101,7 +101,7 @@ test('a large board comes in pages', async ({ project, page }) => {
   await notes.getByRole('button', { name: 'Show more' }).click();
   await expect(notes.locator('.item')).toHaveCount(104);
   await expect(notes.getByRole('button', { name: 'Show more' })).toHaveCount(0);
-  // The graph draws the newest, or what is around one.
+  // The graph draws the newest nodes, or those around one.
   const graph = page.locator('.belief-graph');
   await expect(graph).toContainText('8 not drawn');
   await expect(graph.locator('.node')).toHaveCount(48);
@@ -112,7 +112,7 @@ test('a large board comes in pages', async ({ project, page }) => {
   expect(axe.violations.map((one) => `${one.id} ${one.nodes[0]?.target.join(' ')} ${one.nodes[0]?.any[0]?.message ?? ''}`)).toEqual([]);
 });
 
-test('boxes of a graph never overlap, and what something rests on is left of it', () => {
+test('nodes of a graph never overlap, and dependencies are on the left', () => {
   const ids = Array.from({ length: 60 }, (_, i) => `B${i}`);
   const rests = ids.flatMap((id, i): [string, string][] => (i < 5 ? [] : [[id, `B${(i * 7) % i}`], [id, `B${(i * 3) % i}`]]));
   const { boxes, width, height } = layoutGraph(ids, rests, [['B1', 'B59']]);
@@ -123,7 +123,7 @@ test('boxes of a graph never overlap, and what something rests on is left of it'
     expect(a.x >= 0 && a.y >= 0 && a.x + NODE_SIZE.width <= width && a.y + NODE_SIZE.height <= height).toBe(true);
     for (const b of all) if (a !== b) expect(Math.abs(a.x - b.x) >= NODE_SIZE.width || Math.abs(a.y - b.y) >= NODE_SIZE.height).toBe(true);
   }
-  // A circle, which no mind has, is drawn all the same; so is nothing.
+  // A cycle, which is not valid, and an empty graph do not fail.
   expect(layoutGraph(['a', 'b'], [['a', 'b'], ['b', 'a'], ['a', 'a'], ['a', 'gone']]).boxes.size).toBe(2);
   expect(layoutGraph([], []).height).toBe(0);
 });

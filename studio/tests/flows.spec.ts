@@ -1,4 +1,4 @@
-// What people come for: watch a session, go through it, go back, stop an agent, ask what if, find something.
+// The main workflows: watch and inspect a session, rewind, stop an agent, rerun with a change, search.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
@@ -21,16 +21,16 @@ async function findSession(project: TestProject, title: string) {
   return found;
 }
 
-test('a session is watched while it happens', async ({ project, page }) => {
+test('a session is shown live', async ({ project, page }) => {
   project.write('kept.txt', 'mine\n');
   const errors = collectErrors(page);
   await page.goto(await project.serve());
-  await expect(page.getByText('Nothing is recorded yet')).toBeVisible();
+  await expect(page.getByText('No sessions recorded yet')).toBeVisible();
   const slowTurns = SAMPLE_TURNS.map((turn) => ({ ...turn, thinks_ms: 400 }));
   const exitCode = project.startAgent('make some files', slowTurns);
   await page.getByRole('link', { name: 'make some files' }).click();
   await expect(page.getByRole('heading', { name: 'make some files' })).toBeVisible();
-  // Steps come by themselves: nobody reloads.
+  // Steps appear without a reload.
   await expect(page.getByRole('option').filter({ hasText: 'write: a.txt' }).first()).toBeVisible();
   expect(await exitCode).toBe(0);
   await expect(page.getByRole('option').filter({ hasText: 'session ended' })).toBeVisible();
@@ -41,7 +41,7 @@ test('a session is watched while it happens', async ({ project, page }) => {
   expect(errors).toEqual([]);
 });
 
-test('scrub, inspect, keep, go back and take it back', async ({ project, page }) => {
+test('scrub, inspect, create a checkpoint, rewind and undo', async ({ project, page }) => {
   project.write('kept.txt', 'mine\n');
   project.runAgent('make some files', SAMPLE_TURNS);
   const errors = collectErrors(page);
@@ -65,9 +65,9 @@ test('scrub, inspect, keep, go back and take it back', async ({ project, page })
   await expect(page.getByRole('article')).toContainText('cat a.txt && exit 3');
   await page.keyboard.press('[');
   await expect(page.getByRole('article')).toContainText('write: b.txt');
-  await expect(page.getByText('What it changed')).toBeVisible();
+  await expect(page.getByText('Changed files')).toBeVisible();
 
-  // What was true then: the first version of the file, long gone from disk.
+  // The state at that step has the first version of the file, which is no longer on disk.
   const id = new URL(page.url()).pathname.split('/').pop();
   const steps = await project.api<{ items: { summary: string }[] }>(`/sessions/${id}/steps?oldest_first=true&limit=1000`);
   await page.keyboard.press('Home');
@@ -84,36 +84,36 @@ test('scrub, inspect, keep, go back and take it back', async ({ project, page })
   await page.getByRole('tab', { name: /Conversation/ }).click();
   await expect(page.locator('.messages')).toContainText('make some files');
 
-  // Keep what is there now.
+  // Create a checkpoint of the current files.
   await page.keyboard.press('c');
   const create = page.getByRole('dialog', { name: 'Create a checkpoint' });
   await create.getByLabel('Name').fill('before-the-rewind');
   await create.getByLabel('Note').fill('Both files are there.');
   await create.getByRole('button', { name: 'Create' }).click();
-  await expect(page.getByText(/Checkpoint #\d+ is kept/)).toBeVisible();
+  await expect(page.getByText(/Created checkpoint #\d+/)).toBeVisible();
 
-  // Back to where there was only the first version.
+  // Rewind to the step that had only the first version.
   await page.getByRole('button', { name: /^Rewind to #/ }).click();
   const dialog = page.getByRole('dialog', { name: /Rewind to/ });
   await expect(dialog.getByText('2 paths')).toBeVisible();
   await expect(dialog.getByRole('listitem').filter({ hasText: 'b.txt' })).toContainText('delete');
   await expect(dialog.getByRole('button', { name: 'Rewind', exact: true })).toBeDisabled();
   expect(project.read('b.txt')).toBe('new\n');
-  await dialog.getByLabel(/I looked at all 2/).check();
+  await dialog.getByLabel(/I reviewed all 2 changes/).check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
   await expect(dialog.getByRole('button', { name: 'Undo' })).toBeVisible();
   expect(project.read('a.txt')).toBe('one\n');
   expect(project.read('b.txt')).toBe(null);
   expect(project.read('kept.txt')).toBe('mine\n');
   await dialog.getByRole('button', { name: 'Undo' }).click();
-  await expect(dialog.getByText('Taken back')).toBeVisible();
+  await expect(dialog.getByText('Undone')).toBeVisible();
   expect(project.read('a.txt')).toBe('two\n');
   expect(project.read('b.txt')).toBe('new\n');
   await dialog.getByRole('button', { name: 'Close' }).last().click();
   expect(errors).toEqual([]);
 });
 
-test('a plan that is out of date does nothing, and shows what would happen now', async ({ project, page }) => {
+test('an outdated plan is not applied, and the current one is shown', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   await page.goto(await project.serve());
   await page.getByRole('link', { name: 'Checkpoints' }).click();
@@ -121,15 +121,15 @@ test('a plan that is out of date does nothing, and shows what would happen now',
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('The whole workspace').check();
   await expect(dialog.getByText(/will change/)).toBeVisible();
-  project.write('a.txt', 'somebody was faster\n');
-  const confirmation = dialog.getByLabel(/I looked at all/);
+  project.write('a.txt', 'changed meanwhile\n');
+  const confirmation = dialog.getByLabel(/I reviewed all/);
   if (await confirmation.count()) await confirmation.check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
-  await expect(dialog.getByText('Something changed since the plan was made.')).toBeVisible();
-  expect(project.read('a.txt')).toBe('somebody was faster\n');
+  await expect(dialog.getByText('Files changed after this plan was made.')).toBeVisible();
+  expect(project.read('a.txt')).toBe('changed meanwhile\n');
 });
 
-test('checkpoints are annotated, tagged and found', async ({ project, page }) => {
+test('checkpoints can be annotated, tagged and found', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   await page.goto(await project.serve());
   await page.getByRole('link', { name: 'Checkpoints' }).click();
@@ -143,10 +143,10 @@ test('checkpoints are annotated, tagged and found', async ({ project, page }) =>
   await page.getByRole('button', { name: 'shipped' }).click();
   await expect(page.getByRole('list', { name: 'Checkpoints' }).getByRole('listitem')).toHaveCount(1);
   await page.goto(`${project.url}/checkpoints?find=nothing-like-it`);
-  await expect(page.getByText('No checkpoint fits')).toBeVisible();
+  await expect(page.getByText('No matching checkpoints')).toBeVisible();
 });
 
-test('the conversation goes on from an earlier step, alone and with the files', async ({ project, page }) => {
+test('a conversation continues from an earlier step, alone and with the files', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   await page.goto(await project.serve());
   const { id } = await findSession(project, 'make some files');
@@ -156,32 +156,32 @@ test('the conversation goes on from an earlier step, alone and with the files', 
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByRole('radio', { name: /Conversation/ }).check();
-  await expect(dialog.getByRole('region', { name: 'The conversation' })).toContainText(`would go on from #${first}`);
-  await expect(dialog.getByRole('list', { name: 'What will happen' })).toHaveCount(0);
-  await dialog.getByRole('button', { name: 'Let it go on from there' }).click();
-  await expect(dialog.getByText('The conversation can go on from there.')).toBeVisible();
+  await expect(dialog.getByRole('region', { name: 'Conversation' })).toContainText(`would continue from #${first}`);
+  await expect(dialog.getByRole('list', { name: 'Planned changes' })).toHaveCount(0);
+  await dialog.getByRole('button', { name: 'Continue conversation' }).click();
+  await expect(dialog.getByText('The conversation can continue from there.')).toBeVisible();
   const command = await dialog.locator('.command pre').innerText();
   expect(command).toContain('agent --session');
   expect(project.read('a.txt')).toBe('two\n');
   await dialog.getByRole('button', { name: 'Close' }).last().click();
-  // The session it became says where it came from.
+  // The new session names the one it was forked from.
   const sessions = await project.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
   expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
 
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   await dialog.getByRole('radio', { name: /Both/ }).check();
-  await expect(dialog.getByRole('list', { name: 'What will happen' })).toContainText('b.txt');
-  await dialog.getByLabel(/I looked at all/).check();
+  await expect(dialog.getByRole('list', { name: 'Planned changes' })).toContainText('b.txt');
+  await dialog.getByLabel(/I reviewed all/).check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
   await expect(dialog.locator('.command pre')).toContainText('agent --session');
   expect(project.read('a.txt')).toBe('one\n');
   expect(project.read('b.txt')).toBe(null);
   await dialog.getByRole('button', { name: 'Undo' }).click();
-  await expect(dialog.getByText('Taken back')).toBeVisible();
+  await expect(dialog.getByText('Undone')).toBeVisible();
   expect(project.read('a.txt')).toBe('two\n');
 });
 
-test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ project, page }) => {
+test('an agent stops at a breakpoint, continues with a changed input, and another call is denied', async ({ project, page }) => {
   project.write('kept.txt', 'mine\n');
   project.run('checkpoint', 'create', 'start');
   await page.goto(await project.serve());
@@ -194,16 +194,16 @@ test('an agent stops at a breakpoint, goes on with another input, and another is
     { text: 'And clean up.', calls: [bash('rm kept.txt')] },
     { text: 'Done.' },
   ]);
-  const card = page.getByRole('article', { name: /waits/ });
+  const card = page.getByRole('article', { name: /is waiting/ });
   await expect(card).toContainText('wants to run');
   await expect(page.getByRole('link', { name: /Live/ })).toContainText('1');
   const input = card.getByLabel('Input');
   await expect(input).toHaveValue(/from-the-model/);
   await input.fill('{"command": ');
-  await card.getByRole('button', { name: 'Go on with this input' }).click();
-  await expect(card.getByRole('alert')).toContainText('no JSON');
+  await card.getByRole('button', { name: 'Continue with this input' }).click();
+  await expect(card.getByRole('alert')).toContainText('not valid JSON');
   await input.fill('{"command": "echo from-the-person > out.txt"}');
-  await card.getByRole('button', { name: 'Go on with this input' }).click();
+  await card.getByRole('button', { name: 'Continue with this input' }).click();
   await expect(card.getByLabel('Input')).toHaveValue(/rm kept/);
   await card.getByLabel('Reason').fill('it is needed');
   await card.getByRole('button', { name: 'Deny' }).click();
@@ -213,10 +213,10 @@ test('an agent stops at a breakpoint, goes on with another input, and another is
   expect(project.read('kept.txt')).toBe('mine\n');
 });
 
-test('whoever allowed it is notified on any page, and what is injected is heard', async ({ project, page }) => {
+test('a stop causes a notification on any page, and an injected message reaches the agent', async ({ project, page }) => {
   project.run('checkpoint', 'create', 'start');
   project.run('breakpoint', 'add', 'tool', 'bash');
-  // What the browser would show is written down: there is nobody to look at a desktop here.
+  // Record notifications instead of showing them.
   await page.addInitScript(() => {
     const shown: string[] = [];
     class FakeNotification extends EventTarget {
@@ -233,30 +233,30 @@ test('whoever allowed it is notified on any page, and what is injected is heard'
   await page.goto(await project.serve());
   await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
   const exitCode = project.startAgent('run something', [{ text: 'I run it.', calls: [bash('true')] }, { text: 'Once more.', calls: [bash('true')] }, { text: 'Done.' }]);
-  await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown)).toEqual([expect.stringMatching(/^stepback waits: bash \| .*tool bash/)]);
+  await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown)).toEqual([expect.stringMatching(/^stepback is waiting: bash \| .*tool bash/)]);
   await page.evaluate(() => (window as unknown as { click: () => void }).click());
-  const card = page.getByRole('article', { name: /waits/ });
+  const card = page.getByRole('article', { name: /is waiting/ });
   await expect(card).toBeVisible();
   await expect(page).toHaveURL(/\/live/);
   await card.getByLabel('Message').fill('prefer the quiet way');
   await card.getByRole('button', { name: 'Inject' }).click();
-  await expect(page.getByText('It hears that with its next call.')).toBeVisible();
+  await expect(page.getByText('The agent receives the message with its next call.')).toBeVisible();
   await card.getByRole('button', { name: 'Step', exact: true }).click();
   await expect(page.getByText(/stops at its next call/)).toBeVisible();
-  // The second stop is another one, and is told as well.
+  // The second stop causes another notification.
   await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown.length)).toBe(2);
-  await card.getByRole('button', { name: 'Go on', exact: true }).click();
+  await card.getByRole('button', { name: 'Continue', exact: true }).click();
   expect(await exitCode).toBe(0);
   const { id } = await findSession(project, 'run something');
   const steps = await project.api<{ items: { number: number; kind: string }[] }>(`/sessions/${id}/steps?limit=1`);
   const conversation = await project.api<{ items: { text: string }[] }>(`/sessions/${id}/steps/${steps.items[0]?.number}/state/conversation`);
   expect(conversation.items.some((one) => one.text.includes('prefer the quiet way'))).toBe(true);
-  // Where it stopped has a mark on the timeline, which the list has as well.
+  // The list has the step at which the agent stopped.
   await page.goto(`${project.url}/sessions/${id}`);
   await expect(page.getByRole('option').filter({ hasText: 'breakpoint-hit' }).first()).toBeVisible();
 });
 
-/** A picture of one colour. */
+/** A PNG image of one colour. */
 function png(width: number, height: number, colour: [number, number, number]): Buffer {
   const chunk = (name: string, data: Buffer) => {
     const body = Buffer.concat([Buffer.from(name), data]);
@@ -275,7 +275,7 @@ function png(width: number, height: number, colour: [number, number, number]): B
   return Buffer.concat([Buffer.from([137, 80, 78, 71, 13, 10, 26, 10]), chunk('IHDR', header), chunk('IDAT', data), chunk('IEND', Buffer.alloc(0))]);
 }
 
-test('pictures are seen before and after, and one that is none is said to be', async ({ project, page }) => {
+test('images are shown before and after, and a broken one is reported', async ({ project, page }) => {
   project.write('logo.png', png(40, 30, [200, 20, 20]));
   project.write('broken.png', Buffer.from([0, 1, 2, 3]));
   project.run('checkpoint', 'create', 'red');
@@ -291,41 +291,41 @@ test('pictures are seen before and after, and one that is none is said to be', a
   await expect(page.getByText('40 × 30')).toBeVisible();
   await expect(page.getByText('60 × 20')).toBeVisible();
   await expect(page.getByRole('img', { name: 'new.png' })).toHaveCount(1);
-  await expect(page.getByText(/it cannot be shown/).first()).toBeVisible();
+  await expect(page.getByText(/cannot be displayed/).first()).toBeVisible();
 });
 
-test('what if: one thing is changed, it runs again, and both are compared', async ({ project, page }) => {
+test('what if: a session is rerun with one change and compared', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   await page.goto(await project.serve());
   const { id } = await findSession(project, 'make some files');
   const steps = await project.api<{ items: { number: number; kind: string; tool: string }[] }>(`/sessions/${id}/steps?limit=1000`);
   const bashStep = steps.items.find((one) => one.kind === 'tool-end' && one.tool === 'bash')?.number;
   await page.goto(`${project.url}/sessions/${id}/what-if?step=${bashStep}`);
-  const to = page.getByRole('textbox', { name: 'To', exact: true });
+  const to = page.getByRole('textbox', { name: 'New value', exact: true });
   await expect(to).toHaveValue(/two/);
   await to.fill('everything is fine');
-  await page.getByRole('button', { name: 'Run it' }).click();
+  await page.getByRole('button', { name: 'Start rerun' }).click();
   await expect(page.locator('div.running')).toContainText('diverged', { timeout: 60_000 });
   await page.getByRole('link', { name: 'Compare with the original' }).click();
   await expect(page.getByRole('heading', { name: 'Step by step' })).toBeVisible();
-  await expect(page.getByText(/steps the same/)).toBeVisible();
+  await expect(page.getByText(/identical steps/)).toBeVisible();
   expect(project.read('b.txt')).toBe('new\n');
 });
 
-test('words are found in all sessions, and marked', async ({ project, page }) => {
+test('search finds words in all sessions and highlights them', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   project.runAgent('look for the zebra', [{ text: 'A zebra lives in the äther.', calls: [bash('echo zebra')] }, { text: 'Done.' }]);
   await page.goto(await project.serve());
   await page.keyboard.press('/');
-  await page.getByRole('searchbox', { name: 'Words' }).fill('zebra');
+  await page.getByRole('searchbox', { name: 'Search terms' }).fill('zebra');
   await page.keyboard.press('Enter');
   await expect(page.getByText(/\d+ found/)).toBeVisible();
   await expect(page.locator('mark').first()).toHaveText(/zebra/i);
-  await page.getByRole('list', { name: 'What was found' }).getByRole('link').first().click();
+  await page.getByRole('list', { name: 'Search results' }).getByRole('link').first().click();
   await expect(page.getByRole('heading', { name: 'look for the zebra' })).toBeVisible();
 });
 
-test('branches are made, compared, switched to and forgotten', async ({ project, page }) => {
+test('branches are created, compared, switched to and deleted', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   project.run('branch', 'create', 'plan-a');
   await page.goto(await project.serve());
@@ -343,23 +343,23 @@ test('branches are made, compared, switched to and forgotten', async ({ project,
   await page.getByLabel('Compare from-the-start').check();
   await page.getByLabel('Compare main').check();
   await page.getByRole('link', { name: /^Compare from-the-start and main|^Compare main and/ }).click();
-  await expect(page.getByText(/They end with 2 files/)).toBeVisible();
+  await expect(page.getByText(/2 files differ at the end/)).toBeVisible();
   await page.goBack();
   await page.getByLabel('Switch to from-the-start').click();
   const plan = page.getByRole('dialog', { name: /Switch to/ });
-  await plan.getByLabel(/I looked at all/).check();
+  await plan.getByLabel(/I reviewed all/).check();
   await plan.getByRole('button', { name: 'Switch', exact: true }).click();
   await expect(plan.getByRole('button', { name: 'Undo' })).toBeVisible();
   expect(project.read('a.txt')).toBe(null);
   await plan.getByRole('button', { name: 'Undo' }).click();
-  await expect(plan.getByText('Taken back')).toBeVisible();
+  await expect(plan.getByText('Undone')).toBeVisible();
   expect(project.read('a.txt')).toBe('two\n');
   await plan.getByRole('button', { name: 'Close' }).last().click();
-  await page.getByLabel('Forget plan-a').click();
-  await expect(page.getByLabel('Forget plan-a')).toHaveCount(0);
+  await page.getByLabel('Delete plan-a').click();
+  await expect(page.getByLabel('Delete plan-a')).toHaveCount(0);
 });
 
-test('the project of a workspace may be gone, and the page says so', async ({ project, page }) => {
+test('a missing project directory is reported', async ({ project, page }) => {
   project.runAgent('make some files', SAMPLE_TURNS);
   await page.goto(await project.serve());
   rmSync(join(project.dir, 'project'), { recursive: true });

@@ -1,8 +1,8 @@
-// A session of any length, and how smoothly a page moves.
+// Sessions of any length, and frame rates of a page.
 import type { Page } from '@playwright/test';
 import type { TestProject } from './project';
 
-/** Reports steps of a session, as an agent elsewhere does. */
+/** Reports steps of a session, as an agent on another machine does. */
 export async function reportSteps(project: TestProject, session: string, from: number, to: number, extra: (i: number) => Record<string, unknown> = () => ({})) {
   for (let at = from; at < to; at += 10_000) {
     const events = [];
@@ -27,7 +27,7 @@ export async function reportSteps(project: TestProject, session: string, from: n
   }
 }
 
-/** Frames per second as they were seen, and as many as the page's own work leaves room for. */
+/** Frames per second: as seen, and as many as the page's own processor time allows. */
 export async function measureFrameRates(page: Page, work: () => Promise<number>): Promise<{ seen: number; possible: number; text: string }> {
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('Performance.enable', { timeDomain: 'threadTicks' });
@@ -44,7 +44,7 @@ export async function measureFrameRates(page: Page, work: () => Promise<number>)
 
 const FRAMES = 60;
 
-/** Runs in the page: frames per second, by the median of sixty. */
+/** Runs in the page while zooming and panning: frames per second, by the median of sixty frames. */
 export async function zoomAndPan(): Promise<number> {
   const canvas = document.querySelector('canvas');
   if (!canvas) throw new Error('no timeline');
@@ -64,12 +64,12 @@ export async function zoomAndPan(): Promise<number> {
   return 1000 / (times[30] ?? 1000);
 }
 
-/** Runs in the page: the same while every move selects another step, and list and timeline follow. */
+/** Runs in the page while scrubbing, where each move selects another step. */
 export async function scrub(): Promise<number> {
   const canvas = document.querySelector('canvas');
   if (!canvas) throw new Error('no timeline');
   const box = canvas.getBoundingClientRect();
-  // A pointer that nobody holds cannot be captured.
+  // A synthetic pointer cannot be captured.
   canvas.setPointerCapture = () => undefined;
   const send = (type: string, x: number) =>
     canvas.dispatchEvent(new PointerEvent(type, { clientX: x, clientY: box.top + 12, pointerId: 1, button: 0, bubbles: true }));

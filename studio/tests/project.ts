@@ -1,4 +1,4 @@
-// A store of its own for each test, a project with real files, and the real program that serves it.
+// The fixture of each test: its own store, a project with real files, and the real program that serves it.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -55,28 +55,28 @@ export class TestProject {
     return path;
   }
 
-  /** The built-in agent does what a script says. */
+  /** Runs the built-in agent with scripted model responses. */
   runAgent(prompt: string, turns: Turn[]) {
     this.run('agent', '--provider', 'scripted', this.script(turns), prompt);
   }
 
-  /** The same, while the test goes on. */
+  /** The same in the background; resolves to its exit code. */
   startAgent(prompt: string, turns: Turn[]): Promise<number | null> {
     const child = spawn(PROGRAM, ['agent', '--provider', 'scripted', this.script(turns), prompt], { cwd: this.root, env: this.environment, stdio: 'ignore' });
     this.children.push(child);
     return new Promise((resolve) => child.on('exit', resolve));
   }
 
-  /** Plays the demo, and takes its project and store for this world's. */
+  /** Runs the demo, and uses its project and store from then on. */
   demo() {
     this.run('demo', '--fast');
     const demoDir = readdirSync(this.dir).find((name) => name.startsWith('stepback-demo-'));
-    if (!demoDir) throw new Error('the demo kept nothing');
+    if (!demoDir) throw new Error('the demo created no directory');
     this.root = join(this.dir, demoDir, 'auth');
     this.store = join(this.dir, demoDir, 'store');
   }
 
-  /** Starts the Studio; the address lets a browser in once. */
+  /** Starts the Studio; the returned address signs a browser in once. */
   async serve(listen = '127.0.0.1:0'): Promise<string> {
     const child = spawn(PROGRAM, ['studio', '--no-open', '--json', '--listen', listen], { cwd: this.root, env: this.environment, stdio: ['ignore', 'pipe', 'inherit'] });
     this.children.push(child);
@@ -94,7 +94,7 @@ export class TestProject {
     return document.sign_in_url;
   }
 
-  /** Ends the server at once, as a crash would. */
+  /** Kills the server, as a crash would. */
   async killServer() {
     const child = this.server;
     if (!child) return;
@@ -120,7 +120,7 @@ export class TestProject {
   }
 }
 
-/** Everything the browser complained about that a person would not want to see. */
+/** Collects page errors and console errors, except those of a server that is away. */
 export function collectErrors(page: Page): string[] {
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));

@@ -1,10 +1,10 @@
-// What is not supposed to happen, and happens: a server that goes away, texts that attack, far too much of everything.
+// Failures and extremes: a server that goes away, hostile texts, very long sessions and files.
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
 import { measureFrameRates, reportSteps, scrub, zoomAndPan } from './measure';
 import { collectErrors, expect, OUT, test } from './project';
 
-test('a hundred thousand steps are opened and gone through smoothly', async ({ project, page }, info) => {
+test('a session of a hundred thousand steps opens and scrolls smoothly', async ({ project, page }, info) => {
   test.setTimeout(300_000);
   const signIn = await project.serve();
   await reportSteps(project, 'long', 0, 100_000);
@@ -19,8 +19,8 @@ test('a hundred thousand steps are opened and gone through smoothly', async ({ p
   const openedMs = Date.now() - startedAt;
   await page.screenshot({ path: join(OUT, 'screens', 'hundred-thousand-1440.png') });
 
-  // Frames while somebody zooms and pans over all of it, and while somebody scrubs, counted in the page. What else runs on the machine
-  // takes frames away; what decides is therefore the processor time that the page itself needs for a frame.
+  // Frame rates while zooming, panning and scrubbing, measured in the page. Other processes take frames away, so the assertion is on
+  // the processor time that the page itself needs for a frame.
   const moving = await measureFrameRates(page, zoomAndPan);
   const scrubbing = await measureFrameRates(page, scrub);
   const measured = `100,000 steps: opened in ${openedMs} ms; zooming and panning ${moving.text}; scrubbing ${scrubbing.text}`;
@@ -28,14 +28,14 @@ test('a hundred thousand steps are opened and gone through smoothly', async ({ p
   console.log(measured);
   expect(moving.possible).toBeGreaterThan(30);
   expect(scrubbing.possible).toBeGreaterThan(30);
-  // It is still alive, and goes where it is told.
+  // The page still responds.
   await page.keyboard.press('Home');
   await expect(page.getByRole('option').filter({ hasText: 'step 0 of many' })).toBeVisible();
   await page.keyboard.press('e');
   await expect(page.getByRole('option').filter({ hasText: 'step 499 of many' })).toBeVisible();
 });
 
-test('a server that goes away and comes back loses no step', async ({ project, page }) => {
+test('no step is lost while the server restarts', async ({ project, page }) => {
   const signIn = await project.serve();
   await reportSteps(project, 'cut', 0, 10);
   const errors = collectErrors(page);
@@ -48,7 +48,7 @@ test('a server that goes away and comes back loses no step', async ({ project, p
   await expect(page.getByText('reconnecting')).toBeVisible();
   await project.serve(`127.0.0.1:${port}`);
   expect(new URL(project.url).port).toBe(port);
-  // These are made before the page is back.
+  // These steps are reported before the page has reconnected.
   await reportSteps(project, 'cut', 10, 25);
   await expect(page.locator('.position')).toHaveText('25 / 25', { timeout: 30_000 });
   await expect(page.getByText('live', { exact: true })).toBeVisible();
@@ -57,7 +57,7 @@ test('a server that goes away and comes back loses no step', async ({ project, p
   expect(errors).toEqual([]);
 });
 
-test('nothing that anybody recorded runs as a script', async ({ project, page }) => {
+test('recorded content never runs as a script', async ({ project, page }) => {
   const hostileText = `"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script><svg onload="window.hacked=1">\${alert(1)} javascript:alert(1)`;
   project.write('evil.html', hostileText);
   project.write('evil.svg', `<svg xmlns="http://www.w3.org/2000/svg"><script>window.hacked=1</script></svg>`);
@@ -110,7 +110,7 @@ test('nothing that anybody recorded runs as a script', async ({ project, page })
   }
 });
 
-test('who is not signed in learns how to be', async ({ project, browser }) => {
+test('a browser that is not signed in shows how to sign in', async ({ project, browser }) => {
   const signIn = await project.serve();
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -138,7 +138,7 @@ test('an output of 50 MB and a diff of 100,000 lines stay usable', async ({ proj
   await page.goto(await project.serve());
   await page.goto(`${project.url}/diff?a=before&b=after`);
   await expect(page.getByText('+100,001')).toBeVisible({ timeout: 60_000 });
-  // A file with that many changed lines begins folded, and the next one can be seen at once.
+  // A file with that many changed lines starts collapsed, so that the next one is visible.
   await expect(page.locator('.diff-line.add, .diff-line.del').filter({ hasText: 'b' }).first()).toBeVisible();
   await page.locator('.diff-file .disclosure').first().click();
   await expect(page.locator('.diff-pair').first()).toBeVisible();
@@ -162,10 +162,10 @@ test('an output of 50 MB and a diff of 100,000 lines stay usable', async ({ proj
   await expect(page.locator('.position b')).toHaveText('2');
 });
 
-test('a session that is not there says so', async ({ project, page }) => {
+test('an unknown session is reported', async ({ project, page }) => {
   await page.goto(await project.serve());
   await page.goto(`${project.url}/sessions/0123456789abcdef0123456789abcdef`);
-  await expect(page.getByRole('heading', { name: 'This session is not in the store' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Session not found' })).toBeVisible();
   await page.goto(`${project.url}/sessions/0123/what-if`);
   await expect(page.getByRole('alert')).toBeVisible();
 });

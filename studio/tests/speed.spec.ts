@@ -1,4 +1,4 @@
-// How fast it is. Only `cargo xtask bench studio` runs this, with an optimised program on a machine that does nothing else.
+// The benchmark. Only `cargo xtask bench studio` runs it, with an optimised program on an idle machine.
 import { writeFileSync } from 'node:fs';
 import { measureFrameRates, reportSteps, scrub, zoomAndPan } from './measure';
 import { expect, test } from './project';
@@ -7,8 +7,8 @@ const RESULT = process.env.STEPBACK_STUDIO_BENCH;
 const RUNS = Number(process.env.STEPBACK_STUDIO_BENCH_RUNS ?? 10);
 const STEPS = Number(process.env.STEPBACK_STUDIO_BENCH_STEPS ?? 100_000);
 
-test('ready, opened, gone through', async ({ project, page }) => {
-  test.skip(!RESULT, 'it is a benchmark');
+test('time to open, frame rates', async ({ project, page }) => {
+  test.skip(!RESULT, 'runs only as a benchmark');
   test.setTimeout(900_000);
   const signIn = await project.serve();
   await reportSteps(project, 'long', 0, STEPS);
@@ -17,7 +17,7 @@ test('ready, opened, gone through', async ({ project, page }) => {
   await page.goto(signIn);
   await expect(page.getByRole('row').nth(1)).toBeVisible();
 
-  // Everything a first visit loads, compressed as it is sent.
+  // The compressed size of all scripts of a first visit.
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('Network.enable');
   await cdp.send('Network.setCacheDisabled', { cacheDisabled: true });

@@ -1,14 +1,14 @@
-// Asking the server: one function, one kind of failure, and a hook that asks again when told.
+// Requests to the API: one error type, and a hook that loads data and can reload it.
 import { useCallback, useEffect, useRef, useState } from 'react';
 import type { Page, Plan, ProblemDocument } from './types';
 
-/** What the server says when something goes wrong, or what went wrong on the way to it. */
+/** An error response of the server, or a request that failed on the way (status 0). */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly detail: string,
     readonly hints: string[] = [],
-    /** The plan as it would be now, when one that was agreed to is out of date. */
+    /** The current plan, if the one that was confirmed is out of date. */
     readonly plan?: Plan,
   ) {
     super(detail);
@@ -22,7 +22,7 @@ export class ApiError extends Error {
 
 export type QueryParams = Record<string, string | number | boolean | null | undefined>;
 
-/** An address below /api/v1 with what is asked; what is empty is left out. */
+/** A URL below /api/v1; empty parameters are left out. */
 export function apiUrl(path: string, params: QueryParams = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
@@ -43,13 +43,13 @@ async function fetchChecked(method: string, url: string, body?: unknown, signal?
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, 'the server does not answer', ['it may be starting again; this page tries on its own']);
+    throw new ApiError(0, 'the server does not respond', ['it may be restarting; this page reconnects automatically']);
   }
   if (response.ok) return response;
   const document = (await response.json().catch(() => null)) as (ProblemDocument & { plan?: Plan }) | null;
   throw new ApiError(
     response.status,
-    document?.detail ?? document?.title ?? `the server answered ${response.status}`,
+    document?.detail ?? document?.title ?? `the server responded with status ${response.status}`,
     document?.hints ?? [],
     document?.plan ?? undefined,
   );
@@ -69,7 +69,7 @@ export async function send<T>(method: 'POST' | 'PATCH' | 'DELETE', path: string,
   return (response.status === 204 ? null : await response.json()) as T;
 }
 
-/** All pages of a list, up to a number of entries. */
+/** Loads the pages of a list until there are no more, or `maxItems` are loaded. */
 export async function getAllPages<T>(path: string, params: QueryParams = {}, maxItems = 5000, signal?: AbortSignal): Promise<T[]> {
   const items: T[] = [];
   let after: string | null | undefined;
@@ -88,7 +88,7 @@ export interface RequestState<T> {
   reload: () => void;
 }
 
-/** Asks once for every `key`, keeps what is shown while it asks again, and forgets an answer that comes too late. */
+/** Sends one request for each `key`. Data stays while it is reloaded; a response that comes after the key changed is dropped. */
 export function useRequest<T>(key: string | null, request: (signal: AbortSignal) => Promise<T>): RequestState<T> {
   const [state, setState] = useState<{ key: string | null; data?: T; error?: ApiError; loading: boolean }>({
     key: null,
@@ -108,7 +108,7 @@ export function useRequest<T>(key: string | null, request: (signal: AbortSignal)
       (error: unknown) => {
         if (!controller.signal.aborted) {
           const apiError = ApiError.from(error);
-          // What was there is better than nothing while the server is away.
+          // While the server is away, the last data stays.
           setState((old) =>
             apiError.status === 0 && old.key === key && old.data !== undefined
               ? { ...old, error: apiError, loading: false }

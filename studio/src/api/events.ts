@@ -1,11 +1,11 @@
-// What happens, as it happens: one connection for the whole page, which comes back where it was cut off.
+// Live events over one connection for the whole page, which resumes where it was cut off.
 import { useEffect, useRef, useSyncExternalStore } from 'react';
 import type { Page, StepEvent, Stop } from './types';
 
 export type LiveEvent =
   | { type: 'step'; step: StepEvent }
   | { type: 'changed' }
-  /** Something may have been missed; whoever shows anything asks again. */
+  /** Events may have been missed: reload what is shown. */
   | { type: 'reset' };
 
 export type ConnectionState = 'connecting' | 'live' | 'lost' | 'refused';
@@ -38,7 +38,7 @@ function openEventSource() {
   source = opened;
   opened.onopen = () => {
     retryDelay = MIN_RETRY_DELAY_MS;
-    // Steps are told again from the last position; whether anything else changed is not, so everybody asks.
+    // The server repeats steps after the last position, but no other changes: those have to be reloaded.
     if (wasLost || connection === 'lost') dispatch({ type: 'reset' });
     setConnection('live');
   };
@@ -54,7 +54,7 @@ function openEventSource() {
   opened.onerror = () => {
     setConnection('lost');
     if (opened.readyState !== EventSource.CLOSED) return;
-    // The browser gave up: the server refused, or is gone.
+    // The browser gave up: the server refused the connection, or is gone.
     setTimeout(() => void reconnect(), retryDelay);
     retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
   };
@@ -68,7 +68,7 @@ async function reconnect() {
       return;
     }
   } catch {
-    // Not there yet; the next attempt waits longer.
+    // The server is still away; the next attempt waits longer.
   }
   openEventSource();
 }
@@ -82,7 +82,7 @@ export function disconnect() {
   source = null;
 }
 
-/** Hears what happens for as long as a component is shown. */
+/** Calls `listener` for each live event while the component is mounted. */
 export function useLiveEvents(listener: (event: LiveEvent) => void) {
   const latest = useRef(listener);
   latest.current = listener;
@@ -99,10 +99,10 @@ function subscribe(subscriber: () => void) {
 }
 
 export const useConnection = (): ConnectionState => useSyncExternalStore(subscribe, () => connection);
-/** Agents that wait now. */
+/** Agents that wait at a breakpoint now. */
 export const useStops = (): Stop[] => useSyncExternalStore(subscribe, () => stops);
 
-/** Calls `then` some time after the last call, so that many events are one question. */
+/** Collects calls within `intervalMs` into one call of `callback`, so that many events cause one request. */
 export function useThrottledCallback(callback: () => void, intervalMs = 250): () => void {
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
   const latest = useRef(callback);

@@ -1,4 +1,4 @@
-// How sure the agent was of its hypotheses over time. A click goes to the thought that is there.
+// The confidence of each hypothesis over the session. A click selects the thought at that place.
 import { memo, type MouseEvent, useMemo, useState } from 'react';
 import { get, useRequest } from '../api/client';
 import type { ConfidenceHistory } from '../api/types';
@@ -10,7 +10,7 @@ const LEFT = 26;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 20;
-/** So many hypotheses have a colour of their own; a legend with more helps nobody. */
+/** Hypotheses with a colour of their own; a longer legend is not readable. */
 const COLOURED_LINES = 8;
 
 type ConfidenceLine = ConfidenceHistory['lines'][number];
@@ -50,7 +50,7 @@ export const ConfidenceChart = memo(function ConfidenceChart({
   return (
     <figure className="confidence">
       <figcaption>
-        How sure, over time <span className="dim">{pluralize(history.thoughts, 'thought')}{history.every > 1 ? `, every ${history.every} drawn` : ''}</span>
+        Confidence over time <span className="dim">{pluralize(history.thoughts, 'thought')}{history.every > 1 ? `, 1 in ${history.every} shown` : ''}</span>
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`Confidence of hypotheses over ${pluralize(history.thoughts, 'thought')}. At this step: ${label}`} onClick={selectAt}>
         {[0, 0.5, 1].map((level) => (
@@ -100,7 +100,7 @@ export const ConfidenceChart = memo(function ConfidenceChart({
 const yOf = (value: number) => TOP + (1 - value) * (HEIGHT - TOP - BOTTOM);
 const xOf = (index: number, count: number) => LEFT + (index / Math.max(1, count - 1)) * (WIDTH - LEFT - RIGHT);
 
-/** The last moment that is not after a step; -1 before the first. */
+/** The index of the last thought at or before a step; -1 before the first. */
 function indexOfStep(history: ConfidenceHistory, step: number): number {
   let low = 0;
   let high = history.number.length;
@@ -112,7 +112,7 @@ function indexOfStep(history: ConfidenceHistory, step: number): number {
   return low - 1;
 }
 
-/** The place of the entry that holds at a moment; -1 before the first. */
+/** The entry that is in effect at a thought; -1 before the first. */
 function entryIndexAt(line: ConfidenceLine, index: number): number {
   let entry = -1;
   for (let i = 0; i < line.at.length && (line.at[i] ?? 0) <= index; i++) entry = i;
@@ -123,12 +123,12 @@ const valueAt = (line: ConfidenceLine, index: number): number | null => line.con
 
 function formatEntry(line: ConfidenceLine, index: number): string {
   const value = valueAt(line, index);
-  if (value == null) return 'not there';
+  if (value == null) return 'not proposed';
   const status = line.status[entryIndexAt(line, index)];
   return `${value.toFixed(2)}${status && status !== 'active' ? ` ${status}` : ''}`;
 }
 
-/** Steps: a confidence holds until the next thought that moves it. */
+/** A stepped line: a confidence holds until the next thought that changes it. */
 function linePath(line: ConfidenceLine, count: number): string {
   let d = '';
   let isDrawing = false;

@@ -1,4 +1,4 @@
-// What rests on what: beliefs from left to right, the hypotheses they belong to, and in red what contradicts what.
+// The graph of dependencies: beliefs from left to right, the hypotheses they belong to, and contradictions in red.
 import { memo, useMemo, useState } from 'react';
 import { get, useRequest } from '../api/client';
 import type { BoardGraph, BoardItem } from '../api/types';
@@ -6,13 +6,13 @@ import { formatCount, pluralize } from '../format';
 import { Button, ErrorMessage } from '../ui';
 import { layoutGraph, NODE_SIZE } from './layout';
 
-/** More than this nobody can read at once. */
+/** A graph with more nodes is not readable. */
 const MAX_NODES = 48;
-/** A graph that is too wide is drawn smaller, down to this; beyond, it is scrolled. */
+/** A wide graph is scaled down to this; beyond that, it scrolls. */
 const MIN_SCALE = 0.72;
-/** Letters that fit on a line of a box. */
+/** Characters that fit on a line of a node. */
 const LINE_LENGTH = 25;
-/** Lines that say what something rests on; the others join equals. */
+/** Kinds of edges without a direction; all others are dependencies. */
 const SYMMETRIC_EDGES = ['contradicts', 'excludes'];
 
 export const BeliefGraph = memo(function BeliefGraph({ session, step, beliefs, onItem }: { session: string; step: number; beliefs: number; onItem: (id: string) => void }) {
@@ -28,13 +28,13 @@ export const BeliefGraph = memo(function BeliefGraph({ session, step, beliefs, o
     const edgesWhere = (accepts: (how: string) => boolean) => graph.edges.filter((edge) => accepts(edge.how)).map((edge): [string, string] => [edge.from, edge.to]);
     return layoutGraph(
       graph.nodes.map((node) => node.id),
-      // A belief belongs to a hypothesis: that stands right of it, where what follows from it stands.
+      // The hypothesis of a belief is drawn to the right of it, like anything that follows from the belief.
       [...edgesWhere((how) => !SYMMETRIC_EDGES.includes(how) && how !== 'belongs-to'), ...edgesWhere((how) => how === 'belongs-to').map(([from, to]): [string, string] => [to, from])],
       edgesWhere((how) => SYMMETRIC_EDGES.includes(how)),
     );
   }, [graph]);
   if (beliefs === 0) return null;
-  // A belief that is not there yet at this step cannot be in the middle.
+  // The centre may not exist yet at this step.
   if (request.error && center) {
     setCenter('');
     return null;
@@ -49,14 +49,14 @@ export const BeliefGraph = memo(function BeliefGraph({ session, step, beliefs, o
   return (
     <figure className="belief-graph">
       <figcaption>
-        What rests on what{' '}
+        Dependencies{' '}
         <span className="dim">
-          {center ? `around ${center}` : isPartial ? 'the newest' : pluralize(graph.nodes.length, 'item')}
+          {center ? `around ${center}` : isPartial ? 'newest' : pluralize(graph.nodes.length, 'item')}
           {graph.left_out > 0 && `, ${formatCount(graph.left_out)} not drawn`}
         </span>
         {center && (
           <Button small variant="ghost" onClick={() => setCenter('')}>
-            The newest
+            Show newest
           </Button>
         )}
       </figcaption>
@@ -83,7 +83,7 @@ export const BeliefGraph = memo(function BeliefGraph({ session, step, beliefs, o
   );
 });
 
-/** From the near side of one box to the near side of another; boxes of one column are joined on their right. */
+/** A curve between the facing sides of two nodes; nodes of one column are connected on their right. */
 function edgePath(from: { x: number; y: number; layer: number }, to: { x: number; y: number; layer: number }): string {
   const y1 = from.y + NODE_SIZE.height / 2;
   const y2 = to.y + NODE_SIZE.height / 2;

@@ -1,15 +1,15 @@
-// One thing on a board.
+// One item of a board.
 import type { ReactNode } from 'react';
 import type { BoardItem } from '../api/types';
 
-/** Words that say nothing new: most items of their kind are so. */
+/** Statuses that most items of a kind have; they are not shown. */
 const DEFAULT_STATUSES = ['held', 'noted', 'in-force'];
 const POSITIVE_STATUSES = ['confirmed', 'passed', 'filled', 'succeeded', 'resolved'];
 const NEGATIVE_STATUSES = ['rejected', 'failed', 'error', 'timed-out', 'retracted', 'withdrawn'];
 const CLOSED_STATUSES = ['rejected', 'archived', 'retracted', 'withdrawn', 'dropped', 'dismissed', 'resolved', 'filled'];
 
 const statusClass = (status: string): string => (POSITIVE_STATUSES.includes(status) ? 'good' : NEGATIVE_STATUSES.includes(status) ? 'bad' : status === 'open' || status === 'testing' ? 'open' : '');
-const LINK_LABELS: Record<string, string> = { of: 'of', for: 'for', blocks: 'holds up', after: 'waits for', about: 'about', contradicts: 'against', excludes: 'excludes' };
+const LINK_LABELS: Record<string, string> = { of: 'of', for: 'for', blocks: 'blocks', after: 'waits for', about: 'about', contradicts: 'contradicts', excludes: 'excludes' };
 
 export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; onStep: (number: number) => void; onItem: (id: string) => void; children?: ReactNode }) {
   const stepLink = (number: number | null | undefined, label: string) =>
@@ -18,7 +18,7 @@ export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; 
         {label} #{number}
       </button>
     );
-  // Evidence stands below its hypothesis; that it is for it need not be said.
+  // Evidence is listed below its hypothesis, so that link is not shown.
   const links = item.links.filter((link) => link.how !== 'for' || item.kind !== 'evidence');
   return (
     <li id={`item-${item.id}`} tabIndex={-1} className={`item ${item.kind} ${CLOSED_STATUSES.includes(item.status) ? 'closed' : ''} ${item.change ? `is-${item.change}` : ''}`}>
@@ -62,11 +62,11 @@ export function ItemCard({ item, onStep, onItem, children }: { item: BoardItem; 
   );
 }
 
-/** How sure, as a bar; a tick says how sure it was by itself. */
+/** Confidence as a bar; a tick marks the value without dependencies. */
 function ConfidenceBar({ value, alone }: { value: number; alone: number | null | undefined }) {
   const ownConfidence = alone != null && Math.abs(alone - value) > 0.005 ? alone : null;
   return (
-    <span className="confidence-bar" title={ownConfidence == null ? undefined : `by itself ${ownConfidence.toFixed(2)}`}>
+    <span className="confidence-bar" title={ownConfidence == null ? undefined : `without dependencies ${ownConfidence.toFixed(2)}`}>
       <span className="track" aria-hidden="true">
         <i style={{ width: `${value * 100}%` }} />
         {ownConfidence != null && <u style={{ left: `${ownConfidence * 100}%` }} />}
@@ -76,7 +76,7 @@ function ConfidenceBar({ value, alone }: { value: number; alone: number | null |
   );
 }
 
-/** How strongly evidence speaks for something, or against it. */
+/** The strength of evidence, for or against its hypothesis. */
 function EvidenceStrength({ value }: { value: number }) {
   const against = value < 0;
   return (

@@ -1,5 +1,5 @@
-// Where things stand in a graph of what rests on what: what something rests on is left of it, and lines cross as little as a
-// few passes can make them. Nothing here draws.
+// Positions of the nodes of a dependency graph: dependencies are to the left, and a few passes reduce crossing edges.
+// Nothing here renders.
 
 export interface NodeBox {
   id: string;
@@ -16,10 +16,10 @@ export interface GraphLayout {
 export const NODE_SIZE = { width: 176, height: 46 };
 const GAP = { x: 54, y: 14 };
 const MARGIN = 10;
-/** A layer that is higher goes on in another column. */
+/** A taller layer is split into several columns. */
 const MAX_COLUMN_HEIGHT = 9;
 
-/** Lays out nodes; `rests` are pairs of something and what it rests on, `beside` are pairs that should be near each other. */
+/** Lays out nodes. `dependencies` are pairs of a node and one it depends on; `symmetric` pairs should be near each other. */
 export function layoutGraph(ids: string[], dependencies: [string, string][], symmetric: [string, string][] = []): GraphLayout {
   const knownIds = new Set(ids);
   const dependenciesOf = new Map<string, string[]>(ids.map((id) => [id, []]));
@@ -51,7 +51,7 @@ export function layoutGraph(ids: string[], dependencies: [string, string][], sym
   return { boxes, width: MARGIN * 2 + layers.length * (NODE_SIZE.width + GAP.x) - GAP.x, height: ids.length ? height : 0 };
 }
 
-/** The longest way from something that rests on nothing. A circle, which there should not be, ends where it is noticed. */
+/** The longest path from a node without dependencies. A cycle, which is not valid, ends where it is detected. */
 function assignLayers(ids: string[], dependenciesOf: Map<string, string[]>): Map<string, number> {
   const layer = new Map<string, number>();
   for (const start of ids) {
@@ -73,7 +73,7 @@ function assignLayers(ids: string[], dependenciesOf: Map<string, string[]>): Map
   return layer;
 }
 
-/** Layers as columns, in order; one that is too high becomes several. */
+/** Layers as columns; a layer that is too tall becomes several. */
 function splitColumns(ids: string[], layer: Map<string, number>): string[][] {
   const layers: string[][] = [];
   for (const id of ids) (layers[layer.get(id) ?? 0] ??= []).push(id);

@@ -1,4 +1,4 @@
-// What an agent thought by a step: everything on its board, what this step changed on it, and where each thing came from.
+// The reasoning board at a step: its items, what this step changed, and where each item came from.
 import { memo, useDeferredValue, useState } from 'react';
 import { ApiError, get, useRequest } from '../api/client';
 import type { Board, BoardItem, BoardSection, Page } from '../api/types';
@@ -8,7 +8,7 @@ import { ConfidenceChart } from './chart';
 import { BeliefGraph } from './graph';
 import { ItemCard } from './item';
 
-/** Items of each kind that are asked for at a time. */
+/** Items of each kind that are loaded at a time. */
 const PAGE_SIZE = 100;
 const CHANGES_SHOWN_AT_FIRST = 8;
 const SECTIONS: { name: string; title: string }[] = [
@@ -24,7 +24,7 @@ const SECTIONS: { name: string; title: string }[] = [
 interface BoardViewProps {
   session: string;
   step: number;
-  /** How many thoughts the session has: another number, another history. */
+  /** The number of thoughts in the session; the confidence history is reloaded when it changes. */
   thoughts: number;
   onStep: (number: number) => void;
 }
@@ -35,19 +35,19 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
   const base = `/sessions/${session}/mind`;
   const at = `#${step}`;
   const request = useRequest(`${base} ${at} ${filter}`, (signal) => get<Board>(base, { at, find: filter, limit: PAGE_SIZE }, signal));
-  // While the next board is on its way the last one stays: who steps through time sees what changes, not a blank page.
+  // The last board stays while the next one loads, so that stepping through time shows no blank page.
   const [lastBoard, setLastBoard] = useState<Board | undefined>();
   if (request.data && request.data !== lastBoard) setLastBoard(request.data);
   const board = request.data ?? (lastBoard?.session === session ? lastBoard : undefined);
   if (request.error && !request.data) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!board) return <Loading label="The board" />;
+  if (!board) return <Loading label="Loading the board" />;
   if (!board.step && !filter) {
     return (
-      <section className="board" aria-label={`What was thought by step ${step}`}>
-        <EmptyState title="Nothing had been thought by this step">
-          <p>An agent puts hypotheses, evidence, beliefs and open questions on a board of its own, and finds them there after its context was compacted:</p>
+      <section className="board" aria-label={`Reasoning at step ${step}`}>
+        <EmptyState title="No reasoning recorded up to this step">
+          <p>Agents record hypotheses, evidence, beliefs and open questions on a board, which survives the compaction of their context:</p>
           <pre>stepback board hypothesis propose "the cache is stale"</pre>
-          {thoughts > 0 && <p>This session has {pluralize(thoughts, 'thought')} later on.</p>}
+          {thoughts > 0 && <p>This session has {pluralize(thoughts, 'thought')} at later steps.</p>}
         </EmptyState>
       </section>
     );
@@ -58,10 +58,10 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
     const card = document.getElementById(`item-${id}`);
     card?.scrollIntoView({ block: 'center' });
     card?.focus({ preventScroll: true });
-    if (!card) showToast(`${id} is not among those shown; look for it above.`);
+    if (!card) showToast(`${id} is not loaded; find it with the field above.`);
   };
   return (
-    <section className={`board ${request.data ? '' : 'stale'}`} aria-label={`What was thought by step ${step}`} tabIndex={-1}>
+    <section className={`board ${request.data ? '' : 'stale'}`} aria-label={`Reasoning at step ${step}`} tabIndex={-1}>
       <BoardChanges board={board} step={step} onStep={onStep} onItem={showItem} />
       <ConfidenceChart session={session} thoughts={thoughts} step={step} onStep={onStep} onItem={showItem} />
       {board.next.length > 0 && !filter && (
@@ -80,10 +80,10 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
         </section>
       )}
       <input type="search" aria-label="Find on the board" placeholder="Find on the board …" value={filterText} onChange={(event) => setFilterText(event.target.value)} />
-      {filter && SECTIONS.every(({ name }) => !sectionNamed(name)?.total) && !evidence?.total && <p className="dim">Nothing on the board says so.</p>}
+      {filter && SECTIONS.every(({ name }) => !sectionNamed(name)?.total) && !evidence?.total && <p className="dim">No matches on the board.</p>}
       {SECTIONS.map(({ name, title }) => {
         const section = sectionNamed(name);
-        // While something is looked for, evidence that fits is a list of its own.
+        // With a filter, matching evidence is a list of its own, below.
         if (!section?.total && name !== 'beliefs') return null;
         return (
           <section key={name} className={`part ${name}`}>
@@ -111,14 +111,14 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
   );
 });
 
-/** What this step did to the board; if nothing, since when it is as it is. */
+/** What this step changed on the board; if nothing, the step of the last change. */
 function BoardChanges({ board, step, onStep, onItem }: { board: Board; step: number; onStep: (number: number) => void; onItem: (id: string) => void }) {
   const [showAll, setShowAll] = useState(false);
   const shown = showAll ? board.changes : board.changes.slice(0, CHANGES_SHOWN_AT_FIRST);
   if (board.changed === 0) {
     return (
       <p className="since dim">
-        As it was left at{' '}
+        Unchanged since{' '}
         <button type="button" className="link" onClick={() => onStep(board.step?.number ?? step)}>
           #{board.step?.number}
         </button>
@@ -160,13 +160,13 @@ interface ItemListProps {
   at: string;
   filterText: string;
   section: BoardSection;
-  /** What is shown below each item it is about. */
+  /** Evidence, shown below the hypothesis it is about. */
   evidence?: BoardSection | undefined;
   onStep: (number: number) => void;
   onItem: (id: string) => void;
 }
 
-/** Items of one kind; more of them on demand, a page at a time. */
+/** Items of one kind; more are loaded a page at a time. */
 function ItemList({ base, at, filterText, section, evidence, onStep, onItem }: ItemListProps) {
   const [extra, setExtra] = useState<{ items: BoardItem[]; next: string | null | undefined }>({ items: [], next: section.next_cursor });
   const [loading, setLoading] = useState(false);
@@ -205,12 +205,12 @@ function ItemList({ base, at, filterText, section, evidence, onStep, onItem }: I
   );
 }
 
-/** The evidence about one hypothesis. Of a large board only the newest is known at first. */
+/** The evidence about one hypothesis. On a large board, only the newest is loaded at first. */
 function EvidenceList({ base, at, hypothesis, firstPage, onStep, onItem }: Omit<ItemListProps, 'section' | 'filterText' | 'evidence'> & { hypothesis: string; firstPage: BoardSection }) {
   const [allItems, setAllItems] = useState<BoardItem[] | null>(null);
   const isAbout = (item: BoardItem) => item.links.some((link) => link.to === hypothesis && link.how === 'for');
   const items = allItems ?? firstPage.items.filter(isAbout);
-  const loadMore = async () => {
+  const loadAll = async () => {
     try {
       const page = await get<Page<BoardItem>>(`${base}/evidence`, { at, about: hypothesis, limit: 1000 });
       setAllItems(page.items);
@@ -229,7 +229,7 @@ function EvidenceList({ base, at, hypothesis, firstPage, onStep, onItem }: Omit<
         ))}
       </ul>
       {isPartial && (
-        <Button small variant="ghost" onClick={() => void loadMore()}>
+        <Button small variant="ghost" onClick={() => void loadAll()}>
           All evidence about {hypothesis}
         </Button>
       )}

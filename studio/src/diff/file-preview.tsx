@@ -1,4 +1,4 @@
-// A file as it was: text with colours and line numbers, a picture, or how many bytes it has.
+// The content of a file: highlighted text with line numbers, an image, or its size.
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { formatBytes } from '../format';
 import { HighlightedLine } from './highlighted-line';
@@ -23,7 +23,7 @@ export default function FilePreview({ path, bytes }: { path: string; bytes: Arra
   return <CodeLines key={path} path={path} text={text} />;
 }
 
-/** Lines of text, only those that can be seen. */
+/** Renders only the visible lines. */
 function CodeLines({ path, text }: { path: string; text: string }) {
   const container = useRef<HTMLDivElement>(null);
   const [viewport, setViewport] = useState({ top: 0, height: 500 });

@@ -1,4 +1,4 @@
-// Colours for code, as pieces of text with a class: never markup. A fixed set of languages, so that no other is shipped.
+// Syntax highlighting as text tokens with a class, never as markup. The set of languages is fixed, so that no other is shipped.
 import bash from 'highlight.js/lib/languages/bash';
 import c from 'highlight.js/lib/languages/c';
 import cpp from 'highlight.js/lib/languages/cpp';
@@ -43,7 +43,7 @@ const MAX_LINE_LENGTH = 2000;
 
 export const languageForPath = (path: string): string | undefined => LANGUAGE_BY_EXTENSION[path.split('.').pop()?.toLowerCase() ?? ''];
 
-/** The lines of a text in pieces; null where it is not known how, or it would take too long. */
+/** The tokens of each line; null if the language is unknown, or the text is too long to highlight. */
 export function highlight(text: string, language: string | undefined): HighlightToken[][] | null {
   if (!language || text.length > MAX_TEXT_LENGTH) return null;
   if (text.split('\n').some((line) => line.length > MAX_LINE_LENGTH)) return null;

@@ -1,6 +1,6 @@
 import type { HighlightToken } from './highlight';
 
-/** A line of code: pieces of text with their colours. */
+/** A line of code; plain text if there are no tokens. */
 export function HighlightedLine({ tokens, text }: { tokens: HighlightToken[] | undefined; text: string }) {
   if (!tokens) return <>{text}</>;
   return (

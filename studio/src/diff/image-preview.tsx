@@ -1,4 +1,4 @@
-// Pictures and other bytes: a picture is shown as one, anything else by its size.
+// An image file with its dimensions and size.
 import { useEffect, useState } from 'react';
 import { formatBytes } from '../format';
 
@@ -16,7 +16,7 @@ export function ImagePreview({ path, content }: { path: string; content: ArrayBu
   }, [content, path]);
   return (
     <figure className="image-preview">
-      {url && <img src={url} alt={path} onLoad={(event) => setCaption(`${event.currentTarget.naturalWidth} × ${event.currentTarget.naturalHeight}, `)} onError={() => setCaption('it cannot be shown, ')} />}
+      {url && <img src={url} alt={path} onLoad={(event) => setCaption(`${event.currentTarget.naturalWidth} × ${event.currentTarget.naturalHeight}, `)} onError={() => setCaption('cannot be displayed, ')} />}
       <figcaption className="dim">
         {caption}
         {formatBytes(content.byteLength)}

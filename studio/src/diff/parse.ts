@@ -1,11 +1,11 @@
-// Unified diffs as rows that can be counted, found and drawn. Nothing here draws.
+// Parses unified diffs into hunks and lines. Nothing here renders.
 
 type LineSign = ' ' | '-' | '+';
 
 export interface DiffLine {
   sign: LineSign;
   text: string;
-  /** Line numbers on both sides; 0 is none. */
+  /** Line numbers on both sides; 0 if the line is not on that side. */
   oldNumber: number;
   newNumber: number;
 }
@@ -50,7 +50,7 @@ export function parseHunks(text: string): Hunk[] {
 
 const stripWhitespace = (text: string) => text.replace(/\s+/g, '');
 
-/** The same hunk, with lines that differ in white space only shown as unchanged. */
+/** The same hunk, with lines that differ only in white space as unchanged lines. */
 export function ignoreWhitespace(hunk: Hunk): Hunk {
   const lines: DiffLine[] = [];
   for (const block of groupBlocks(hunk.lines)) {
@@ -83,7 +83,7 @@ interface ChangeBlock {
   added: DiffLine[];
 }
 
-/** Runs of unchanged lines, and of removed ones with what was added in their place. */
+/** Runs of unchanged lines, and of removed lines with the lines that replace them. */
 function groupBlocks(lines: DiffLine[]): ChangeBlock[] {
   const blocks: ChangeBlock[] = [];
   let i = 0;
@@ -105,7 +105,7 @@ interface LinePair {
   right: DiffLine | null;
 }
 
-/** Lines side by side. */
+/** Lines for the side-by-side view. */
 export function pairLines(lines: DiffLine[]): LinePair[] {
   const pairs: LinePair[] = [];
   for (const block of groupBlocks(lines)) {

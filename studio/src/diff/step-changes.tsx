@@ -1,4 +1,4 @@
-// What one step changed, inside of its page.
+// The files that a step changed, below its details.
 import { get, useRequest } from '../api/client';
 import type { Diff } from '../api/types';
 import { pluralize } from '../format';
@@ -9,9 +9,9 @@ import { DiffView } from './view';
 export default function StepChanges({ before, after }: { before: string; after: string }) {
   const request = useRequest(`${before} ${after}`, (signal) => get<Diff>(`/checkpoints/${before}/diff/${after}`, { text: true, limit: 200 }, signal));
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!request.data) return <Loading label="What changed" />;
+  if (!request.data) return <Loading label="Loading changes" />;
   const { items, next_cursor } = request.data;
-  if (items.length === 0) return <p className="dim">No file that is shown here; git’s own files, or what is around them.</p>;
+  if (items.length === 0) return <p className="dim">No visible files changed; only git’s own files or metadata did.</p>;
   return (
     <>
       <p className="dim">

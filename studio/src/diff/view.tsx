@@ -1,4 +1,4 @@
-// Changed files as one long page of rows, of which only those that can be seen are there: a hundred thousand lines stay usable.
+// Changed files as one list of rows. Only visible rows are rendered, so that a hundred thousand lines stay usable.
 import { type ReactNode, type Ref, useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState } from 'react';
 import type { ChangedFile } from '../api/types';
 import { formatBytes, formatCount } from '../format';
@@ -18,9 +18,9 @@ interface DiffViewProps {
   files: ChangedFile[];
   split: boolean;
   ignoreSpace: boolean;
-  /** As tall as what is in it, instead of scrolling inside. */
+  /** As tall as its content, instead of scrolling inside. */
   inline?: boolean;
-  /** What is shown of a picture. */
+  /** Renders an image file; without it, only its size is shown. */
   renderImage?: (file: ChangedFile) => ReactNode;
   onFile?: (path: string) => void;
   handle?: Ref<DiffHandle>;
@@ -35,10 +35,10 @@ type DiffRow =
   | { type: 'image'; file: ChangedFile };
 
 const HEIGHTS: Record<DiffRow['type'], number> = { file: 40, hunk: 26, line: 20, pair: 20, note: 44, image: 300 };
-/** Files with more changed lines than this begin folded. */
+/** Files with more changed lines than this start collapsed. */
 const COLLAPSE_ABOVE = 3000;
 
-/** The most rows of a diff that grows with its page. */
+/** Rows of an inline diff; the diff page shows the rest. */
 const MAX_INLINE_ROWS = 600;
 
 const describeFile = (file: ChangedFile): string => {
@@ -48,7 +48,7 @@ const describeFile = (file: ChangedFile): string => {
   if (file.after?.type === 'symlink' || file.before?.type === 'symlink') return `Link ${file.before?.target ?? 'none'} → ${file.after?.target ?? 'none'}`;
   if (file.after?.type === 'directory' || file.before?.type === 'directory') return 'Directory';
   if (file.after?.reason || file.before?.reason) return `Not stored: ${file.after?.reason ?? file.before?.reason}`;
-  return `Binary, or too large to compare by lines: ${formatBytes(file.before?.size ?? 0)} → ${formatBytes(file.after?.size ?? 0)}${size > 8e6 ? '; "stepback cat POINT PATH" writes it out' : ''}`;
+  return `Binary, or too large to compare by lines: ${formatBytes(file.before?.size ?? 0)} → ${formatBytes(file.after?.size ?? 0)}${size > 8e6 ? '; "stepback cat POINT PATH" prints it' : ''}`;
 };
 
 export function DiffView({ files, split, ignoreSpace, inline, renderImage, onFile, handle }: DiffViewProps) {
@@ -75,7 +75,7 @@ export function DiffView({ files, split, ignoreSpace, inline, renderImage, onFil
         else list.push({ type: 'note', text: describeFile(file) });
         continue;
       }
-      if (fileHunks.length === 0) list.push({ type: 'note', text: file.kind === 'renamed' ? describeFile(file) : 'The content is the same.' });
+      if (fileHunks.length === 0) list.push({ type: 'note', text: file.kind === 'renamed' ? describeFile(file) : 'The content did not change.' });
       let shownHunks = 0;
       for (const originalHunk of fileHunks) {
         const hunk = ignoreSpace ? ignoreWhitespace(originalHunk) : originalHunk;
@@ -179,14 +179,14 @@ export function DiffView({ files, split, ignoreSpace, inline, renderImage, onFil
       <div className="diff-rows" style={{ height, minWidth: split ? `${Math.min(widest, 400) * 2 + 24}ch` : `${widest + 14}ch` }}>
         {visibleRows}
       </div>
-      {inline && last < rows.length - 1 && <p className="dim pad">… {formatCount(rows.length - last)} more lines; “Open in the diff viewer” has all of them</p>}
+      {inline && last < rows.length - 1 && <p className="dim pad">… {formatCount(rows.length - last)} more lines; “Open in the diff viewer” shows all</p>}
     </div>
   );
 }
 
 const highlightCache = new WeakMap<Hunk, { oldTokens: HighlightToken[][] | null; newTokens: HighlightToken[][] | null; lineIndex: Map<DiffLine, number> }>();
 
-/** The colours of a line: both sides of its hunk are read as a whole, once. */
+/** The tokens of a line. Both sides of its hunk are highlighted as a whole, once. */
 function highlightLine(line: DiffLine, hunk: Hunk, path: string): HighlightToken[] | undefined {
   const language = languageForPath(path);
   if (!language) return undefined;
@@ -228,7 +228,7 @@ function DiffRowView({ row, top, toggle, renderImage }: { row: DiffRow; top: num
           <Button
             variant="ghost"
             small
-            onClick={() => void copyToClipboard(`--- a/${row.path}\n+++ b/${row.path}\n${row.hunk.text}\n`, 'The hunk is copied.')}
+            onClick={() => void copyToClipboard(`--- a/${row.path}\n+++ b/${row.path}\n${row.hunk.text}\n`, 'Hunk copied.')}
           >
             copy hunk
           </Button>

@@ -1,4 +1,4 @@
-// Branches of a workspace: where they grew from, which one we stand on, and what reruns came to.
+// The branches of a workspace: where each one started, which is current, and results of reruns.
 import { useMemo, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
@@ -34,7 +34,7 @@ export default function BranchesPage() {
   const deleteBranch = async (branch: Branch) => {
     try {
       await send('DELETE', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}`);
-      showToast(`${branch.name} is forgotten; its steps stay, and “stepback undo” brings it back.`);
+      showToast(`Deleted branch ${branch.name}; its steps stay, and “stepback undo” restores it.`);
       reloadSoon();
     } catch (error) {
       showToast(ApiError.from(error).detail, true);
@@ -43,7 +43,7 @@ export default function BranchesPage() {
   const interruptRerun = async (branch: Branch) => {
     try {
       await send('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch.name)}/interrupt`);
-      showToast(`${branch.name} is told to end.`);
+      showToast(`Stopping ${branch.name}.`);
     } catch (error) {
       showToast(ApiError.from(error).detail, true);
     }
@@ -54,7 +54,7 @@ export default function BranchesPage() {
       <header className="head">
         <div>
           <h1>Branches</h1>
-          <p className="dim">Lines of steps with a name: other ways it went, or could have gone.</p>
+          <p className="dim">Named lines of steps: alternatives, reruns and saved states.</p>
         </div>
         <div className="actions">
           {comparedNames.length === 2 && workspace && (
@@ -69,10 +69,10 @@ export default function BranchesPage() {
         <WorkspacePicker selected={selected} workspaces={workspaces} />
       </div>
       {(workspaceError ?? request.error) && <ErrorMessage error={(workspaceError ?? request.error) as ApiError} onRetry={request.reload} />}
-      {!request.data && !request.error && workspace && <Loading label="Branches" />}
+      {!request.data && !request.error && workspace && <Loading label="Loading branches" />}
       {request.data && branches.length === 0 && (
-        <EmptyState title="No branch yet">
-          <p>A branch begins at any step: open a session, choose a step and press <kbd>b</kbd>. Or ask “what if” of a recorded session, and what comes of it is a branch.</p>
+        <EmptyState title="No branches yet">
+          <p>A branch can start at any step: open a session, select a step and press <kbd>b</kbd>. Each “what if” rerun is also a branch.</p>
         </EmptyState>
       )}
       {branches.length > 0 && (
@@ -95,7 +95,7 @@ export default function BranchesPage() {
                         {branch.own > 0 && `, ${pluralize(branch.own, 'checkpoint')} since`}
                       </span>
                     )}
-                    {branch.present && <span className="status active">you are here</span>}
+                    {branch.present && <span className="status active">current</span>}
                     {branch.rerun != null && <StatusBadge status={branch.status} />}
                     {branch.tip && (
                       <span className="summary">
@@ -108,8 +108,8 @@ export default function BranchesPage() {
                   <div className="foot">
                     <span className="dim">{branch.tip && <RelativeTime timestamp={branch.tip.at} />}</span>
                     <span className="gap" />
-                    {(branch.status === 'running' || branch.status === 'pending') && <Button small onClick={() => void interruptRerun(branch)}>End it</Button>}
-                    {rerun?.session && <Link className="button small ghost" href={`/sessions/${rerun.session}`}>Its session</Link>}
+                    {(branch.status === 'running' || branch.status === 'pending') && <Button small onClick={() => void interruptRerun(branch)}>Stop</Button>}
+                    {rerun?.session && <Link className="button small ghost" href={`/sessions/${rerun.session}`}>Session</Link>}
                     {rerun?.session && original && (
                       <Link className="button small ghost" href={`/compare?a=session:${original}&b=session:${rerun.session}`}>Compare with the original</Link>
                     )}
@@ -118,7 +118,7 @@ export default function BranchesPage() {
                     )}
                     {!branch.present && branch.tip && (
                       <>
-                        <Button small variant="ghost" aria-label={`Forget ${branch.name}`} onClick={() => void deleteBranch(branch)}>Forget</Button>
+                        <Button small variant="ghost" aria-label={`Delete ${branch.name}`} onClick={() => void deleteBranch(branch)}>Delete</Button>
                         <Button small aria-label={`Switch to ${branch.name}`} onClick={() => setOpenDialog({ what: 'switch', branch })}>Switch</Button>
                       </>
                     )}
@@ -132,7 +132,7 @@ export default function BranchesPage() {
       {sessions.data && sessions.data.items.some((one) => one.agent !== 'person') && (
         <section className="operations">
           <h2>What if …</h2>
-          <p className="dim">Do a recorded session again with one thing changed. No model is asked, and your files are not touched.</p>
+          <p className="dim">Run a recorded session again with one change. No model is called, and your files do not change.</p>
           <ul className="plain">
             {sessions.data.items.filter((one) => one.agent !== 'person').slice(0, 8).map((one) => (
               <li key={one.id}>
@@ -153,12 +153,12 @@ const LEFT_MARGIN = 18;
 const GRAPH_WIDTH = 330;
 
 /**
- * Branches as lines along the numbers of steps: each begins at the step at which it left another one. Numbers where nothing begins
- * or ends are drawn close together, so that a branch of three steps in a workspace of ten thousand can be seen.
+ * Branches as lines along step numbers: each starts at the step where it left another one. Only numbers where a branch starts or
+ * ends take up space, so that a branch of three steps is visible in a workspace of ten thousand.
  */
 function BranchGraph({ branches }: { branches: Branch[] }) {
   const branchesWithTip = branches.filter((branch) => branch.tip);
-  // A branch stands below the one it left.
+  // A branch is drawn below the one it left.
   const rows: Branch[] = [];
   const addDescendants = (from: string | undefined) => {
     for (const branch of branchesWithTip.filter((one) => one.from?.branch === from && !rows.includes(one))) {
@@ -174,7 +174,7 @@ function BranchGraph({ branches }: { branches: Branch[] }) {
     return LEFT_MARGIN + (columns.length > 1 ? (Math.max(0, at) / (columns.length - 1)) * GRAPH_WIDTH : GRAPH_WIDTH);
   };
   const y = (name: string) => rows.findIndex((branch) => branch.name === name) * ROW_HEIGHT + 24;
-  const descriptions = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} stands at #${branch.tip?.number}`);
+  const descriptions = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} is at #${branch.tip?.number}`);
   return (
     <svg className="branch-graph" viewBox={`0 0 460 ${rows.length * ROW_HEIGHT + 10}`} role="img" aria-label={descriptions.join(', ')}>
       {rows.map((branch) => {

@@ -1,4 +1,4 @@
-// States that were kept: find one, say something about it, compare it, go back to it.
+// The checkpoints of a workspace: find, annotate, compare, rewind.
 import { useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
@@ -45,7 +45,7 @@ export default function CheckpointsPage() {
   const deleteCheckpoint = async (step: Step) => {
     try {
       await send('DELETE', `/checkpoints/${step.id}`);
-      showToast(`#${step.number} is hidden; “stepback undo” brings it back.`);
+      showToast(`Deleted #${step.number}; “stepback undo” restores it.`);
       reloadSoon();
     } catch (error) {
       showToast(ApiError.from(error).detail, true);
@@ -58,7 +58,7 @@ export default function CheckpointsPage() {
       <header className="head">
         <div>
           <h1>Checkpoints</h1>
-          <p className="dim">Every state that was kept. Agents make them by themselves whenever files change.</p>
+          <p className="dim">Saved states. They are created automatically when an agent changes files.</p>
         </div>
         <div className="actions">
           <Button variant="primary" disabled={!workspace || isRemote} onClick={() => setOpenDialog({ what: 'create' })}>
@@ -68,30 +68,30 @@ export default function CheckpointsPage() {
       </header>
       <form className="filters" role="search" aria-label="Filter checkpoints" onSubmit={(event) => event.preventDefault()}>
         <WorkspacePicker selected={selected} workspaces={workspaces} />
-        <input type="search" aria-label="Find in labels, notes and summaries" placeholder="Find in names, notes, summaries …" value={find} onChange={(event) => setQuery({ find: event.target.value })} />
+        <input type="search" aria-label="Find in labels, notes and summaries" placeholder="Find in labels, notes, summaries …" value={find} onChange={(event) => setQuery({ find: event.target.value })} />
         <input aria-label="Tag" placeholder="tag" value={tag} onChange={(event) => setQuery({ tag: event.target.value })} />
-        <select aria-label="Made by" value={trigger} onChange={(event) => setQuery({ trigger: event.target.value })}>
-          <option value="">made by anything</option>
-          <option value="manual">by hand</option>
-          <option value="automatic">automatically</option>
+        <select aria-label="Created" value={trigger} onChange={(event) => setQuery({ trigger: event.target.value })}>
+          <option value="">any origin</option>
+          <option value="manual">manual</option>
+          <option value="automatic">automatic</option>
         </select>
       </form>
       {(workspaceError ?? request.error) && <ErrorMessage error={(workspaceError ?? request.error) as ApiError} onRetry={request.reload} />}
       {workspaces?.length === 0 && (
         <EmptyState title="No workspace yet">
-          <p>In a directory of yours:</p>
+          <p>In your project directory, run:</p>
           <pre>stepback checkpoint create --label start</pre>
         </EmptyState>
       )}
-      {workspace && request.loading && !request.data && <Loading label="Checkpoints" />}
+      {workspace && request.loading && !request.data && <Loading label="Loading checkpoints" />}
       {request.data?.items.length === 0 && (
-        <EmptyState title={find || tag || trigger ? 'No checkpoint fits' : 'Nothing is kept yet'}>
-          {!isRemote && <p>A checkpoint keeps every file as it is now, in a few milliseconds.</p>}
+        <EmptyState title={find || tag || trigger ? 'No matching checkpoints' : 'No checkpoints yet'}>
+          {!isRemote && <p>A checkpoint saves every file as it is now, in a few milliseconds.</p>}
         </EmptyState>
       )}
       {compareBase && (
         <p className="banner">
-          Comparing with #{compareBase.number}: choose another one. <Button small onClick={() => setCompareBase(null)}>Never mind</Button>
+          Comparing with #{compareBase.number}: select another checkpoint. <Button small onClick={() => setCompareBase(null)}>Cancel</Button>
         </p>
       )}
       {request.data && request.data.items.length > 0 && (
@@ -112,7 +112,7 @@ export default function CheckpointsPage() {
               {step.note && <p className="note">{step.note}</p>}
               <div className="foot">
                 <span className="dim">
-                  <RelativeTime timestamp={step.at} /> · {step.trigger === 'manual' ? 'by hand' : step.trigger}
+                  <RelativeTime timestamp={step.at} /> · {step.trigger === 'manual' ? 'manual' : step.trigger}
                 </span>
                 <span className="gap" />
                 {compareBase && compareBase.id !== step.id ? (
@@ -135,12 +135,12 @@ export default function CheckpointsPage() {
       )}
       {request.data?.more && (
         <p className="more">
-          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older ones</Button>
+          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older checkpoints</Button>
         </p>
       )}
       {operations.data && operations.data.items.length > 0 && (
         <section className="operations">
-          <h2>What stepback did</h2>
+          <h2>Operations</h2>
           <ul className="plain">
             {operations.data.items.map((operation) => (
               <li key={operation.id} className={operation.undone ? 'inactive' : ''}>

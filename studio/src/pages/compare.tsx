@@ -1,4 +1,4 @@
-// Two runs side by side: what they have in common, where they part, what each did, and how they end.
+// Two runs side by side: common steps, where they diverge, and their results.
 import { type FormEvent, useState } from 'react';
 import { get, useRequest } from '../api/client';
 import type { PathChange } from '../api/types';
@@ -65,7 +65,7 @@ export default function ComparePage() {
       <header className="head">
         <div>
           <h1>Compare</h1>
-          <p className="dim">Steps in line, and outcome, cost and time beside each other.</p>
+          <p className="dim">Aligned steps, results, cost and time of two runs.</p>
         </div>
         <CompareForm a={a} b={b} />
       </header>
@@ -73,8 +73,8 @@ export default function ComparePage() {
         <WorkspacePicker selected={selected} workspaces={workspaces} />
       </div>
       {(!a || !b) && (
-        <EmptyState title="Which two?">
-          <p>Branches, sessions (<code>session:ID</code>) or points. The page of branches has boxes to choose two.</p>
+        <EmptyState title="Select two runs">
+          <p>Branches, sessions (<code>session:ID</code>) or points. You can also select two on the branches page.</p>
           <Link className="button" href="/branches">Branches</Link>
         </EmptyState>
       )}
@@ -83,11 +83,11 @@ export default function ComparePage() {
       {comparison && (
         <>
           <table className="rows compare-sides">
-            <caption className="visually-hidden">Both in numbers</caption>
+            <caption className="visually-hidden">Totals of both runs</caption>
             <thead>
               <tr>
                 <th scope="col">
-                  <span className="visually-hidden">What</span>
+                  <span className="visually-hidden">Measure</span>
                 </th>
                 <th scope="col">A · {comparison.a.name}</th>
                 <th scope="col">B · {comparison.b.name}</th>
@@ -102,14 +102,14 @@ export default function ComparePage() {
               <NumberRow name="Tokens" a={totalTokens(comparison.a)} b={totalTokens(comparison.b)} lowerIsBetter />
               <NumberRow name="Cost" a={comparison.a.cost_usd ?? 0} b={comparison.b.cost_usd ?? 0} format={formatCost} lowerIsBetter />
               <tr>
-                <th scope="row">Last words</th>
+                <th scope="row">Last message</th>
                 <td>{comparison.a.last_words ?? '–'}</td>
                 <td>{comparison.b.last_words ?? '–'}</td>
               </tr>
             </tbody>
           </table>
           <p className="facts">
-            <span>{pluralize(comparison.counts.same, 'step')} the same</span>
+            <span>{pluralize(comparison.counts.same, 'identical step')}</span>
             <span>{formatCount(comparison.counts.differ)} differ</span>
             <span>{formatCount(comparison.counts.only_a)} only in A</span>
             <span>{formatCount(comparison.counts.only_b)} only in B</span>
@@ -117,7 +117,7 @@ export default function ComparePage() {
           </p>
           {comparison.files && (
             <section>
-              <h2>{comparison.files.length ? `They end with ${pluralize(comparison.files.length, 'file')} that differ${comparison.files.length === 1 ? 's' : ''}` : 'They end with the same files'}</h2>
+              <h2>{comparison.files.length ? `${pluralize(comparison.files.length, 'file')} differ${comparison.files.length === 1 ? 's' : ''} at the end` : 'No files differ at the end'}</h2>
               <ul className="plain">
                 {comparison.files.slice(0, 50).map((file) => (
                   <li key={file.path}>
@@ -126,7 +126,7 @@ export default function ComparePage() {
                 ))}
               </ul>
               {!comparesSessions && comparison.files.length > 0 && selected && (
-                <Link className="button small" href={`/diff?a=${encodeURIComponent(toPoint(a))}&b=${encodeURIComponent(toPoint(b))}&workspace=${selected.id}`}>Show the lines</Link>
+                <Link className="button small" href={`/diff?a=${encodeURIComponent(toPoint(a))}&b=${encodeURIComponent(toPoint(b))}&workspace=${selected.id}`}>Show diff</Link>
               )}
             </section>
           )}
@@ -134,10 +134,10 @@ export default function ComparePage() {
             <h2>Step by step</h2>
             {firstRow > 0 && (
               <Button small onClick={() => setShowAll(true)}>
-                Show {pluralize(firstRow, 'step')} they have in common
+                Show {pluralize(firstRow, 'common step')}
               </Button>
             )}
-            <div className="aligned-scroll" tabIndex={0} role="region" aria-label="Steps in line">
+            <div className="aligned-scroll" tabIndex={0} role="region" aria-label="Aligned steps">
               <table className="aligned">
                 <thead>
                   <tr>

@@ -1,4 +1,4 @@
-// How it goes: sessions, cost and steps over time, what takes long, what goes wrong, and how much room it takes.
+// Statistics of the store: sessions, steps, cost and tokens by day, slow tools, error rates, disk use.
 import { useMemo } from 'react';
 import { get, getAllPages, useRequest } from '../api/client';
 import type { Session, Statistics, StepQueryResult, Usage } from '../api/types';
@@ -18,15 +18,15 @@ export default function DashboardPage() {
   const days = useMemo(() => groupByDay(sessions.data ?? [], usage.data), [sessions.data, usage.data]);
   const tools = useMemo(() => findSlowestTools(slowRequest.data), [slowRequest.data]);
   if (problem) return <ErrorMessage error={problem} onRetry={statistics.reload} />;
-  if (!totals || !sessions.data) return <Loading label="Counting" />;
+  if (!totals || !sessions.data) return <Loading label="Loading statistics" />;
   const runs = Object.entries(totals.sessions).filter(([agent]) => agent !== 'person');
   const steps = Object.values(totals.steps).reduce((sum, value) => sum + value, 0);
   if (steps === 0) {
     return (
       <div className="page">
         <h1>Dashboard</h1>
-        <EmptyState title="Nothing is recorded yet">
-          <p>Numbers appear here once an agent has worked. “stepback demo” is a quick way to see some.</p>
+        <EmptyState title="No sessions recorded yet">
+          <p>Statistics appear after the first session of an agent. “stepback demo” records one.</p>
         </EmptyState>
       </div>
     );
@@ -37,7 +37,7 @@ export default function DashboardPage() {
       <header className="head">
         <div>
           <h1>Dashboard</h1>
-          <p className="dim">Everything in this store; by day, the last {DAYS} days.</p>
+          <p className="dim">Totals of this store; charts show the last {DAYS} days.</p>
         </div>
       </header>
       <dl className="tiles">
@@ -46,19 +46,19 @@ export default function DashboardPage() {
         <StatTile name="Checkpoints" value={formatCount(totals.checkpoints)} />
         <StatTile name="Cost" value={formatCost(totals.cost_usd)} />
         <StatTile name="Disk" value={formatBytes(totals.total_bytes)} />
-        <StatTile name="Saved by sharing" value={totals.raw_bytes > totals.stored_bytes ? `${Math.round((1 - totals.stored_bytes / totals.raw_bytes) * 100)} %` : '–'} />
+        <StatTile name="Saved by deduplication" value={totals.raw_bytes > totals.stored_bytes ? `${Math.round((1 - totals.stored_bytes / totals.raw_bytes) * 100)} %` : '–'} />
       </dl>
       <div className="charts">
-        <DayChart title="Sessions a day" days={days} value={(one) => one.sessions} format={formatCount} />
-        <DayChart title="Steps a day" days={days} value={(one) => one.steps} format={formatCount} />
-        <DayChart title="Errors a day" days={days} value={(one) => one.errors} format={formatCount} isError />
-        <DayChart title="Cost a day" days={days} value={(one) => one.cost} format={formatCost} />
-        <DayChart title="Tokens a day" days={days} value={(one) => one.tokens} format={formatCompact} parts={TOKEN_PARTS} />
+        <DayChart title="Sessions per day" days={days} value={(one) => one.sessions} format={formatCount} />
+        <DayChart title="Steps per day" days={days} value={(one) => one.steps} format={formatCount} />
+        <DayChart title="Errors per day" days={days} value={(one) => one.errors} format={formatCount} isError />
+        <DayChart title="Cost per day" days={days} value={(one) => one.cost} format={formatCost} />
+        <DayChart title="Tokens per day" days={days} value={(one) => one.tokens} format={formatCompact} parts={TOKEN_PARTS} />
       </div>
       <div className="two-columns">
         <section className="panel">
           <h2>Slowest tools</h2>
-          {tools.length === 0 && <p className="dim">No tool call has a duration yet.</p>}
+          {tools.length === 0 && <p className="dim">No tool calls with a duration yet.</p>}
           <ul className="bars">
             {tools.map((tool) => (
               <li key={tool.name}>
@@ -70,7 +70,7 @@ export default function DashboardPage() {
           </ul>
         </section>
         <section className="panel">
-          <h2>What goes wrong</h2>
+          <h2>Error rates</h2>
           <ul className="bars">
             {agents.map(([agent, one]) => {
               const stepCount = Object.values(one.steps).reduce((sum, value) => sum + value, 0);
@@ -91,7 +91,7 @@ export default function DashboardPage() {
           <h2>Models</h2>
           {usage.data && !Object.keys(usage.data.models).length && (
             <p className="dim">
-              No model call was recorded in {DAYS} days. “stepback run -- AGENT” records them.
+              No model calls recorded in the last {DAYS} days. “stepback run -- AGENT” records them.
             </p>
           )}
           <ModelUsage usage={usage.data} />
@@ -106,18 +106,18 @@ export default function DashboardPage() {
               <span className="number">{formatBytes(totals.stored_bytes)}</span>
             </li>
             <li>
-              <span>in all</span>
-              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.total_bytes} aria-label={`in all: ${formatBytes(totals.total_bytes)}`} />
+              <span>total</span>
+              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.total_bytes} aria-label={`total: ${formatBytes(totals.total_bytes)}`} />
               <span className="number">{formatBytes(totals.total_bytes)}</span>
             </li>
             <li>
-              <span>without sharing</span>
-              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.raw_bytes} aria-label={`without sharing: ${formatBytes(totals.raw_bytes)}`} />
+              <span>without deduplication</span>
+              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.raw_bytes} aria-label={`without deduplication: ${formatBytes(totals.raw_bytes)}`} />
               <span className="number">{formatBytes(totals.raw_bytes)}</span>
             </li>
           </ul>
           <p className="dim">
-            {pluralize(totals.objects, 'object')}. “stepback prune” gives up what is not needed.
+            {pluralize(totals.objects, 'object')}. “stepback prune” deletes what is not needed.
           </p>
         </section>
         <section className="panel">
@@ -149,12 +149,12 @@ function StatTile({ name, value }: { name: string; value: string }) {
   );
 }
 
-/** How full the store is, if somebody said what it should stay within. */
+/** Disk use against the budget, if one is set. */
 function DiskBudget({ usedBytes, budgetBytes }: { usedBytes: number; budgetBytes: number | null }) {
   if (!budgetBytes) {
     return (
       <p className="dim">
-        No budget is set. “stepback settings disk.megabytes 5000” sets one of 5 GB.
+        No budget is set. “stepback settings disk.megabytes 5000” sets 5 GB.
       </p>
     );
   }
@@ -164,7 +164,7 @@ function DiskBudget({ usedBytes, budgetBytes }: { usedBytes: number; budgetBytes
       <meter min={0} max={budgetBytes} high={budgetBytes * 0.8} optimum={0} value={Math.min(usedBytes, budgetBytes)} aria-label={`${formatBytes(usedBytes)} of a budget of ${formatBytes(budgetBytes)}`} />
       <p className={over ? 'bad' : 'dim'}>
         {formatBytes(usedBytes)} of {formatBytes(budgetBytes)} ({Math.round((usedBytes / budgetBytes) * 100)} %)
-        {over && `: “stepback prune --max-size ${Math.round(budgetBytes / 1_000_000)}MB” brings it back within`}
+        {over && `: “stepback prune --max-size ${Math.round(budgetBytes / 1_000_000)}MB” deletes old data`}
       </p>
     </div>
   );
@@ -186,7 +186,7 @@ function ModelUsage({ usage }: { usage: Usage | undefined }) {
           </li>
         ))}
       </ul>
-      {usage && !usage.complete && <p className="dim">Of the newest 20,000 calls.</p>}
+      {usage && !usage.complete && <p className="dim">Newest 20,000 calls only.</p>}
     </>
   );
 }
@@ -207,11 +207,11 @@ interface DayTotals {
   output: number;
 }
 
-/** What tokens are made of, from below. */
+/** Kinds of tokens, from the bottom of a bar to its top. */
 const TOKEN_PARTS: { name: string; className: string; value: (day: DayTotals) => number }[] = [
-  { name: 'read', className: 'model', value: (day) => day.input },
+  { name: 'input', className: 'model', value: (day) => day.input },
   { name: 'cached', className: 'tool', value: (day) => day.cached },
-  { name: 'written', className: 'prompt', value: (day) => day.output },
+  { name: 'output', className: 'prompt', value: (day) => day.output },
 ];
 
 function groupByDay(sessions: Session[], usage: Usage | undefined): DayTotals[] {
@@ -231,7 +231,7 @@ function groupByDay(sessions: Session[], usage: Usage | undefined): DayTotals[] 
     one.steps += session.steps ?? 0;
     one.errors += session.errors ?? 0;
   }
-  // What was spent is told by the hour: which day that is depends on where one is.
+  // Usage is counted by the hour, because days depend on the time zone of the browser.
   for (const hour of usage?.hours ?? []) {
     const one = daysByName.get(formatDay(hour.at));
     if (!one) continue;
@@ -260,7 +260,7 @@ interface ChartProps {
   value: (day: DayTotals) => number;
   format: (value: number) => string;
   isError?: boolean;
-  /** What the value is made of. */
+  /** Parts that add up to the value. */
   parts?: { name: string; className: string; value: (day: DayTotals) => number }[];
 }
 

@@ -1,4 +1,4 @@
-// Any two moments side by side: points, branches, checkpoints, or now.
+// The diff between two points, branches or checkpoints, or between one and the current files.
 import { type FormEvent, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { apiUrl, get, getBytes, useRequest } from '../api/client';
 import type { ChangedFile, Diff, Step } from '../api/types';
@@ -80,14 +80,14 @@ export default function DiffPage() {
       <WorkspacePicker selected={selected} workspaces={workspaces} />
       {workspaceError && <ErrorMessage error={workspaceError} />}
       {!a && (
-        <EmptyState title="Which two moments?">
-          <p>Say a point on each side: a step (<code>#12</code>), a label, a branch (<code>branch:plan-a</code>), <code>@-1</code>, <code>15 minutes ago</code>. Without the second, it is compared with what is there now.</p>
+        <EmptyState title="Select two points">
+          <p>Enter two points: a step (<code>#12</code>), a label, a branch (<code>branch:plan-a</code>), <code>@-1</code>, <code>15 minutes ago</code>. Without the second, the first is compared with the current files.</p>
         </EmptyState>
       )}
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
       {a && request.loading && !diff && !request.error && <Loading label="Comparing" />}
-      {diff && diff.items.length === 0 && <EmptyState title="They are the same">
-        <p>No file differs between the two.</p>
+      {diff && diff.items.length === 0 && <EmptyState title="No differences">
+        <p>Both points have the same files.</p>
       </EmptyState>}
       {diff && diff.items.length > 0 && (
         <>
@@ -147,7 +147,7 @@ function CompareForm({ a, b }: { a: string; b: string }) {
       <span aria-hidden="true">→</span>
       <input aria-label="To" placeholder="now" value={shorten(to)} onChange={(event) => setTo(event.target.value)} />
       <Button type="submit" variant="primary">Compare</Button>
-      <Button variant="ghost" aria-label="Exchange the sides" onClick={() => b && setQuery({ a: b, b: a })}>⇄</Button>
+      <Button variant="ghost" aria-label="Swap sides" onClick={() => b && setQuery({ a: b, b: a })}>⇄</Button>
     </form>
   );
 }

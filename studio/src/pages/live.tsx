@@ -1,4 +1,4 @@
-// Agents at work: who waits and for what, and where they are to stop.
+// Running agents: which ones wait and why, and the breakpoints at which they stop.
 import { type FormEvent, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useStops, useThrottledCallback } from '../api/events';
@@ -21,16 +21,16 @@ export default function LivePage() {
       <header className="head">
         <div>
           <h1>Live</h1>
-          <p className="dim">Stop agents before they do something, look, change what they are about to do, and let them go on.</p>
+          <p className="dim">Stop agents before a call, inspect and change its input, and continue.</p>
         </div>
         <NotificationButton />
       </header>
       <div className="two-columns">
-        <section aria-label="Agents that wait">
-          <h2>{stops.length ? `${pluralize(stops.length, 'agent')} wait${stops.length === 1 ? 's' : ''} for you` : 'Nobody waits'}</h2>
+        <section aria-label="Waiting agents">
+          <h2>{stops.length ? pluralize(stops.length, 'waiting agent') : 'No waiting agents'}</h2>
           {stops.length === 0 && (
             <EmptyState title="No agent is stopped">
-              <p>Add a breakpoint, and an agent that reaches it waits here before it goes on. A running agent can also be paused from its session.</p>
+              <p>An agent that reaches a breakpoint waits here. You can also pause a running agent on the page of its session.</p>
             </EmptyState>
           )}
           {stops.map((stop) => (
@@ -38,7 +38,7 @@ export default function LivePage() {
           ))}
           {activeSessions.length > 0 && (
             <>
-              <h2>At work</h2>
+              <h2>Active</h2>
               <ul className="plain">
                 {activeSessions.map((session) => (
                   <li key={session.id}>
@@ -53,7 +53,7 @@ export default function LivePage() {
           <h2>Breakpoints</h2>
           <WorkspacePicker selected={selected} workspaces={workspaces} />
           {selected && <BreakpointList key={selected.id} workspace={selected.id} />}
-          {workspaces?.length === 0 && <p className="dim">There is no workspace yet.</p>}
+          {workspaces?.length === 0 && <p className="dim">No workspaces yet.</p>}
         </section>
       </div>
     </div>
@@ -63,7 +63,7 @@ export default function LivePage() {
 function NotificationButton() {
   const [allowed, setAllowed] = useState('Notification' in window ? Notification.permission : 'denied');
   if (allowed !== 'default') return null;
-  return <Button onClick={() => void Notification.requestPermission().then(setAllowed)}>Notify me when one stops</Button>;
+  return <Button onClick={() => void Notification.requestPermission().then(setAllowed)}>Notify me when an agent stops</Button>;
 }
 
 function StopCard({ stop }: { stop: Stop }) {
@@ -86,37 +86,37 @@ function StopCard({ stop }: { stop: Stop }) {
   };
   const resume = () => {
     if (!changed) {
-      void answer({ answer: 'resume' }, 'It goes on.');
+      void answer({ answer: 'resume' }, 'The agent continues.');
       return;
     }
     let edited: unknown;
     try {
       edited = JSON.parse(input);
     } catch (error) {
-      setError(new ApiError(0, `the input is no JSON: ${error instanceof Error ? error.message : String(error)}`));
+      setError(new ApiError(0, `the input is not valid JSON: ${error instanceof Error ? error.message : String(error)}`));
       return;
     }
-    const notice = stop.can_edit_input ? 'It goes on with the changed input.' : `${stop.agent} cannot change an input: the call is refused, and the model is asked to call again.`;
+    const notice = stop.can_edit_input ? 'The agent continues with the changed input.' : `${stop.agent} does not support changed inputs: the call is denied, with a request to the model to repeat it with this input.`;
     void answer({ answer: 'edit', input: edited }, notice);
   };
   const inject = async () => {
     try {
       await send('POST', `/sessions/${stop.session}/inject`, { text: message });
-      showToast('It hears that with its next call.');
+      showToast('The agent receives the message with its next call.');
       setMessage('');
     } catch (error) {
       setError(ApiError.from(error));
     }
   };
   return (
-    <article className="card stop" aria-label={`${stop.agent} waits`}>
+    <article className="card stop" aria-label={`${stop.agent} is waiting`}>
       <div className="what">
-        <span className="status stopped">waits</span> <b>{stop.agent}</b> {stop.output == null ? 'wants to run' : 'has run'} <code className="tool">{stop.tool}</code>
+        <span className="status stopped">waiting</span> <b>{stop.agent}</b> {stop.output == null ? 'wants to run' : 'has run'} <code className="tool">{stop.tool}</code>
         <span className="gap" />
         <Link href={`/sessions/${stop.session}?step=${stop.step}`}>#{stop.step}</Link>
       </div>
       <p className="dim">
-        {stop.reason}; since {formatAge(stop.at)}. It refuses by itself at {new Date(stop.until).toLocaleTimeString()}.
+        {stop.reason}; stopped {formatAge(stop.at)}. Without an answer, the call is denied at {new Date(stop.until).toLocaleTimeString()}.
       </p>
       {stop.output == null ? (
         <label className="form">
@@ -129,15 +129,15 @@ function StopCard({ stop }: { stop: Stop }) {
       {error && <ErrorMessage error={error} />}
       <div className="foot">
         <Button variant="primary" disabled={busy} onClick={resume}>
-          {changed ? 'Go on with this input' : 'Go on'}
+          {changed ? 'Continue with this input' : 'Continue'}
         </Button>
-        <Button disabled={busy} onClick={() => void answer({ answer: 'step' }, 'It goes on, and stops at its next call.')}>Step</Button>
+        <Button disabled={busy} onClick={() => void answer({ answer: 'step' }, 'The agent continues, and stops at its next call.')}>Step</Button>
         <span className="gap" />
-        <input aria-label="Reason" placeholder="why not" value={reason} onChange={(event) => setReason(event.target.value)} />
-        <Button variant="danger" disabled={busy} onClick={() => void answer({ answer: 'deny', reason: reason || null }, 'The call is refused.')}>Deny</Button>
+        <input aria-label="Reason" placeholder="reason" value={reason} onChange={(event) => setReason(event.target.value)} />
+        <Button variant="danger" disabled={busy} onClick={() => void answer({ answer: 'deny', reason: reason || null }, 'The call is denied.')}>Deny</Button>
       </div>
       <div className="foot">
-        <input className="grow" aria-label="Message" placeholder="Tell it something with its next call …" value={message} onChange={(event) => setMessage(event.target.value)} />
+        <input className="grow" aria-label="Message" placeholder="Send a message with its next call …" value={message} onChange={(event) => setMessage(event.target.value)} />
         <Button disabled={!message} onClick={() => void inject()}>Inject</Button>
       </div>
     </article>
@@ -213,7 +213,7 @@ function BreakpointList({ workspace }: { workspace: string }) {
           <input value={condition} onChange={(event) => setCondition(event.target.value)} placeholder="any input" />
         </label>
         <label className="check">
-          <input type="checkbox" checked={log} onChange={() => setLog(!log)} /> Only record it, and stop nobody
+          <input type="checkbox" checked={log} onChange={() => setLog(!log)} /> Only record hits, do not stop
         </label>
         {error && <ErrorMessage error={error} />}
         <footer>
@@ -221,7 +221,7 @@ function BreakpointList({ workspace }: { workspace: string }) {
         </footer>
       </form>
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
-      {request.data?.items.length === 0 && <p className="dim">No breakpoints here.</p>}
+      {request.data?.items.length === 0 && <p className="dim">No breakpoints.</p>}
       <ul className="plain breakpoints">
         {request.data?.items.map((breakpoint) => (
           <li key={breakpoint.id} className={breakpoint.enabled ? '' : 'inactive'}>
@@ -230,7 +230,7 @@ function BreakpointList({ workspace }: { workspace: string }) {
             </label>
             <span className="dim">
               {pluralize(breakpoint.hits, 'hit')}
-              {breakpoint.log ? ', records only' : ''}
+              {breakpoint.log ? ', record only' : ''}
             </span>
             <Button small variant="ghost" aria-label={`Remove breakpoint ${breakpoint.id}`} onClick={() => void run(() => send('DELETE', breakpointPath(breakpoint.id)))}>✕</Button>
           </li>

@@ -1,4 +1,4 @@
-// Steps of all sessions by their words, with what was found marked.
+// Full-text search over the steps of all sessions, with matches highlighted.
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { get, useRequest } from '../api/client';
 import type { SearchHit, SearchResults, Snippet } from '../api/types';
@@ -55,19 +55,19 @@ export default function SearchPage() {
       <header className="head">
         <div>
           <h1>Search</h1>
-          <p className="dim">Every prompt, call, output, error, message and note that was recorded.</p>
+          <p className="dim">Searches all recorded prompts, calls, outputs, errors, messages and notes.</p>
         </div>
       </header>
       <form className="filters" role="search" aria-label="Search steps" onSubmit={submit}>
-        <input ref={input} className="grow" type="search" aria-label="Words" placeholder="Words that must all be there, “a phrase”, -without …" value={text} onChange={(event) => setText(event.target.value)} />
+        <input ref={input} className="grow" type="search" aria-label="Search terms" placeholder="All of these words, “a phrase”, -without …" value={text} onChange={(event) => setText(event.target.value)} />
         <Button variant="primary" type="submit">Search</Button>
         <select aria-label="Order" value={newest} onChange={(event) => setQuery({ newest: event.target.value })}>
-          <option value="">best first</option>
+          <option value="">best match first</option>
           <option value="true">newest first</option>
         </select>
         <select aria-label="Outcome" value={failed} onChange={(event) => setQuery({ failed: event.target.value })}>
           <option value="">any outcome</option>
-          <option value="true">went wrong</option>
+          <option value="true">failed</option>
         </select>
         <select aria-label="When" value={since} onChange={(event) => setQuery({ since: event.target.value })}>
           <option value="">any time</option>
@@ -76,28 +76,28 @@ export default function SearchPage() {
           <option value="7 days ago">last week</option>
         </select>
         <label className="check">
-          <input type="checkbox" checked={substring === 'true'} onChange={() => setQuery({ substring: substring ? null : 'true' })} /> parts of words
+          <input type="checkbox" checked={substring === 'true'} onChange={() => setQuery({ substring: substring ? null : 'true' })} /> match parts of words
         </label>
       </form>
       {!searchText && (
-        <EmptyState title="What are you looking for?">
-          <p>A command, a file, an error message, something somebody said. It looks at all sessions at once, in milliseconds.</p>
+        <EmptyState title="Search all sessions">
+          <p>Enter a command, a file name, an error message or words of a conversation.</p>
         </EmptyState>
       )}
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
       {searchText && !request.data && !request.error && <Loading label="Searching" />}
       {request.data && items.length === 0 && (
-        <EmptyState title="Nothing has these words">
-          <p>{substring ? 'Try fewer words.' : 'Try fewer words, or look for parts of words.'}</p>
+        <EmptyState title="No results">
+          <p>{substring ? 'Try fewer words.' : 'Try fewer words, or match parts of words.'}</p>
         </EmptyState>
       )}
       {request.data && items.length > 0 && (
         <>
           <p className="dim" role="status">
             {request.data.total_is_exact ? '' : 'at least '}
-            {formatCount(request.data.total)} found{request.data.complete ? '' : '; the newest steps are still being read'}
+            {formatCount(request.data.total)} found{request.data.complete ? '' : '; the newest steps are still being indexed'}
           </p>
-          <ul className="hits" aria-label="What was found">
+          <ul className="hits" aria-label="Search results">
             {items.map((hit, index) => (
               <li key={hit.id} className={`card ${index === cursor ? 'selected' : ''}`}>
                 <Link href={`/sessions/${hit.session}?step=${hit.number}`}>
@@ -126,7 +126,7 @@ export default function SearchPage() {
   );
 }
 
-/** Marks are places in the bytes of the text; here they become places in the text. */
+/** Marks are byte offsets of the UTF-8 text. */
 function HighlightedSnippet({ snippet }: { snippet: Snippet }) {
   const bytes = new TextEncoder().encode(snippet.text);
   const decoder = new TextDecoder();

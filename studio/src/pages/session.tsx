@@ -1,4 +1,4 @@
-// A session: its timeline, its steps, and what was true at each of them.
+// A session: its timeline, its steps, and the state at each of them.
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
@@ -24,7 +24,7 @@ const VIEWS: View[] = ['step', 'state', 'mind'];
 type OpenDialog = 'checkpoint' | 'rewind' | 'branch' | null;
 const PLAYBACK_SPEEDS = [1, 4, 16, 64];
 const TRAVEL_KINDS = ['rewind', 'branch-switched'];
-/** So many steps that were told are kept: far more than come while something is asked for. */
+/** Live steps that are kept until the timeline has loaded; far more than arrive in that time. */
 const MAX_RECENT_STEPS = 2000;
 
 export function SessionPage({ id }: { id: string }) {
@@ -44,13 +44,13 @@ export function SessionPage({ id }: { id: string }) {
   const initialStep = useRef(requestedStep);
   useEffect(() => steps.preload(initialStep.current), [steps]);
   const selected = timeline?.length ? (requestedStep ? timeline.indexOf(requestedStep) : timeline.length - 1) : 0;
-  // Who runs through the steps wants to see them fly by; what a step is about is asked for where they rest.
+  // While the user moves fast, only the timeline follows; details are loaded where they stop.
   const settledIndex = useDebouncedValue(timeline ? selected : NONE);
   const listIndex = useThrottledValue(timeline ? selected : NONE);
   const view = VIEWS.find((one) => one === query.get('view')) ?? 'step';
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [hover, setHover] = useState<{ index: number; x: number }>({ index: -1, x: 0 });
-  // Nobody chose a step: the newest is shown as it comes.
+  // Without a selected step, the newest is shown as it arrives.
   const isFollowing = !requestedStep;
 
   const select = useCallback(
@@ -67,7 +67,7 @@ export function SessionPage({ id }: { id: string }) {
   }, 300);
   const reloadSession = useThrottledCallback(sessionRequest.reload, 500);
   const isRedrawPending = useRef(false);
-  // Steps that were told while the session or its timeline were still asked for are in neither: they are added when these come.
+  // Steps that arrive while the session or its timeline load may be in neither; they are added afterwards.
   const recentSteps = useRef<StepEvent[]>([]);
   useEffect(() => {
     if (!timeline || !sessionId) return;
@@ -104,7 +104,7 @@ export function SessionPage({ id }: { id: string }) {
 
   const legend = useMemo(
     () => FAMILY_ORDER.filter((one) => one !== 'other' && timeline?.kinds.some((kind) => familyOf(kind) === one)),
-    // Kinds are added as steps come.
+    // New steps can add kinds.
     [timeline, timeline?.kinds.length],
   );
   const move = (to: number) => {
@@ -123,7 +123,7 @@ export function SessionPage({ id }: { id: string }) {
   const pause = async () => {
     try {
       await send('POST', `/sessions/${id}/pause`);
-      showToast('It stops at its next call.');
+      showToast('The agent stops at its next call.');
       sessionRequest.reload();
     } catch (error) {
       showToast(ApiError.from(error).detail, true);
@@ -164,8 +164,8 @@ export function SessionPage({ id }: { id: string }) {
 
   if (sessionRequest.error && sessionRequest.error.status === 404) {
     return (
-      <EmptyState fullPage title="This session is not in the store">
-        <p>It may have been deleted, or belong to another store.</p>
+      <EmptyState fullPage title="Session not found">
+        <p>It may have been deleted, or is in another store.</p>
         <p>
           <Link href="/sessions">All sessions</Link>
         </p>
@@ -174,7 +174,7 @@ export function SessionPage({ id }: { id: string }) {
   }
   if (sessionRequest.error && !session) return <ErrorMessage error={sessionRequest.error} onRetry={sessionRequest.reload} />;
   if (timelineRequest.error && !timeline) return <ErrorMessage error={timelineRequest.error} onRetry={timelineRequest.reload} />;
-  if (!session || !timeline) return <Loading label="The session" />;
+  if (!session || !timeline) return <Loading label="Loading the session" />;
 
   const number = timeline.number[selected];
   const root = workspaces.data?.find((one) => one.id === session.workspace)?.root;
@@ -201,7 +201,7 @@ export function SessionPage({ id }: { id: string }) {
         </div>
         <div className="actions">
           {(session.status === 'active' || session.status === 'idle') && <Button onClick={() => void pause()}>Pause</Button>}
-          {session.status === 'stopped' && <Link className="button primary" href="/live">It waits for you</Link>}
+          {session.status === 'stopped' && <Link className="button primary" href="/live">Waiting for you</Link>}
           {!isRemote && <Button onClick={() => setOpenDialog('checkpoint')}>Checkpoint</Button>}
           <Button onClick={() => setOpenDialog('branch')}>Branch</Button>
           <Link className="button" href={`/sessions/${session.id}/what-if?step=${number ?? ''}`}>What if</Link>
@@ -214,11 +214,11 @@ export function SessionPage({ id }: { id: string }) {
       </header>
       {timeline.length === 0 ? (
         <EmptyState title="No steps yet">
-          <p>They appear here as the agent works.</p>
+          <p>Steps appear here as the agent works.</p>
         </EmptyState>
       ) : (
         <>
-          <div className="player" role="toolbar" aria-label="Go through the steps">
+          <div className="player" role="toolbar" aria-label="Playback">
             <Button small aria-label="First step" onClick={() => move(0)}><Icon name="first" /></Button>
             <Button small aria-label="Step back" onClick={() => move(selected - 1)}><Icon name="back" /></Button>
             <Button small variant={playback.playing ? 'primary' : 'plain'} aria-label={playback.playing ? 'Pause' : 'Play'} onClick={playback.toggle}>
@@ -305,7 +305,7 @@ export function SessionPage({ id }: { id: string }) {
 
 const URL_UPDATE_DELAY_MS = 200;
 
-/** The step in the address, 0 for the newest. It is changed at once here, and in the address when one rests: browsers limit that. */
+/** The step in the URL, 0 for the newest. The URL is updated with a delay, because browsers limit how often it may change. */
 function useSelectedStep() {
   const { query } = useRoute();
   const stepInUrl = Number(query.get('step')) || 0;
@@ -328,10 +328,10 @@ function useSelectedStep() {
 
 const THROTTLE_MS = 120;
 
-/** Nothing is selected yet; what is selected first is followed in the same breath. */
+/** No selection yet; the first value is used without a delay. */
 const NONE = -1;
 
-/** A value that follows another one at once, but not more often than so: for what is expensive to draw while somebody scrubs. */
+/** Follows a value at most once per `THROTTLE_MS`, for views that are expensive to render while scrubbing. */
 function useThrottledValue(value: number): number {
   const [throttled, setThrottled] = useState(value);
   const last = useRef(0);
@@ -353,7 +353,7 @@ function useThrottledValue(value: number): number {
 
 const SETTLE_MS = 90;
 
-/** A value that follows another one when that has not changed for a moment; the first change of a calm one is followed at once. */
+/** Follows a value once it has not changed for `SETTLE_MS`; the first change after a pause is followed at once. */
 function useDebouncedValue(value: number): number {
   const [settled, setSettled] = useState(value);
   const lastChange = useRef(0);
@@ -371,7 +371,7 @@ function useDebouncedValue(value: number): number {
   return settled === NONE ? value : settled;
 }
 
-/** Plays the steps: each is shown for as long as it took, within reason, divided by the speed. */
+/** Plays the steps: each is shown for its duration, within limits, divided by the speed. */
 function usePlayback(timeline: Timeline | undefined, selected: number, select: (index: number) => void) {
   const [playing, setPlaying] = useState(false);
   const [speed, setSpeed] = useState(4);

@@ -1,4 +1,4 @@
-// All sessions: who ran, where, how it went; the live ones first.
+// The list of sessions, with waiting and active ones first.
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { get, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
@@ -76,7 +76,7 @@ export function SessionsPage() {
       <header className="head">
         <div>
           <h1>Sessions</h1>
-          <p className="dim">Recorded runs of agents. Open one to go through it step by step.</p>
+          <p className="dim">Recorded runs of agents. Open one to inspect it step by step.</p>
         </div>
       </header>
       <form className="filters" role="search" aria-label="Filter sessions" onSubmit={(event) => event.preventDefault()}>
@@ -110,17 +110,17 @@ export function SessionsPage() {
         </select>
       </form>
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
-      {request.loading && !request.data && <Loading label="Asking for sessions" />}
+      {request.loading && !request.data && <Loading label="Loading sessions" />}
       {request.data && visibleSessions.length === 0 && (status || agent || workspace || filter ? (
-        <EmptyState title="No session fits">
+        <EmptyState title="No matching sessions">
           <Button onClick={() => navigate('/sessions')}>Show all</Button>
         </EmptyState>
       ) : (
-        <EmptyState title="Nothing is recorded yet">
-          <p>Sessions appear here by themselves as agents work. To begin, in a project of yours:</p>
-          <pre>stepback init{'\n'}claude   # or codex, gemini, opencode: start your agent as always</pre>
+        <EmptyState title="No sessions recorded yet">
+          <p>Sessions appear here while agents work. To start, run in your project:</p>
+          <pre>stepback init{'\n'}claude   # or codex, gemini, opencode: start your agent as usual</pre>
           <p>
-            Without an agent at hand, <code>stepback demo</code> shows everything in a minute.
+            Without an agent, <code>stepback demo</code> records a sample session.
           </p>
         </EmptyState>
       ))}
@@ -170,7 +170,7 @@ export function SessionsPage() {
       )}
       {request.data?.more && (
         <p className="more">
-          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older ones</Button>
+          <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older sessions</Button>
         </p>
       )}
     </div>

@@ -1,4 +1,4 @@
-// What if: change one thing of a recorded session, let it run again behind its fence, watch it, and compare.
+// What if: change one thing in a recorded session, run it again in its sandbox, watch it, and compare.
 import { type FormEvent, useEffect, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
@@ -26,7 +26,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
 
-  // What the chosen step said is a good thing to begin with.
+  // Start with the content of the selected step.
   useEffect(() => {
     const step = stepRequest.data;
     if (!step) return;
@@ -56,7 +56,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
 
   if (sessionRequest.error) return <ErrorMessage error={sessionRequest.error} onRetry={sessionRequest.reload} />;
   const session = sessionRequest.data;
-  if (!session) return <Loading label="The session" />;
+  if (!session) return <Loading label="Loading the session" />;
   return (
     <div className="page">
       <header className="head">
@@ -65,7 +65,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
             <Link href={`/sessions/${session.id}${number ? `?step=${number}` : ''}`}>{session.title ?? shortId(session.id)}</Link> / What if
           </p>
           <h1>What if …</h1>
-          <p className="dim">The agent runs again in its own directory, with the files of that point; its model calls are answered from the recording. Your files are not changed.</p>
+          <p className="dim">The agent runs again in a separate directory, with the files as they were and recorded model responses. Your files do not change.</p>
         </div>
       </header>
       <div className="two-columns">
@@ -75,41 +75,41 @@ export default function WhatIfPage({ session: id }: { session: string }) {
             <fieldset key={index} className="field-change">
               <legend className="visually-hidden">Change {index + 1}</legend>
               <label>
-                What
+                Field
                 <input list="what-if-paths" value={one.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
               </label>
               <label>
-                To
+                New value
                 <textarea rows={6} className="mono" value={one.value} onChange={(event) => editChange(index, { value: event.target.value })} />
               </label>
               <Button small variant="ghost" onClick={() => setChanges(changes.filter((_, position) => position !== index))}>Remove</Button>
             </fieldset>
           ))}
           <datalist id="what-if-paths">
-            <option value="prompt">what was said first</option>
-            <option value="system">the instructions</option>
-            <option value="model">the model that is asked</option>
-            <option value="memory.">a value in the memory (built-in agent)</option>
-            {number && <option value={`#${number}.output`}>what the model hears of this step</option>}
-            {number && <option value={`#${number}.input`}>what goes into this step</option>}
+            <option value="prompt">the first prompt</option>
+            <option value="system">the system prompt</option>
+            <option value="model">the name of the model</option>
+            <option value="memory.">a value in memory (built-in agent)</option>
+            {number && <option value={`#${number}.output`}>the output of this step, as the model sees it</option>}
+            {number && <option value={`#${number}.input`}>the input of this step</option>}
           </datalist>
           <Button small onClick={() => setChanges([...changes, { path: changes.length ? '' : 'prompt', value: '' }])}>
-            {changes.length ? 'Change something else, too' : 'Change something'}
+            {changes.length ? 'Add another change' : 'Add a change'}
           </Button>
-          {changes.length === 0 && <p className="dim">Without a change it is done again as it was: that should come to the same files.</p>}
+          {changes.length === 0 && <p className="dim">Without a change, the session is repeated and should produce the same files.</p>}
           <label>
             Tool calls
             <select value={tools} onChange={(event) => setTools(event.target.value)}>
-              <option value="real">run, behind the fence</option>
-              <option value="recorded">do not run; what they did then is put in place</option>
-              <option value="deny">that change something are refused</option>
+              <option value="real">run in the sandbox</option>
+              <option value="recorded">do not run; apply recorded results</option>
+              <option value="deny">deny calls that change something</option>
             </select>
           </label>
           <label>
-            A model call that was never recorded like this
+            If a model call differs from the recording
             <select value={onDifference} onChange={(event) => setOnDifference(event.target.value)}>
-              <option value="stop">ends it</option>
-              <option value="nearest">gets the nearest recorded answer</option>
+              <option value="stop">stop</option>
+              <option value="nearest">use the nearest recorded response</option>
             </select>
           </label>
           <label>
@@ -119,13 +119,13 @@ export default function WhatIfPage({ session: id }: { session: string }) {
           {error && <ErrorMessage error={error} />}
           <footer>
             <Button variant="primary" type="submit" disabled={busy}>
-              {busy ? 'Starting …' : 'Run it'}
+              {busy ? 'Starting …' : 'Start rerun'}
             </Button>
           </footer>
         </form>
         <div className="panel">
-          <h2>What comes of it</h2>
-          {running ? <RerunProgress key={running.name} workspace={session.workspace} original={session.id} startedBranch={running} /> : <p className="dim">It appears here as it runs: every step, then where it parts from the original, and how it ends.</p>}
+          <h2>Result</h2>
+          {running ? <RerunProgress key={running.name} workspace={session.workspace} original={session.id} startedBranch={running} /> : <p className="dim">The steps of the rerun appear here as it runs, then how it ended and whether it diverged.</p>}
         </div>
       </div>
     </div>
@@ -168,7 +168,7 @@ function RerunProgress({ workspace, original, startedBranch }: { workspace: stri
       </p>
       {isRunning && (
         <Button small onClick={() => void send('POST', `${branchPath}/interrupt`).catch(() => undefined)}>
-          End it
+          Stop
         </Button>
       )}
       <ol className="plain small-steps" aria-label="Steps of the rerun">
@@ -181,7 +181,7 @@ function RerunProgress({ workspace, original, startedBranch }: { workspace: stri
       {!isRunning && (
         <p className="actions">
           {rerun?.session && <Link className="button primary" href={`/compare?a=session:${original}&b=session:${rerun.session}`}>Compare with the original</Link>}
-          {rerun?.session && <Link className="button" href={`/sessions/${rerun.session}`}>Its session</Link>}
+          {rerun?.session && <Link className="button" href={`/sessions/${rerun.session}`}>Session</Link>}
           <Link className="button" href={`/branches?workspace=${workspace}`}>All branches</Link>
         </p>
       )}

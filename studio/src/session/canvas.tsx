@@ -1,4 +1,4 @@
-// The timeline as something to look at and to touch: zoom with the wheel, drag to pan, click to select, drag above to scrub.
+// The interactive timeline: the wheel zooms, dragging pans, a click selects, dragging in the overview scrubs.
 import { forwardRef, useEffect, useImperativeHandle, useRef } from 'react';
 import { FAMILY_ORDER } from '../kinds';
 import { useDark } from '../theme';
@@ -13,7 +13,7 @@ export interface TimelineCanvasHandle {
 
 interface TimelineCanvasProps {
   timeline: Timeline;
-  /** Changes whenever steps were added. */
+  /** Changes when steps are added. */
   version: number;
   selected: number;
   agent: string;
@@ -226,7 +226,7 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
     };
   }, []);
 
-  // What is selected stays in sight.
+  // Keep the selected step visible.
   useEffect(() => {
     const state = stateRef.current;
     const x = (props.selected - state.view.start + 0.5) * state.view.scale;
@@ -277,7 +277,7 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
         <canvas
           ref={canvas}
           role="img"
-          aria-label={`Timeline of ${props.timeline.length} steps in ${props.timeline.lanes.length} lanes; the list beside it has the same steps as text`}
+          aria-label={`Timeline of ${props.timeline.length} steps in ${props.timeline.lanes.length} lanes; the list below has the same steps as text`}
         />
       </div>
     </div>

@@ -1,4 +1,4 @@
-// One step: what it was, what went in and came out, why it happened, and what it changed.
+// The details of a step: input and output, what caused it, and what it changed.
 import { lazy, memo, Suspense } from 'react';
 import { get, useRequest } from '../api/client';
 import type { Message, StepDetail } from '../api/types';
@@ -32,7 +32,7 @@ export const StepDetailView = memo(function StepDetailView({
   const request = useStep(session, number);
   const step = request.data;
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!step) return <Loading label={`Step #${number}`} />;
+  if (!step) return <Loading label={`Loading step #${number}`} />;
   const causes = timeline.findCauses(index);
   const stepLink = (at: number, text: string) =>
     at >= 0 && (
@@ -50,7 +50,7 @@ export const StepDetailView = memo(function StepDetailView({
           #{step.number} <span className="dim">{step.kind}</span>
           {step.tool && <code className="tool">{step.tool}</code>}
           {step.failed && <span className="status failed">failed</span>}
-          {step.checkpoint && <span className="status checkpoint-mark">{step.trigger === 'manual' ? 'checkpoint' : 'kept'}</span>}
+          {step.checkpoint && <span className="status checkpoint-mark">{step.trigger === 'manual' ? 'checkpoint' : 'automatic checkpoint'}</span>}
         </h2>
         <p className="summary">{step.summary}</p>
         <p className="facts dim">
@@ -68,10 +68,10 @@ export const StepDetailView = memo(function StepDetailView({
         {step.note && <p className="note">{step.note}</p>}
         {(causes.model >= 0 || causes.prompt >= 0 || causes.partner >= 0) && (
           <p className="why">
-            <span className="dim">Why: </span>
-            {stepLink(causes.model, 'asked for by the model in')}
-            {stepLink(causes.prompt, 'for the prompt')}
-            {stepLink(causes.partner, step.kind.endsWith('start') ? 'it ends at' : 'it began at')}
+            <span className="dim">Cause: </span>
+            {stepLink(causes.model, 'model response')}
+            {stepLink(causes.prompt, 'prompt')}
+            {stepLink(causes.partner, step.kind.endsWith('start') ? 'ends at' : 'started at')}
           </p>
         )}
       </header>
@@ -79,7 +79,7 @@ export const StepDetailView = memo(function StepDetailView({
       <StepPayload step={step} />
       {timeline.has(index, CHECKPOINT) && step.parent && (
         <section>
-          <h3>What it changed</h3>
+          <h3>Changed files</h3>
           <Suspense fallback={<Loading />}>
             <StepChanges before={step.parent} after={step.id} />
           </Suspense>
@@ -88,7 +88,7 @@ export const StepDetailView = memo(function StepDetailView({
       {step.metadata != null && <ValueSection name="Metadata" value={step.metadata} open={false} />}
       {(step.kind === 'tool-end' || step.kind === 'tool-start' || step.kind === 'user-input') && (
         <p className="dim">
-          <Link href={`/sessions/${session}/what-if?step=${step.number}`}>What if this had been different?</Link>
+          <Link href={`/sessions/${session}/what-if?step=${step.number}`}>Rerun with a change here</Link>
         </p>
       )}
     </article>
@@ -108,7 +108,7 @@ interface ChatMessage {
   content?: string | ContentPart[];
 }
 
-/** Model calls as messages, everything else as its fields. */
+/** Model calls as messages, all other steps as input and output. */
 function StepPayload({ step }: { step: StepDetail }) {
   const parseBody = (payload: unknown): Record<string, unknown> | null => {
     const body = (payload as { body?: unknown } | null)?.body;
@@ -132,7 +132,7 @@ function StepPayload({ step }: { step: StepDetail }) {
             <h3>{pluralize(messages.length, 'message')}</h3>
             <Messages messages={messages} />
           </section>
-          <ValueSection name="The whole request" value={step.input} open={false} />
+          <ValueSection name="Full request" value={step.input} open={false} />
         </>
       );
     }
@@ -143,10 +143,10 @@ function StepPayload({ step }: { step: StepDetail }) {
       return (
         <>
           <section>
-            <h3>Answer</h3>
+            <h3>Response</h3>
             <Messages messages={[{ role: 'assistant', content: answer.content as ContentPart[] }]} />
           </section>
-          <ValueSection name="The whole answer" value={step.output} open={false} />
+          <ValueSection name="Full response" value={step.output} open={false} />
         </>
       );
     }
@@ -165,7 +165,7 @@ function Messages({ messages }: { messages: ChatMessage[] }) {
   const first = Math.max(0, messages.length - MAX_MESSAGES);
   return (
     <ol className="messages">
-      {first > 0 && <li className="dim">… {first} earlier ones</li>}
+      {first > 0 && <li className="dim">… {first} earlier messages</li>}
       {messages.slice(first).map((message, index) => (
         <li key={first + index} className={message.role ?? 'other'}>
           <span className="role">{message.role ?? 'message'}</span>
@@ -201,7 +201,7 @@ function ContentPartView({ part }: { part: ContentPart }) {
   return <LongText text={part.text ?? formatValue(part)} />;
 }
 
-/** The conversation of a moment, as the agent's own record has it. */
+/** The conversation at a step, from the agent's own transcript. */
 export function Conversation({ messages }: { messages: Message[] }) {
   return (
     <ol className="messages">

@@ -1,4 +1,4 @@
-// The steps as text. Only what can be seen is in the page, and only that is asked for.
+// The steps as text. Only visible rows are rendered and loaded.
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { get } from '../api/client';
 import type { Page, Step } from '../api/types';
@@ -9,7 +9,7 @@ import { CHECKPOINT, FAILED, ROLLED_BACK, type Timeline } from './timeline';
 const ROW_HEIGHT = 30;
 const BLOCK_SIZE = 200;
 
-/** Steps by number, asked for in blocks. */
+/** Steps by number, loaded in blocks. */
 export class StepCache {
   private readonly steps = new Map<number, Step>();
   private readonly requestedBlocks = new Set<number>();
@@ -26,14 +26,14 @@ export class StepCache {
     this.steps.set(step.number, step);
   }
 
-  /** Forgets what may have changed: labels, notes, tags. */
+  /** Drops all steps, because labels, notes and tags may have changed. */
   clear() {
     this.steps.clear();
     this.requestedBlocks.clear();
     this.onChange();
   }
 
-  /** Asks for what is looked at first, while it is still being found out how many there are: steps around a number, or the newest. */
+  /** Loads the steps around a number, or the newest, before the timeline is known. */
   preload(number: number) {
     const range = number ? { oldest_first: true, above: Math.max(0, number - BLOCK_SIZE / 2) } : {};
     get<Page<Step>>(`/sessions/${this.session}/steps`, { ...range, limit: BLOCK_SIZE })
@@ -41,7 +41,7 @@ export class StepCache {
         for (const step of page.items) this.steps.set(step.number, step);
         this.onChange();
       })
-      // Whatever is seen and missing is asked for again.
+      // Visible steps that are missing are loaded later.
       .catch(() => {});
   }
 
@@ -82,8 +82,8 @@ export const StepList = memo(function StepList({
   const container = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 600 });
   const scrolledTo = useRef(-1);
-  // What is selected is in sight. The place is worked out here, before anything is drawn: asking the browser for it after each
-  // change would make it lay out the page twice for every step.
+  // Keep the selected step visible. The position is computed before rendering: measuring it afterwards would lay out the page
+  // twice for every step.
   let top = scroll.top;
   if (scrolledTo.current !== selected) {
     const selectedTop = selected * ROW_HEIGHT;
@@ -95,7 +95,7 @@ export const StepList = memo(function StepList({
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 6);
   const last = Math.min(timeline.length - 1, Math.ceil((top + scroll.height) / ROW_HEIGHT) + 6);
 
-  // Who runs through the steps is not asked for on the way; what is seen when they rest is.
+  // While the user moves fast, nothing is loaded; visible steps are loaded when they stop.
   useEffect(() => {
     const timer = setTimeout(() => steps.load(timeline, first, last), 40);
     return () => clearTimeout(timer);
@@ -152,7 +152,7 @@ export const StepList = memo(function StepList({
           {step ? step.summary : ''}
         </span>
         {timeline.has(i, CHECKPOINT) && (
-          <span className="checkpoint-mark" title="checkpoint: it has files of its own">
+          <span className="checkpoint-mark" title="checkpoint">
             ◆
           </span>
         )}

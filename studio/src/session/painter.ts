@@ -1,5 +1,5 @@
-// Draws a timeline on a canvas. Work for a frame is bounded by what can be seen: one pass over the visible steps that keeps
-// the most telling one for every pixel, then rectangles for runs of equal pixels.
+// Draws a timeline on a canvas. The work for a frame is bounded by what is visible: one pass over the visible steps keeps the
+// most important one for each pixel, then runs of equal pixels become rectangles.
 import { FAMILY_ORDER } from '../kinds';
 import { ANNOTATED, CHECKPOINT, FAILED, ROLLED_BACK, STOPPED, type Timeline } from './timeline';
 
@@ -9,7 +9,7 @@ export interface TimelineColours {
   text: string;
   dim: string;
   accent: string;
-  /** By the order of families. */
+  /** In the order of `FAMILY_ORDER`. */
   families: string[];
   error: string;
 }
@@ -17,7 +17,7 @@ export interface TimelineColours {
 export interface Viewport {
   /** The step at the left edge, as a fraction. */
   start: number;
-  /** Pixels for a step. */
+  /** Pixels per step. */
   scale: number;
 }
 
@@ -27,7 +27,7 @@ export const OVERVIEW_HEIGHT = 40;
 const ROLLED_BACK_HEIGHT = 14;
 const TOP = OVERVIEW_HEIGHT + AXIS_HEIGHT;
 
-/** Which of two that share a pixel is seen: errors before checkpoints before prompts before the rest. */
+/** Which of several steps on one pixel is drawn: the highest number wins. */
 const FAMILY_PRIORITY = FAMILY_ORDER.map((family) => ({ error: 9, checkpoint: 6, prompt: 5, travel: 7, control: 8, task: 3, thought: 4, tool: 2, model: 1, other: 0 })[family]);
 
 export const timelineHeight = (timeline: Timeline): number =>
@@ -75,7 +75,7 @@ export function paintTimeline(
   }
 }
 
-/** Single steps as bars; what was kept has a diamond, what went wrong a mark on top. */
+/** One bar per step, a diamond for checkpoints, and a line below failed steps. */
 function paintBars(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, first: number, last: number, colours: TimelineColours) {
   const gap = view.scale > 8 ? 2 : view.scale > 4 ? 1 : 0;
   const bar = Math.max(1, view.scale - gap);
@@ -121,7 +121,7 @@ function paintDiamond(context: CanvasRenderingContext2D, x: number, y: number, s
   }
 }
 
-/** Where a breakpoint held: the eight sides of a stop sign. */
+/** An octagon where a breakpoint stopped the agent. */
 function paintStopSign(context: CanvasRenderingContext2D, x: number, y: number, colour: string) {
   context.beginPath();
   for (let corner = 0; corner < 8; corner++) {
@@ -135,7 +135,7 @@ function paintStopSign(context: CanvasRenderingContext2D, x: number, y: number, 
 
 let pixels = new Uint8Array(0);
 
-/** Many steps for a pixel: the most telling one is seen. */
+/** Many steps per pixel: the most important one is drawn. */
 function paintPixels(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, width: number, first: number, last: number, colours: TimelineColours) {
   const columns = Math.ceil(width) + 1;
   const rows = timeline.lanes.length * 2;
@@ -215,7 +215,7 @@ function formatElapsed(us: number, isShort: boolean): string {
   return `${hours ? `${hours}:` : ''}${pad(Math.floor(seconds / 60) % 60)}:${pad(seconds % 60)}`;
 }
 
-/** Where the line goes on from elsewhere: from the lane of the step it grew from to its own, or an arc where both are one. */
+/** Where a session continued from another step: a line between the two lanes, or an arc within one lane. */
 function paintForks(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, width: number, colours: TimelineColours) {
   const colour = colours.families[FAMILY_ORDER.indexOf('travel')] ?? colours.accent;
   context.strokeStyle = colour;
@@ -233,7 +233,7 @@ function paintForks(context: CanvasRenderingContext2D, timeline: Timeline, view:
     context.moveTo(a, start);
     if (timeline.lane[from] === timeline.lane[to]) context.quadraticCurveTo((a + b) / 2, start + 18, b, start);
     else {
-      // Down beside the step it left, then along its own lane: lines of several branches stay apart.
+      // Down from the fork point, then along its own lane, so that lines of several branches stay apart.
       const bend = Math.min(18, Math.abs(b - a) / 2) * Math.sign(b - a || 1);
       context.bezierCurveTo(a, end, a, end, a + bend, end);
       context.lineTo(b, end);
@@ -245,7 +245,7 @@ function paintForks(context: CanvasRenderingContext2D, timeline: Timeline, view:
   }
 }
 
-/** Names of branches where they stand. */
+/** Names of branches at their tips. */
 function paintBranchNames(context: CanvasRenderingContext2D, timeline: Timeline, view: Viewport, width: number, colours: TimelineColours) {
   context.font = '600 11px ui-sans-serif, system-ui, sans-serif';
   context.textBaseline = 'middle';
@@ -267,7 +267,7 @@ function paintBranchNames(context: CanvasRenderingContext2D, timeline: Timeline,
   }
 }
 
-/** All of the session in a strip: how fast it went, and where errors and checkpoints are. Drawn once for each change. */
+/** The whole session as a strip: durations, errors, checkpoints and breakpoints. Drawn once for each change. */
 export function paintOverview(context: CanvasRenderingContext2D, timeline: Timeline, width: number, colours: TimelineColours) {
   context.clearRect(0, 0, width, OVERVIEW_HEIGHT);
   if (timeline.length === 0) return;
@@ -285,7 +285,7 @@ export function paintOverview(context: CanvasRenderingContext2D, timeline: Timel
     if (flags & CHECKPOINT) checkpoints[x] = 1;
     if (flags & STOPPED) stops[x] = 1;
   }
-  // What took long stands high; by its logarithm, since a build takes a thousand times as long as reading a file.
+  // The height is the logarithm of the duration, since a build takes a thousand times as long as reading a file.
   const maxLogTime = Math.log1p(time.reduce((max, value) => Math.max(max, value), 1));
   const gap = columnWidth > 4 ? 1 : 0;
   for (let x = 0; x < columns; x++) {

@@ -1,4 +1,4 @@
-// What was true at a step: files, conversation, memory, tasks, environment, git. What this step changed has a mark.
+// The state at a step: files, conversation, memory, tasks, environment, git. A dot marks what this step changed.
 import { lazy, memo, Suspense, useMemo, useState } from 'react';
 import { apiUrl, get, getAllPages, getBytes, useRequest } from '../api/client';
 import type { Diff, FileEntry, Message, Step, StepState } from '../api/types';
@@ -23,7 +23,7 @@ export const StateView = memo(function StateView({ session, step, before }: { se
   const previousSlots = previousRequest.data?.slots;
   const hasChanged = (name: keyof StepState['slots']) => Boolean(slots && previousSlots && slots[name] !== previousSlots[name]);
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!slots || !request.data) return <Loading label="What was true then" />;
+  if (!slots || !request.data) return <Loading label="Loading the state" />;
   const tabs: { id: StatePart; name: string; changed: boolean }[] = [
     { id: 'files', name: 'Files', changed: hasChanged('files') },
     { id: 'conversation', name: 'Conversation', changed: hasChanged('conversation') },
@@ -33,14 +33,14 @@ export const StateView = memo(function StateView({ session, step, before }: { se
     { id: 'git', name: 'Git', changed: hasChanged('git') },
   ];
   return (
-    <section className="state" aria-label={`What was true at step ${step}`}>
+    <section className="state" aria-label={`State at step ${step}`}>
       <Tabs label="Parts of the state" tabs={tabs} value={part} onChange={setPart} />
       {part === 'files' &&
         (slots.files ? (
           <FilesPanel base={base} step={request.data.step} />
         ) : (
-          <EmptyState title="No files are known here">
-            <p>Nobody had looked at this workspace yet, or the session was reported from elsewhere.</p>
+          <EmptyState title="No files recorded">
+            <p>The workspace had not been scanned yet, or the session was reported by another machine.</p>
           </EmptyState>
         ))}
       {part === 'conversation' && <ConversationPanel base={base} isRecorded={Boolean(slots.conversation)} />}
@@ -59,7 +59,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
     get<Diff>(`/checkpoints/${step.parent}/diff/${step.id}`, { limit: 1000 }, signal),
   );
   const kindByPath = useMemo(() => new Map(changesRequest.data?.items.map((item) => [item.path, item.kind])), [changesRequest.data]);
-  // What this step changed is what one wants to see first.
+  // A changed file is selected at first.
   const firstChanged = request.data?.find((file) => file.type === 'file' && kindByPath.has(file.path)) ?? null;
   const shownFile = selected ?? firstChanged;
   const shown = useMemo(() => {
@@ -72,7 +72,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
     });
   }, [request.data, filter, collapsed]);
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!request.data) return <Loading label="Files" />;
+  if (!request.data) return <Loading label="Loading files" />;
   const deleted = [...kindByPath].filter(([, kind]) => kind === 'deleted');
   return (
     <div className="files">
@@ -116,13 +116,13 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
             </li>
           ))}
         </ul>
-        {shown.length > 2000 && <p className="dim">… and {pluralize(shown.length - 2000, 'more path', 'more paths')}; say above which</p>}
+        {shown.length > 2000 && <p className="dim">… and {pluralize(shown.length - 2000, 'more path', 'more paths')}; filter to see them</p>}
       </div>
       <div className="content">
         {shownFile ? (
           <FileContent base={base} file={shownFile} />
         ) : (
-          <p className="dim pad">Choose a file to see it as it was at this step.</p>
+          <p className="dim pad">Select a file to see its content at this step.</p>
         )}
       </div>
     </div>
@@ -146,7 +146,7 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
       {file.type === 'excluded' && <p className="dim pad">Not stored: {file.reason}</p>}
       {isTooLarge && (
         <p className="pad">
-          {formatBytes(file.size ?? 0)} is too much to show here. <a href={url} download={file.path.split('/').pop()}>Save it</a> instead.
+          {formatBytes(file.size ?? 0)} is too large to show. <a href={url} download={file.path.split('/').pop()}>Download it</a> instead.
         </p>
       )}
       {request.error && <ErrorMessage error={request.error} onRetry={request.reload} />}
@@ -162,9 +162,9 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
 function ConversationPanel({ base, isRecorded }: { base: string; isRecorded: boolean }) {
   const [filter, setFilter] = useState('');
   const request = useRequest(isRecorded ? `${base}/conversation` : null, (signal) => getAllPages<Message>(`${base}/conversation`, {}, 2000, signal));
-  if (!isRecorded) return <EmptyState title="Nothing was said yet" />;
+  if (!isRecorded) return <EmptyState title="No messages yet" />;
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
-  if (!request.data) return <Loading label="The conversation" />;
+  if (!request.data) return <Loading label="Loading the conversation" />;
   const needle = filter.toLowerCase();
   return (
     <div className="pad">
@@ -175,9 +175,9 @@ function ConversationPanel({ base, isRecorded }: { base: string; isRecorded: boo
 }
 
 const EMPTY_TITLES: Record<'memory' | 'task' | 'env', string> = {
-  memory: 'This agent had not remembered anything.',
-  task: 'This agent kept no task list.',
-  env: 'Nothing is known of its environment.',
+  memory: 'No memory recorded',
+  task: 'No task list recorded',
+  env: 'No environment recorded',
 };
 
 function JsonPanel({ base, part, isRecorded }: { base: string; part: 'memory' | 'task' | 'env'; isRecorded: boolean }) {
@@ -188,7 +188,7 @@ function JsonPanel({ base, part, isRecorded }: { base: string; part: 'memory' | 
   if (request.data === undefined) return <Loading />;
   return (
     <div className="pad">
-      <input type="search" aria-label="Find in it" placeholder="Find …" value={filter} onChange={(event) => setFilter(event.target.value)} />
+      <input type="search" aria-label="Find" placeholder="Find …" value={filter} onChange={(event) => setFilter(event.target.value)} />
       <div className="json">
         <JsonTree value={request.data} filter={filter.toLowerCase() || undefined} />
       </div>
@@ -197,7 +197,7 @@ function JsonPanel({ base, part, isRecorded }: { base: string; part: 'memory' | 
 }
 
 function GitPanel({ state }: { state: StepState }) {
-  if (state.git.length === 0) return <EmptyState title="There was no git repository here" />;
+  if (state.git.length === 0) return <EmptyState title="No git repository" />;
   return (
     <ul className="pad plain">
       {state.git.map((repository) => (

@@ -1,4 +1,4 @@
-// All steps of a session as columns of numbers, and moving through them. Nothing here draws or asks.
+// All steps of a session as columns of numbers, and moving through them. Nothing here renders or loads.
 import type { Step, TimelineMarks } from '../api/types';
 import { FAMILY_ORDER, familyOf, type StepFamily } from '../kinds';
 
@@ -6,7 +6,7 @@ export const FAILED = 1;
 export const CHECKPOINT = 2;
 export const ROLLED_BACK = 4;
 export const ANNOTATED = 8;
-/** An agent stopped there at a breakpoint, or would have; told by its kind. */
+/** A breakpoint was reached. Derived from the kind; not a flag of the API. */
 export const STOPPED = 16;
 const STOP_KIND = 'breakpoint-hit';
 
@@ -24,7 +24,7 @@ export class Timeline {
   /** Microseconds since the session began. */
   at: Float64Array;
   kind: Uint16Array;
-  /** Which family of kinds, for colours. */
+  /** Index into `FAMILY_ORDER`, for colours. */
   family: Uint8Array;
   tool: Uint32Array;
   lane: Uint16Array;
@@ -40,7 +40,7 @@ export class Timeline {
   readonly started: number;
   errors = 0;
   checkpoints = 0;
-  /** Steps at which something was thought. */
+  /** Number of reasoning steps. */
   thoughts = 0;
   hasRolledBackSteps = false;
 
@@ -87,7 +87,7 @@ export class Timeline {
     this.length = marks.number.length;
   }
 
-  /** Adds a step that was just made; false if it is known already. */
+  /** Adds a new step; false if it is already there. */
   add(step: Step): boolean {
     if (this.length && step.number <= (this.number[this.length - 1] ?? 0)) return false;
     if (this.length === this.number.length) this.grow();
@@ -144,7 +144,7 @@ export class Timeline {
     return ((this.flags[i] ?? 0) & flag) !== 0;
   }
 
-  /** The place of the step with this number, or of the last one before it. */
+  /** The index of the step with this number, or of the last one before it. */
   indexOf(number: number): number {
     let low = 0;
     let high = this.length - 1;
@@ -159,13 +159,16 @@ export class Timeline {
     return found;
   }
 
-  /** The nearest step in a direction that fits; -1 if there is none. */
+  /** The nearest matching step in a direction; -1 if there is none. */
   seek(from: number, direction: 1 | -1, matches: (i: number) => boolean): number {
     for (let i = from + direction; i >= 0 && i < this.length; i += direction) if (matches(i)) return i;
     return -1;
   }
 
-  /** What led to a step, as far as it is known: the model's answer before it to the same agent or worker, whichever branch that was on, and the prompt before that. */
+  /**
+   * What led to a step: the last model response to the same agent or worker, on any branch, and the last prompt. `partner` is the
+   * other end of a call. All are indexes, -1 if not found.
+   */
   findCauses(i: number): { model: number; prompt: number; partner: number } {
     const workerAt = (j: number) => this.lanes[this.lane[j] ?? 0]?.worker ?? null;
     const worker = workerAt(i);

@@ -1,11 +1,11 @@
-// Texts of others, however long and whatever is in them: shown as text, never as markup.
+// Untrusted values of any length: shown as text, never as markup.
 import { useState } from 'react';
 import { formatBytes, formatValue } from '../format';
 import { Button, copyToClipboard } from '../ui';
 
 const INITIAL_LENGTH = 20_000;
 
-/** A text, cut where it gets long; the rest on demand, piece by piece. */
+/** A text, truncated if it is long; the rest is shown on demand. */
 export function LongText({ text, className }: { text: string; className?: string }) {
   const [shownLength, setShownLength] = useState(INITIAL_LENGTH);
   return (
@@ -27,7 +27,7 @@ export function LongText({ text, className }: { text: string; className?: string
   );
 }
 
-/** Something that was given or came out, with the names of its fields. */
+/** A named value: objects as a list of fields, everything else as text. */
 export function ValueSection({ name, value, open = true }: { name: string; value: unknown; open?: boolean }) {
   if (value === null || value === undefined) return null;
   const text = formatValue(value);
@@ -42,7 +42,7 @@ export function ValueSection({ name, value, open = true }: { name: string; value
         small
         className="copy"
         aria-label={`Copy ${name}`}
-        onClick={() => void copyToClipboard(text, `${name} is copied.`)}
+        onClick={() => void copyToClipboard(text, `${name} copied.`)}
       >
         copy
       </Button>
@@ -67,7 +67,7 @@ function FieldList({ value }: { value: Record<string, unknown> }) {
   );
 }
 
-/** A JSON value as a tree that opens by and by. */
+/** A JSON value as a tree of collapsible nodes. */
 export function JsonTree({ value, name, filter, depth = 0 }: { value: unknown; name?: string; filter?: string; depth?: number }) {
   const [open, setOpen] = useState(depth < 2);
   const isOpen = filter ? true : open;
