@@ -23,15 +23,41 @@ function useSubmit(onClose: () => void) {
   return { error, busy, run };
 }
 
+/** The editable label, note and tags of a checkpoint; `body` is what the API takes. */
+function useAnnotation(step?: Step) {
+  const [label, setLabel] = useState(step?.label ?? '');
+  const [note, setNote] = useState(step?.note ?? '');
+  const [tags, setTags] = useState(step?.tags.join(' ') ?? '');
+  const body = { label: label || null, note: note || null, tags: parseTags(tags) };
+  return { label, setLabel, note, setNote, tags, setTags, body };
+}
+
+function AnnotationFields({ annotation }: { annotation: ReturnType<typeof useAnnotation> }) {
+  return (
+    <>
+      <label>
+        Name
+        <input autoFocus value={annotation.label} onChange={(event) => annotation.setLabel(event.target.value)} placeholder="before-refactoring" />
+      </label>
+      <label>
+        Note
+        <textarea rows={3} value={annotation.note} onChange={(event) => annotation.setNote(event.target.value)} placeholder="All tests pass." />
+      </label>
+      <label>
+        Tags
+        <input value={annotation.tags} onChange={(event) => annotation.setTags(event.target.value)} placeholder="good release" />
+      </label>
+    </>
+  );
+}
+
 export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: string; onClose: () => void; onDone?: () => void }) {
-  const [label, setLabel] = useState('');
-  const [note, setNote] = useState('');
-  const [tags, setTags] = useState('');
+  const annotation = useAnnotation();
   const { error, busy, run } = useSubmit(onClose);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     void run(async () => {
-      const created = await send<CreatedCheckpoint>('POST', `/workspaces/${workspace}/checkpoints`, { label: label || null, note: note || null, tags: parseTags(tags) });
+      const created = await send<CreatedCheckpoint>('POST', `/workspaces/${workspace}/checkpoints`, annotation.body);
       onDone?.();
       return `Created checkpoint #${created.number}.`;
     });
@@ -40,18 +66,7 @@ export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: st
     <Dialog title="Create a checkpoint" onClose={onClose}>
       <form className="form" onSubmit={submit}>
         <p className="dim">Saves every file as it is now. You can rewind to it at any time.</p>
-        <label>
-          Name
-          <input autoFocus value={label} onChange={(event) => setLabel(event.target.value)} placeholder="before-refactoring" />
-        </label>
-        <label>
-          Note
-          <textarea rows={3} value={note} onChange={(event) => setNote(event.target.value)} placeholder="All tests pass." />
-        </label>
-        <label>
-          Tags
-          <input value={tags} onChange={(event) => setTags(event.target.value)} placeholder="good release" />
-        </label>
+        <AnnotationFields annotation={annotation} />
         {error && <ErrorMessage error={error} />}
         <footer>
           <Button onClick={onClose}>Cancel</Button>
@@ -65,14 +80,12 @@ export function CheckpointDialog({ workspace, onClose, onDone }: { workspace: st
 }
 
 export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose: () => void; onDone: () => void }) {
-  const [label, setLabel] = useState(step.label ?? '');
-  const [note, setNote] = useState(step.note ?? '');
-  const [tags, setTags] = useState(step.tags.join(' '));
+  const annotation = useAnnotation(step);
   const { error, busy, run } = useSubmit(onClose);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     void run(async () => {
-      await send('PATCH', `/checkpoints/${step.id}`, { label: label || null, note: note || null, tags: parseTags(tags) });
+      await send('PATCH', `/checkpoints/${step.id}`, annotation.body);
       onDone();
       return `Annotated #${step.number}.`;
     });
@@ -80,18 +93,7 @@ export function AnnotateDialog({ step, onClose, onDone }: { step: Step; onClose:
   return (
     <Dialog title={`Annotate #${step.number}`} onClose={onClose}>
       <form className="form" onSubmit={submit}>
-        <label>
-          Name
-          <input autoFocus value={label} onChange={(event) => setLabel(event.target.value)} />
-        </label>
-        <label>
-          Note
-          <textarea rows={3} value={note} onChange={(event) => setNote(event.target.value)} />
-        </label>
-        <label>
-          Tags
-          <input value={tags} onChange={(event) => setTags(event.target.value)} />
-        </label>
+        <AnnotationFields annotation={annotation} />
         {error && <ErrorMessage error={error} />}
         <footer>
           <Button onClick={onClose}>Cancel</Button>

@@ -3,10 +3,10 @@
 import { useEffect, useState } from 'react';
 import { ApiError, send } from './api/client';
 import type { ApplyResult, ForkResult, Plan } from './api/types';
-import { formatAge, formatBytes, pluralize } from './format';
-import { Button, copyToClipboard, Dialog, ErrorMessage, Loading, showToast } from './ui';
+import { ForkDetails, PlanDetails, ResultList } from './rewind-plan';
+import { Button, Dialog, ErrorMessage, Loading, showToast } from './ui';
 
-interface Props {
+interface RewindDialogProps {
   workspace: string;
   /** The point to rewind to. */
   point?: string;
@@ -28,9 +28,13 @@ type DialogState =
   | { phase: 'done'; result: ApplyResult | null; fork: ForkResult | null; forkError?: ApiError; isUndone?: boolean }
   | { phase: 'failed'; error: ApiError };
 
-const ACTION_SIGNS: Record<string, string> = { create: '+', restore: '~', delete: '−', merge: '⇄', 'set mode of': 'm' };
+const TARGETS: { id: RewindTarget; name: string; hint: string }[] = [
+  { id: 'files', name: 'Files', hint: 'the conversation stays' },
+  { id: 'conversation', name: 'Conversation', hint: 'files stay as they are' },
+  { id: 'both', name: 'Both', hint: 'files and conversation' },
+];
 
-export function RewindDialog({ workspace, point, session, branch, name, onClose, onDone }: Props) {
+export function RewindDialog({ workspace, point, session, branch, name, onClose, onDone }: RewindDialogProps) {
   const [target, setTarget] = useState<RewindTarget>('files');
   const [state, setState] = useState<DialogState>({ phase: 'planning' });
   const [everything, setEverything] = useState(false);
@@ -91,8 +95,6 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
   const planned = state.phase === 'plan' ? state : null;
   const plan = planned?.plan;
   const fork = planned?.fork;
-  const conflicts = plan?.left_alone.filter((item) => item.conflict) ?? [];
-  const deletes = plan?.items.filter((item) => item.action === 'delete').length ?? 0;
   const needsConfirmation = (plan?.items.length ?? 0) > 1;
   return (
     <Dialog title={branch ? `Switch to ${name}` : `Rewind to ${name}`} onClose={onClose} wide>
@@ -103,7 +105,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
           <legend className="visually-hidden">Files or conversation</legend>
           {TARGETS.map((option) => (
             <label key={option.id}>
-              <input type="radio" name="what" checked={target === option.id} onChange={() => setTarget(option.id)} /> {option.name}
+              <input type="radio" name="target" checked={target === option.id} onChange={() => setTarget(option.id)} /> {option.name}
               <span className="dim">{option.hint}</span>
             </label>
           ))}
@@ -132,69 +134,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
         </p>
       )}
       {fork && <ForkDetails fork={fork} />}
-      {plan && (
-        <>
-          <p>
-            {plan.items.length === 0 ? (
-              `Nothing would change: ${plan.unchanged_because ?? 'the files are the same as at that step'}.`
-            ) : (
-              <>
-                <b>{pluralize(plan.items.length, 'path')}</b> will change
-                {deletes > 0 && <span className="bad">, {deletes} deleted</span>}
-                {conflicts.length > 0 && <span className="bad">, {pluralize(conflicts.length, 'conflict')} skipped</span>}.
-                {' '}The current files are saved first; Undo restores them.
-              </>
-            )}
-          </p>
-          {plan.warnings.map((warning) => (
-            <p key={warning} className="warning">
-              {warning}
-            </p>
-          ))}
-          {!everything && plan.everything_changes.length > 0 && (
-            <p className="dim">
-              “The whole workspace” would {plan.items.length === 0 ? '' : 'also '}change {pluralize(plan.everything_changes.length, 'path')}: {summarizePaths(plan.everything_changes)}.
-            </p>
-          )}
-          <ul className="plan" aria-label="Planned changes" tabIndex={0}>
-            {plan.items.slice(0, 2000).map((item) => (
-              <li key={item.path} className={item.action.replaceAll(' ', '-')}>
-                <span className="sign" aria-hidden="true">
-                  {ACTION_SIGNS[item.action] ?? '·'}
-                </span>
-                <span className="action">{item.action}</span>
-                <code>{item.path}</code>
-                <span className="dim">
-                  {item.now?.size != null ? formatBytes(item.now.size) : item.now ? item.now.type : 'nothing'} → {item.then?.size != null ? formatBytes(item.then.size) : item.then ? item.then.type : 'nothing'}
-                </span>
-              </li>
-            ))}
-            {plan.left_alone.slice(0, 500).map((item) => (
-              <li key={`alone ${item.path}`} className={item.conflict ? 'conflict' : 'skipped'}>
-                <span className="sign" aria-hidden="true">
-                  {item.conflict ? '!' : '○'}
-                </span>
-                <span className="action">{item.conflict ? 'conflict' : 'stays'}</span>
-                <code>{item.path}</code>
-                <span className="dim">{item.reason}</span>
-              </li>
-            ))}
-            {plan.kept.slice(0, 500).map((item) => (
-              <li key={`kept ${item.path} ${item.by}`} className="skipped">
-                <span className="sign" aria-hidden="true">
-                  ○
-                </span>
-                <span className="action">kept</span>
-                <code>{item.path}</code>
-                <span className="dim">
-                  {item.by}, {formatAge(item.at)}
-                </span>
-              </li>
-            ))}
-          </ul>
-          {plan.items.length > 2000 && <p className="dim">… and {pluralize(plan.items.length - 2000, 'more path', 'more paths')}</p>}
-        </>
-      )}
+      {plan && <PlanDetails plan={plan} everything={everything} />}
       {planned && (
         <footer>
           {needsConfirmation && (
@@ -216,18 +156,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
           </p>
           {state.forkError && <ErrorMessage error={state.forkError} />}
           {state.fork && <ForkDetails fork={state.fork} />}
-          <ul className="plan" aria-label="Results" tabIndex={0}>
-            {(state.result?.items ?? []).slice(0, 2000).map((item) => (
-              <li key={item.path} className={item.done ? 'ok' : 'conflict'}>
-                <span className="sign" aria-hidden="true">
-                  {item.done ? '✓' : '!'}
-                </span>
-                <span className="action">{item.action}</span>
-                <code>{item.path}</code>
-                {item.reason && <span className="dim">{item.reason}</span>}
-              </li>
-            ))}
-          </ul>
+          {state.result && <ResultList result={state.result} />}
           <footer>
             {!state.isUndone && state.result && (
               <Button disabled={busy} onClick={() => state.result && void undo(state.result)}>
@@ -243,39 +172,3 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
     </Dialog>
   );
 }
-
-const TARGETS: { id: RewindTarget; name: string; hint: string }[] = [
-  { id: 'files', name: 'Files', hint: 'the conversation stays' },
-  { id: 'conversation', name: 'Conversation', hint: 'files stay as they are' },
-  { id: 'both', name: 'Both', hint: 'files and conversation' },
-];
-
-/** The first paths of a list, and how many more there are. */
-const summarizePaths = (paths: string[]): string => paths.slice(0, 5).join(', ') + (paths.length > 5 ? ` and ${paths.length - 5} more` : '');
-
-/** How the conversation continues, or would. */
-function ForkDetails({ fork }: { fork: ForkResult }) {
-  const command = `cd ${shellQuote(fork.directory)} && ${fork.command.map(shellQuote).join(' ')}`;
-  return (
-    <section className="fork-details" aria-label="Conversation">
-      <p>
-        The conversation {fork.ready ? 'is ready to continue' : 'would continue'} from #{fork.from} with {pluralize(fork.messages, 'message')}, as a new session of {fork.agent}. Later messages stay in the old session.
-      </p>
-      {fork.note && <p className="warning">{fork.note}</p>}
-      {fork.ready && (
-        <div className="command">
-          <pre tabIndex={0}>{command}</pre>
-          <Button
-            small
-            onClick={() => void copyToClipboard(command, 'Command copied.')}
-          >
-            copy
-          </Button>
-        </div>
-      )}
-    </section>
-  );
-}
-
-/** Quotes an argument for a shell. */
-const shellQuote = (word: string): string => (/^[\w\-./:=@%+,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

@@ -1,5 +1,5 @@
 // The workspace a page shows: the one in the URL, or that of the newest session.
-import { get, getAllPages, useRequest } from './api/client';
+import { get, getAll, useRequest } from './api/client';
 import type { Page, Session, Workspace } from './api/types';
 import { baseName } from './format';
 import { setQuery, useRoute } from './route';
@@ -12,7 +12,7 @@ export function useWorkspaces() {
 export function useSelectedWorkspace(): { selected: Workspace | undefined; workspaces: Workspace[] | undefined; error: ReturnType<typeof useWorkspaces>['error'] } {
   const { query } = useRoute();
   const request = useWorkspaces();
-  const newestSession = useRequest('newest', (signal) => getAllPages<Session>('/sessions', {}, 1, signal));
+  const newestSession = useRequest('newest', (signal) => getAll<Session>('/sessions', {}, 1, signal));
   const requestedId = query.get('workspace');
   const workspaces = request.data;
   const defaultId = newestSession.data?.find((session) => session.agent !== 'person')?.workspace ?? newestSession.data?.[0]?.workspace;

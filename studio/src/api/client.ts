@@ -69,16 +69,20 @@ export async function send<T>(method: 'POST' | 'PATCH' | 'DELETE', path: string,
   return (response.status === 204 ? null : await response.json()) as T;
 }
 
-/** Loads the pages of a list until there are no more, or `maxItems` are loaded. */
-export async function getAllPages<T>(path: string, params: QueryParams = {}, maxItems = 5000, signal?: AbortSignal): Promise<T[]> {
-  const items: T[] = [];
-  let after: string | null | undefined;
-  do {
-    const page: Page<T> = await get(path, { ...params, limit: 1000, after }, signal);
+/** Loads pages of a list until there are no more, or `maxItems` are loaded. `next_cursor` of the result tells whether there are more. */
+export async function getPages<P extends Page<unknown>>(path: string, params: QueryParams, pageSize: number, maxItems: number, signal?: AbortSignal): Promise<P> {
+  let page = await get<P>(path, { ...params, limit: pageSize }, signal);
+  const { items } = page;
+  while (page.next_cursor && items.length < maxItems) {
+    page = await get<P>(path, { ...params, limit: pageSize, after: page.next_cursor }, signal);
     items.push(...page.items);
-    after = page.next_cursor;
-  } while (after && items.length < maxItems);
-  return items;
+  }
+  return { ...page, items };
+}
+
+/** The items of a whole list, up to about `maxItems`. */
+export async function getAll<T>(path: string, params: QueryParams = {}, maxItems = 5000, signal?: AbortSignal): Promise<T[]> {
+  return (await getPages<Page<T>>(path, params, 1000, maxItems, signal)).items;
 }
 
 export interface RequestState<T> {

@@ -1,6 +1,6 @@
 // The checkpoints of a workspace: find, annotate, compare, rewind.
 import { useState } from 'react';
-import { ApiError, get, send, useRequest } from '../api/client';
+import { ApiError, get, getPages, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Operation, Page, Step } from '../api/types';
 import { AnnotateDialog, BranchDialog, CheckpointDialog } from '../dialogs';
@@ -23,16 +23,9 @@ export default function CheckpointsPage() {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [compareBase, setCompareBase] = useState<Step | null>(null);
   const workspace = selected?.id;
-  const request = useRequest(workspace ? `${workspace} ${find} ${tag} ${trigger} ${limit}` : null, async (signal) => {
-    const items: Step[] = [];
-    let after: string | null | undefined;
-    do {
-      const page: Page<Step> = await get(`/workspaces/${workspace}/checkpoints`, { find, tag, trigger, limit: PAGE_SIZE, after }, signal);
-      items.push(...page.items);
-      after = page.next_cursor;
-    } while (after && items.length < limit);
-    return { items, more: Boolean(after) };
-  });
+  const request = useRequest(workspace ? `${workspace} ${find} ${tag} ${trigger} ${limit}` : null, (signal) =>
+    getPages<Page<Step>>(`/workspaces/${workspace}/checkpoints`, { find, tag, trigger }, PAGE_SIZE, limit, signal),
+  );
   const operations = useRequest(workspace ? `operations ${workspace}` : null, (signal) =>
     get<Page<Operation>>(`/workspaces/${workspace}/operations`, { limit: 8 }, signal),
   );
@@ -133,7 +126,7 @@ export default function CheckpointsPage() {
           ))}
         </ul>
       )}
-      {request.data?.more && (
+      {request.data?.next_cursor && (
         <p className="more">
           <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older checkpoints</Button>
         </p>

@@ -1,6 +1,6 @@
 // Statistics of the store: sessions, steps, cost and tokens by day, slow tools, error rates, disk use.
 import { useMemo } from 'react';
-import { get, getAllPages, useRequest } from '../api/client';
+import { get, getAll, useRequest } from '../api/client';
 import type { Session, Statistics, StepQueryResult, Usage } from '../api/types';
 import { formatBytes, formatCost, formatCount, formatDay, formatDuration, pluralize } from '../format';
 import { Link } from '../route';
@@ -10,7 +10,7 @@ const DAYS = 14;
 
 export default function DashboardPage() {
   const statistics = useRequest('statistics', (signal) => get<Statistics>('/statistics', {}, signal));
-  const sessions = useRequest('all sessions', (signal) => getAllPages<Session>('/sessions', { counts: true, since: `${DAYS} days ago` }, 2000, signal));
+  const sessions = useRequest('all sessions', (signal) => getAll<Session>('/sessions', { counts: true, since: `${DAYS} days ago` }, 2000, signal));
   const usage = useRequest('usage', (signal) => get<Usage>('/usage', { since: `${DAYS} days ago` }, signal));
   const slowRequest = useRequest('slow', (signal) => get<StepQueryResult>('/steps', { kind: 'tool-end', order: 'longest', limit: 200 }, signal));
   const totals = statistics.data;

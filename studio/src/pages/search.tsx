@@ -1,7 +1,7 @@
 // Full-text search over the steps of all sessions, with matches highlighted.
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
-import { get, useRequest } from '../api/client';
-import type { SearchHit, SearchResults, Snippet } from '../api/types';
+import { getPages, useRequest } from '../api/client';
+import type { SearchResults, Snippet } from '../api/types';
 import { formatCount } from '../format';
 import { glyphOf } from '../kinds';
 import { Link, navigate, setQuery, useRoute } from '../route';
@@ -25,17 +25,9 @@ export default function SearchPage() {
     input.current?.focus();
     setLimit(PAGE_SIZE);
   }, [searchText]);
-  const request = useRequest(searchText ? `${searchText} ${newest} ${failed} ${since} ${substring} ${limit}` : null, async (signal) => {
-    const items: SearchHit[] = [];
-    let after: string | null | undefined;
-    let last: SearchResults;
-    do {
-      last = await get<SearchResults>('/search', { q: searchText, newest, failed, since, substring, limit: PAGE_SIZE, after }, signal);
-      items.push(...last.items);
-      after = last.next_cursor;
-    } while (after && items.length < limit);
-    return { ...last, items };
-  });
+  const request = useRequest(searchText ? `${searchText} ${newest} ${failed} ${since} ${substring} ${limit}` : null, (signal) =>
+    getPages<SearchResults>('/search', { q: searchText, newest, failed, since, substring }, PAGE_SIZE, limit, signal),
+  );
   const items = request.data?.items ?? [];
   useKeyBindings({
     j: () => setCursor((old) => Math.min(old + 1, items.length - 1)),

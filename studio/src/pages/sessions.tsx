@@ -1,6 +1,6 @@
 // The list of sessions, with waiting and active ones first.
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { get, useRequest } from '../api/client';
+import { getPages, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Page, Session } from '../api/types';
 import { baseName, formatCost, formatCount, formatDuration, microsecondsBetween, shortId } from '../format';
@@ -20,16 +20,9 @@ export function SessionsPage() {
   const filter = query.get('find') ?? '';
   const [limit, setLimit] = useState(PAGE_SIZE);
   const workspaces = useWorkspaces();
-  const request = useRequest(`${status} ${agent} ${workspace} ${limit}`, async (signal) => {
-    const items: Session[] = [];
-    let after: string | null | undefined;
-    do {
-      const page: Page<Session> = await get('/sessions', { status, agent, workspace, counts: true, limit: PAGE_SIZE, after }, signal);
-      items.push(...page.items);
-      after = page.next_cursor;
-    } while (after && items.length < limit);
-    return { items, more: Boolean(after) };
-  });
+  const request = useRequest(`${status} ${agent} ${workspace} ${limit}`, (signal) =>
+    getPages<Page<Session>>('/sessions', { status, agent, workspace, counts: true }, PAGE_SIZE, limit, signal),
+  );
   const reloadSoon = useThrottledCallback(request.reload, 400);
   useLiveEvents((event) => {
     reloadSoon();
@@ -168,7 +161,7 @@ export function SessionsPage() {
           </tbody>
         </table>
       )}
-      {request.data?.more && (
+      {request.data?.next_cursor && (
         <p className="more">
           <Button onClick={() => setLimit(limit + PAGE_SIZE)}>Show older sessions</Button>
         </p>

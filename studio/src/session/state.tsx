@@ -1,6 +1,6 @@
 // The state at a step: files, conversation, memory, tasks, environment, git. A dot marks what this step changed.
 import { lazy, memo, Suspense, useMemo, useState } from 'react';
-import { apiUrl, get, getAllPages, getBytes, useRequest } from '../api/client';
+import { apiUrl, get, getAll, getBytes, useRequest } from '../api/client';
 import type { Diff, FileEntry, Message, Step, StepState } from '../api/types';
 import { formatBytes, pluralize } from '../format';
 import { EmptyState, ErrorMessage, Loading, Tabs } from '../ui';
@@ -54,7 +54,7 @@ function FilesPanel({ base, step }: { base: string; step: Step }) {
   const [filter, setFilter] = useState('');
   const [selected, setSelected] = useState<FileEntry | null>(null);
   const [collapsed, setCollapsed] = useState<Set<string>>(new Set());
-  const request = useRequest(`${base} files`, (signal) => getAllPages<FileEntry>(base, {}, MAX_FILES, signal));
+  const request = useRequest(`${base} files`, (signal) => getAll<FileEntry>(base, {}, MAX_FILES, signal));
   const changesRequest = useRequest(step.checkpoint && step.parent ? `${step.parent} ${step.id}` : null, (signal) =>
     get<Diff>(`/checkpoints/${step.parent}/diff/${step.id}`, { limit: 1000 }, signal),
   );
@@ -161,7 +161,7 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
 
 function ConversationPanel({ base, isRecorded }: { base: string; isRecorded: boolean }) {
   const [filter, setFilter] = useState('');
-  const request = useRequest(isRecorded ? `${base}/conversation` : null, (signal) => getAllPages<Message>(`${base}/conversation`, {}, 2000, signal));
+  const request = useRequest(isRecorded ? `${base}/conversation` : null, (signal) => getAll<Message>(`${base}/conversation`, {}, 2000, signal));
   if (!isRecorded) return <EmptyState title="No messages yet" />;
   if (request.error) return <ErrorMessage error={request.error} onRetry={request.reload} />;
   if (!request.data) return <Loading label="Loading the conversation" />;
