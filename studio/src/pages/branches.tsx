@@ -3,6 +3,7 @@ import { useMemo, useState } from 'react';
 import { ApiError, get, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Branch, Page, Session } from '../api/types';
+import { BranchGraph } from '../branch-graph';
 import { BranchDialog } from '../dialogs';
 import { formatCount, pluralize, shortId } from '../format';
 import { RewindDialog } from '../rewind';
@@ -26,8 +27,8 @@ export default function BranchesPage() {
   const sessions = useRequest(workspace ? `sessions ${workspace}` : null, (signal) => get<Page<Session>>('/sessions', { workspace, limit: 20 }, signal));
   const reloadSoon = useThrottledCallback(request.reload, 300);
   useLiveEvents(reloadSoon);
-  const [openDialog, setOpenDialog] = useState<{ what: 'create' } | { what: 'switch'; branch: Branch } | null>(null);
-  useKeyBindings({ b: () => setOpenDialog({ what: 'create' }) });
+  const [openDialog, setOpenDialog] = useState<{ type: 'create' } | { type: 'switch'; branch: Branch } | null>(null);
+  useKeyBindings({ b: () => setOpenDialog({ type: 'create' }) });
   const [comparedNames, setComparedNames] = useState<string[]>([]);
   const branches = useMemo(() => request.data?.items ?? [], [request.data]);
   const present = branches.find((branch) => branch.present);
@@ -62,7 +63,7 @@ export default function BranchesPage() {
               Compare {comparedNames[0]} and {comparedNames[1]}
             </Link>
           )}
-          <Button disabled={!workspace} onClick={() => setOpenDialog({ what: 'create' })}>Create a branch</Button>
+          <Button disabled={!workspace} onClick={() => setOpenDialog({ type: 'create' })}>Create a branch</Button>
         </div>
       </header>
       <div className="filters">
@@ -84,7 +85,7 @@ export default function BranchesPage() {
               const original = rerun?.of ?? rerun?.original;
               return (
                 <li key={branch.name} className={branch.present ? 'card present' : 'card'}>
-                  <div className="what">
+                  <div className="card-title">
                     <label className="check">
                       <input type="checkbox" checked={comparedNames.includes(branch.name)} onChange={() => toggleCompared(branch.name)} aria-label={`Compare ${branch.name}`} />
                     </label>
@@ -119,7 +120,7 @@ export default function BranchesPage() {
                     {!branch.present && branch.tip && (
                       <>
                         <Button small variant="ghost" aria-label={`Delete ${branch.name}`} onClick={() => void deleteBranch(branch)}>Delete</Button>
-                        <Button small aria-label={`Switch to ${branch.name}`} onClick={() => setOpenDialog({ what: 'switch', branch })}>Switch</Button>
+                        <Button small aria-label={`Switch to ${branch.name}`} onClick={() => setOpenDialog({ type: 'switch', branch })}>Switch</Button>
                       </>
                     )}
                   </div>
@@ -142,63 +143,8 @@ export default function BranchesPage() {
           </ul>
         </section>
       )}
-      {openDialog?.what === 'create' && workspace && <BranchDialog workspace={workspace} from="" onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
-      {openDialog?.what === 'switch' && workspace && <RewindDialog workspace={workspace} branch={openDialog.branch.name} name={openDialog.branch.name} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.type === 'create' && workspace && <BranchDialog workspace={workspace} from="" onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.type === 'switch' && workspace && <RewindDialog workspace={workspace} branch={openDialog.branch.name} name={openDialog.branch.name} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
     </div>
-  );
-}
-
-const ROW_HEIGHT = 44;
-const LEFT_MARGIN = 18;
-const GRAPH_WIDTH = 330;
-
-/**
- * Branches as lines along step numbers: each starts at the step where it left another one. Only numbers where a branch starts or
- * ends take up space, so that a branch of three steps is visible in a workspace of ten thousand.
- */
-function BranchGraph({ branches }: { branches: Branch[] }) {
-  const branchesWithTip = branches.filter((branch) => branch.tip);
-  // A branch is drawn below the one it left.
-  const rows: Branch[] = [];
-  const addDescendants = (from: string | undefined) => {
-    for (const branch of branchesWithTip.filter((one) => one.from?.branch === from && !rows.includes(one))) {
-      rows.push(branch);
-      addDescendants(branch.name);
-    }
-  };
-  addDescendants(undefined);
-  rows.push(...branchesWithTip.filter((branch) => !rows.includes(branch)));
-  const columns = [...new Set(rows.flatMap((branch) => [branch.first ?? branch.tip?.number ?? 0, branch.from?.number ?? branch.first ?? 1, branch.tip?.number ?? 0]))].sort((a, b) => a - b);
-  const x = (number: number) => {
-    const at = columns.findIndex((stop) => stop >= number);
-    return LEFT_MARGIN + (columns.length > 1 ? (Math.max(0, at) / (columns.length - 1)) * GRAPH_WIDTH : GRAPH_WIDTH);
-  };
-  const y = (name: string) => rows.findIndex((branch) => branch.name === name) * ROW_HEIGHT + 24;
-  const descriptions = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} is at #${branch.tip?.number}`);
-  return (
-    <svg className="branch-graph" viewBox={`0 0 460 ${rows.length * ROW_HEIGHT + 10}`} role="img" aria-label={descriptions.join(', ')}>
-      {rows.map((branch) => {
-        const rowY = y(branch.name);
-        const interruptRerun = x(branch.tip?.number ?? 0);
-        const from = branch.from;
-        const start = from ? x(from.number) : x(branch.first ?? 1);
-        const line = from ? `M${start} ${y(from.branch)} V${rowY - 10} Q${start} ${rowY} ${start + 10} ${rowY} H${Math.max(interruptRerun, start + 10)}` : `M${start} ${rowY} H${interruptRerun}`;
-        return (
-          <g key={branch.name} className={branch.present ? 'present' : ''}>
-            <path d={line} />
-            {from && <circle className="fork-point" cx={start} cy={y(from.branch)} r={3.5} />}
-            {from && (
-              <text className="number" x={start + 5} y={y(from.branch) + 14}>
-                #{from.number}
-              </text>
-            )}
-            <circle cx={from ? Math.max(interruptRerun, start + 10) : interruptRerun} cy={rowY} r={branch.present ? 6 : 4.5} />
-            <text x={Math.max(interruptRerun, start + 10) + 10} y={rowY + 4}>
-              {branch.name}
-            </text>
-          </g>
-        );
-      })}
-    </svg>
   );
 }

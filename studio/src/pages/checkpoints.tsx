@@ -11,7 +11,7 @@ import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 const PAGE_SIZE = 100;
 
-type OpenDialog = { what: 'create' } | { what: 'rewind' | 'annotate' | 'branch'; step: Step } | null;
+type OpenDialog = { type: 'create' } | { type: 'rewind' | 'annotate' | 'branch'; step: Step } | null;
 
 export default function CheckpointsPage() {
   const { query } = useRoute();
@@ -34,7 +34,7 @@ export default function CheckpointsPage() {
     operations.reload();
   }, 300);
   useLiveEvents(reloadSoon);
-  useKeyBindings({ c: () => setOpenDialog({ what: 'create' }) });
+  useKeyBindings({ c: () => setOpenDialog({ type: 'create' }) });
   const deleteCheckpoint = async (step: Step) => {
     try {
       await send('DELETE', `/checkpoints/${step.id}`);
@@ -54,7 +54,7 @@ export default function CheckpointsPage() {
           <p className="dim">Saved states. They are created automatically when an agent changes files.</p>
         </div>
         <div className="actions">
-          <Button variant="primary" disabled={!workspace || isRemote} onClick={() => setOpenDialog({ what: 'create' })}>
+          <Button variant="primary" disabled={!workspace || isRemote} onClick={() => setOpenDialog({ type: 'create' })}>
             Create a checkpoint
           </Button>
         </div>
@@ -91,7 +91,7 @@ export default function CheckpointsPage() {
         <ul className="cards" aria-label="Checkpoints">
           {request.data.items.map((step) => (
             <li key={step.id} className="card">
-              <div className="what">
+              <div className="card-title">
                 <span className={step.trigger === 'manual' ? 'checkpoint-mark manual' : 'checkpoint-mark'} aria-hidden="true">◆</span>
                 <Link href={`/sessions/${step.session}?step=${step.number}`}>#{step.number}</Link>
                 {step.label && <b className="label">{step.label}</b>}
@@ -117,10 +117,10 @@ export default function CheckpointsPage() {
                 )}
                 {step.parent && <Link className="button small ghost" href={`/diff?a=${step.parent}&b=${step.id}&workspace=${workspace}`}>Changes</Link>}
                 {!isRemote && <Link className="button small ghost" href={`/diff?a=${step.id}&workspace=${workspace}`}>Diff to now</Link>}
-                <Button small variant="ghost" aria-label={`Annotate #${step.number}`} onClick={() => setOpenDialog({ what: 'annotate', step })}>Annotate</Button>
-                <Button small variant="ghost" aria-label={`Branch from #${step.number}`} onClick={() => setOpenDialog({ what: 'branch', step })}>Branch</Button>
+                <Button small variant="ghost" aria-label={`Annotate #${step.number}`} onClick={() => setOpenDialog({ type: 'annotate', step })}>Annotate</Button>
+                <Button small variant="ghost" aria-label={`Branch from #${step.number}`} onClick={() => setOpenDialog({ type: 'branch', step })}>Branch</Button>
                 <Button small variant="ghost" aria-label={`Delete #${step.number}`} onClick={() => void deleteCheckpoint(step)}>Delete</Button>
-                {!isRemote && <Button small aria-label={`Rewind to #${step.number}`} onClick={() => setOpenDialog({ what: 'rewind', step })}>Rewind</Button>}
+                {!isRemote && <Button small aria-label={`Rewind to #${step.number}`} onClick={() => setOpenDialog({ type: 'rewind', step })}>Rewind</Button>}
               </div>
             </li>
           ))}
@@ -143,10 +143,10 @@ export default function CheckpointsPage() {
           </ul>
         </section>
       )}
-      {openDialog?.what === 'create' && workspace && <CheckpointDialog workspace={workspace} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
-      {openDialog?.what === 'annotate' && <AnnotateDialog step={openDialog.step} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
-      {openDialog?.what === 'branch' && workspace && <BranchDialog workspace={workspace} from={`#${openDialog.step.number}`} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
-      {openDialog?.what === 'rewind' && workspace && (
+      {openDialog?.type === 'create' && workspace && <CheckpointDialog workspace={workspace} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.type === 'annotate' && <AnnotateDialog step={openDialog.step} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.type === 'branch' && workspace && <BranchDialog workspace={workspace} from={`#${openDialog.step.number}`} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />}
+      {openDialog?.type === 'rewind' && workspace && (
         <RewindDialog workspace={workspace} point={`#${openDialog.step.number}`} name={`#${openDialog.step.number}${openDialog.step.label ? ` “${openDialog.step.label}”` : ''}`} onClose={() => setOpenDialog(null)} onDone={reloadSoon} />
       )}
     </div>

@@ -14,10 +14,10 @@ export default function DashboardPage() {
   const usage = useRequest('usage', (signal) => get<Usage>('/usage', { since: `${DAYS} days ago` }, signal));
   const slowRequest = useRequest('slow', (signal) => get<StepQueryResult>('/steps', { kind: 'tool-end', order: 'longest', limit: 200 }, signal));
   const totals = statistics.data;
-  const problem = statistics.error ?? sessions.error ?? slowRequest.error ?? usage.error;
+  const error = statistics.error ?? sessions.error ?? slowRequest.error ?? usage.error;
   const days = useMemo(() => groupByDay(sessions.data ?? [], usage.data), [sessions.data, usage.data]);
   const tools = useMemo(() => findSlowestTools(slowRequest.data), [slowRequest.data]);
-  if (problem) return <ErrorMessage error={problem} onRetry={statistics.reload} />;
+  if (error) return <ErrorMessage error={error} onRetry={statistics.reload} />;
   if (!totals || !sessions.data) return <Loading label="Loading statistics" />;
   const runs = Object.entries(totals.sessions).filter(([agent]) => agent !== 'person');
   const steps = Object.values(totals.steps).reduce((sum, value) => sum + value, 0);
@@ -49,11 +49,11 @@ export default function DashboardPage() {
         <StatTile name="Saved by deduplication" value={totals.raw_bytes > totals.stored_bytes ? `${Math.round((1 - totals.stored_bytes / totals.raw_bytes) * 100)} %` : '–'} />
       </dl>
       <div className="charts">
-        <DayChart title="Sessions per day" days={days} value={(one) => one.sessions} format={formatCount} />
-        <DayChart title="Steps per day" days={days} value={(one) => one.steps} format={formatCount} />
-        <DayChart title="Errors per day" days={days} value={(one) => one.errors} format={formatCount} isError />
-        <DayChart title="Cost per day" days={days} value={(one) => one.cost} format={formatCost} />
-        <DayChart title="Tokens per day" days={days} value={(one) => one.tokens} format={formatCompact} parts={TOKEN_PARTS} />
+        <DayChart title="Sessions per day" days={days} value={(day) => day.sessions} format={formatCount} />
+        <DayChart title="Steps per day" days={days} value={(day) => day.steps} format={formatCount} />
+        <DayChart title="Errors per day" days={days} value={(day) => day.errors} format={formatCount} isError />
+        <DayChart title="Cost per day" days={days} value={(day) => day.cost} format={formatCost} />
+        <DayChart title="Tokens per day" days={days} value={(day) => day.tokens} format={formatCompact} parts={TOKEN_PARTS} />
       </div>
       <div className="two-columns">
         <section className="panel">
@@ -61,28 +61,18 @@ export default function DashboardPage() {
           {tools.length === 0 && <p className="dim">No tool calls with a duration yet.</p>}
           <ul className="bars">
             {tools.map((tool) => (
-              <li key={tool.name}>
-                <Link href={`/sessions/${tool.session}?step=${tool.step}`}>{tool.name}</Link>
-                <meter min={0} max={tools[0]?.longest ?? 1} value={tool.longest} aria-label={`${tool.name}: ${formatDuration(tool.longest)}`} />
-                <span className="number">{formatDuration(tool.longest)}</span>
-              </li>
+              <BarRow key={tool.name} name={tool.name} href={`/sessions/${tool.session}?step=${tool.step}`} value={tool.longest} max={tools[0]?.longest ?? 1} text={formatDuration(tool.longest)} />
             ))}
           </ul>
         </section>
         <section className="panel">
           <h2>Error rates</h2>
           <ul className="bars">
-            {agents.map(([agent, one]) => {
-              const stepCount = Object.values(one.steps).reduce((sum, value) => sum + value, 0);
-              const rate = stepCount ? one.failed / stepCount : 0;
+            {agents.map(([agent, counts]) => {
+              const stepCount = Object.values(counts.steps).reduce((sum, value) => sum + value, 0);
+              const rate = stepCount ? counts.failed / stepCount : 0;
               return (
-                <li key={agent}>
-                  <Link href={`/sessions?agent=${encodeURIComponent(agent)}`}>{agent}</Link>
-                  <meter min={0} max={1} value={rate} aria-label={`${agent}: ${(rate * 100).toFixed(1)} percent`} />
-                  <span className="number">
-                    {(rate * 100).toFixed(1)} % <span className="dim">of {pluralize(stepCount, 'step')}</span>
-                  </span>
-                </li>
+                <BarRow key={agent} name={agent} href={`/sessions?agent=${encodeURIComponent(agent)}`} value={rate} max={1} text={`${(rate * 100).toFixed(1)} %`} note={`of ${pluralize(stepCount, 'step')}`} />
               );
             })}
           </ul>
@@ -100,21 +90,13 @@ export default function DashboardPage() {
           <h2>Disk</h2>
           <DiskBudget usedBytes={totals.total_bytes} budgetBytes={totals.budget_bytes ?? null} />
           <ul className="bars">
-            <li>
-              <span>stored</span>
-              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.stored_bytes} aria-label={`stored: ${formatBytes(totals.stored_bytes)}`} />
-              <span className="number">{formatBytes(totals.stored_bytes)}</span>
-            </li>
-            <li>
-              <span>total</span>
-              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.total_bytes} aria-label={`total: ${formatBytes(totals.total_bytes)}`} />
-              <span className="number">{formatBytes(totals.total_bytes)}</span>
-            </li>
-            <li>
-              <span>without deduplication</span>
-              <meter min={0} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} value={totals.raw_bytes} aria-label={`without deduplication: ${formatBytes(totals.raw_bytes)}`} />
-              <span className="number">{formatBytes(totals.raw_bytes)}</span>
-            </li>
+            {[
+              { name: 'stored', value: totals.stored_bytes },
+              { name: 'total', value: totals.total_bytes },
+              { name: 'without deduplication', value: totals.raw_bytes },
+            ].map(({ name, value }) => (
+              <BarRow key={name} name={name} value={value} max={Math.max(totals.raw_bytes, totals.total_bytes, 1)} text={formatBytes(value)} />
+            ))}
           </ul>
           <p className="dim">
             {pluralize(totals.objects, 'object')}. “stepback prune” deletes what is not needed.
@@ -127,11 +109,7 @@ export default function DashboardPage() {
               .sort((a, b) => b[1] - a[1])
               .slice(0, 10)
               .map(([kind, value]) => (
-                <li key={kind}>
-                  <span>{kind}</span>
-                  <meter min={0} max={Math.max(...Object.values(totals.steps))} value={value} aria-label={`${kind}: ${value}`} />
-                  <span className="number">{formatCount(value)}</span>
-                </li>
+                <BarRow key={kind} name={kind} value={value} max={Math.max(...Object.values(totals.steps))} text={formatCount(value)} />
               ))}
           </ul>
         </section>
@@ -146,6 +124,18 @@ function StatTile({ name, value }: { name: string; value: string }) {
       <dt>{name}</dt>
       <dd>{value}</dd>
     </div>
+  );
+}
+
+function BarRow({ name, href, value, max, text, note }: { name: string; href?: string; value: number; max: number; text: string; note?: string }) {
+  return (
+    <li>
+      {href ? <Link href={href}>{name}</Link> : <span title={name}>{name}</span>}
+      <meter min={0} max={max} value={value} aria-label={`${name}: ${text}`} />
+      <span className="number">
+        {text} {note && <span className="dim">{note}</span>}
+      </span>
+    </li>
   );
 }
 
@@ -177,13 +167,7 @@ function ModelUsage({ usage }: { usage: Usage | undefined }) {
     <>
       <ul className="bars">
         {models.slice(0, 8).map(([model, modelUsage]) => (
-          <li key={model}>
-            <span title={model}>{model}</span>
-            <meter min={0} max={max} value={totalTokens(modelUsage)} aria-label={`${model}: ${totalTokens(modelUsage)} tokens`} />
-            <span className="number">
-              {formatCompact(totalTokens(modelUsage))} <span className="dim">{formatCost(modelUsage.cost_usd)}</span>
-            </span>
-          </li>
+          <BarRow key={model} name={model} value={totalTokens(modelUsage)} max={max} text={formatCompact(totalTokens(modelUsage))} note={formatCost(modelUsage.cost_usd)} />
         ))}
       </ul>
       {usage && !usage.complete && <p className="dim">Newest 20,000 calls only.</p>}
@@ -192,7 +176,7 @@ function ModelUsage({ usage }: { usage: Usage | undefined }) {
 }
 
 type TokenUsage = Usage['total'];
-const totalTokens = (modelUsage: Pick<TokenUsage, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => modelUsage.input + modelUsage.output + modelUsage.cache_read + modelUsage.cache_write;
+const totalTokens = (usage: Pick<TokenUsage, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => usage.input + usage.output + usage.cache_read + usage.cache_write;
 const formatCompact = (value: number): string => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
 
 interface DayTotals {

@@ -110,7 +110,7 @@ function StopCard({ stop }: { stop: Stop }) {
   };
   return (
     <article className="card stop" aria-label={`${stop.agent} is waiting`}>
-      <div className="what">
+      <div className="card-title">
         <span className="status stopped">waiting</span> <b>{stop.agent}</b> {stop.output == null ? 'wants to run' : 'has run'} <code className="tool">{stop.tool}</code>
         <span className="gap" />
         <Link href={`/sessions/${stop.session}?step=${stop.step}`}>#{stop.step}</Link>

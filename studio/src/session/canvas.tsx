@@ -69,7 +69,6 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
     const context = element?.getContext('2d');
     if (!element || !box || !context) return;
     const state = stateRef.current;
-    const gutter = 0;
 
     const minScale = () => Math.max(state.width / Math.max(1, latest.current.timeline.length), 1e-6);
     const clamp = () => {
@@ -129,7 +128,7 @@ export const TimelineCanvas = forwardRef<TimelineCanvasHandle, TimelineCanvasPro
 
     const resize = () => {
       const ratio = window.devicePixelRatio || 1;
-      state.width = box.clientWidth - gutter;
+      state.width = box.clientWidth;
       state.height = timelineHeight(latest.current.timeline);
       element.width = Math.round(state.width * ratio);
       element.height = Math.round(state.height * ratio);
