@@ -4,12 +4,14 @@ import { ApiError, get } from './api/client';
 import { connect, disconnect, useConnection, useStops } from './api/events';
 import { Icon, type IconName } from './icons';
 import { KeyHelpDialog } from './key-help';
+import { useKeyBindings } from './keyboard';
 import { useStopNotifications } from './notifications';
 import { Link, navigate, useRoute } from './route';
 import { SessionPage } from './pages/session';
 import { SessionsPage } from './pages/sessions';
 import { setTheme, useDark } from './theme';
-import { Button, EmptyState, ErrorMessage, Loading, ToastList, useKeyBindings } from './ui';
+import { ToastList } from './toasts';
+import { Button, EmptyState, ErrorMessage, Loading } from './ui';
 
 const CheckpointsPage = lazy(() => import('./pages/checkpoints'));
 const DiffPage = lazy(() => import('./pages/diff'));

@@ -2,7 +2,8 @@
 import { type FormEvent, useState } from 'react';
 import { ApiError, send } from './api/client';
 import type { Branch, CreatedCheckpoint, Step } from './api/types';
-import { Button, Dialog, ErrorMessage, showToast } from './ui';
+import { showToast } from './toasts';
+import { Button, Dialog, ErrorMessage } from './ui';
 
 const parseTags = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 

@@ -2,7 +2,8 @@
 import type { ReactNode } from 'react';
 import type { ApplyResult, ForkResult, Plan } from './api/types';
 import { formatAge, formatBytes, pluralize } from './format';
-import { Button, copyToClipboard } from './ui';
+import { copyToClipboard } from './toasts';
+import { Button } from './ui';
 
 const MAX_CHANGES = 2000;
 const MAX_SKIPPED = 500;

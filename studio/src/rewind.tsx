@@ -4,7 +4,8 @@ import { useEffect, useState } from 'react';
 import { ApiError, send } from './api/client';
 import type { ApplyResult, ForkResult, Plan } from './api/types';
 import { ForkDetails, PlanDetails, ResultList } from './rewind-plan';
-import { Button, Dialog, ErrorMessage, Loading, showToast } from './ui';
+import { showToast } from './toasts';
+import { Button, Dialog, ErrorMessage, Loading } from './ui';
 
 interface RewindDialogProps {
   workspace: string;

@@ -1,13 +1,5 @@
-// Components and hooks that all pages share.
-import {
-  type ButtonHTMLAttributes,
-  type ReactNode,
-  useEffect,
-  useId,
-  useRef,
-  useState,
-  useSyncExternalStore,
-} from 'react';
+// Components that all pages share.
+import { type ButtonHTMLAttributes, type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import type { ApiError } from './api/client';
 import { formatAge, formatDateTime } from './format';
 
@@ -164,77 +156,6 @@ export function Tabs<T extends string>({
       ))}
     </div>
   );
-}
-
-interface Toast {
-  id: number;
-  text: string;
-  isError: boolean;
-}
-let toasts: Toast[] = [];
-let nextToast = 1;
-const toastSubscribers = new Set<() => void>();
-function setToasts(next: Toast[]) {
-  toasts = next;
-  for (const subscriber of [...toastSubscribers]) subscriber();
-}
-
-/** Shows a short message for a few seconds. */
-export function showToast(text: string, isError = false) {
-  const id = nextToast++;
-  setToasts([...toasts, { id, text, isError }]);
-  setTimeout(() => setToasts(toasts.filter((toast) => toast.id !== id)), isError ? 9000 : 4500);
-}
-
-export function copyToClipboard(text: string, message: string): Promise<void> {
-  return navigator.clipboard.writeText(text).then(
-    () => showToast(message),
-    () => showToast('The browser does not allow copying here.', true),
-  );
-}
-
-export function ToastList() {
-  const visibleToasts = useSyncExternalStore(
-    (subscriber) => {
-      toastSubscribers.add(subscriber);
-      return () => void toastSubscribers.delete(subscriber);
-    },
-    () => toasts,
-  );
-  return (
-    <div className="toasts" role="status" aria-live="polite">
-      {visibleToasts.map((toast) => (
-        <div key={toast.id} className={toast.isError ? 'toast bad' : 'toast'}>
-          {toast.text}
-        </div>
-      ))}
-    </div>
-  );
-}
-
-/** Whether a key press belongs to a form field or a dialog, and not to the page. */
-function isTextInput(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest('input, textarea, select, dialog, [contenteditable]') !== null;
-}
-
-/** Keyboard shortcuts of a page, by `KeyboardEvent.key`; a capital letter means Shift. */
-export function useKeyBindings(bindings: Record<string, (() => void) | undefined>) {
-  const latest = useRef(bindings);
-  latest.current = bindings;
-  useEffect(() => {
-    const handleKeyDown = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTextInput(event.target)) return;
-      // These keys press a focused button.
-      if ((event.key === ' ' || event.key === 'Enter') && event.target instanceof HTMLElement && event.target.closest('button, a, summary')) return;
-      const action = latest.current[event.key];
-      if (action) {
-        event.preventDefault();
-        action();
-      }
-    };
-    window.addEventListener('keydown', handleKeyDown);
-    return () => window.removeEventListener('keydown', handleKeyDown);
-  }, []);
 }
 
 export function StatusBadge({ status }: { status: string }) {

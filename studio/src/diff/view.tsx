@@ -2,7 +2,8 @@
 import { type ReactNode, type Ref, useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState } from 'react';
 import type { ChangedFile } from '../api/types';
 import { formatBytes, formatCount } from '../format';
-import { Button, copyToClipboard } from '../ui';
+import { copyToClipboard } from '../toasts';
+import { Button } from '../ui';
 import { HighlightedLine } from './highlighted-line';
 import { highlight, type HighlightToken, languageForPath } from './highlight';
 import { countChanges, type DiffLine, type Hunk, ignoreWhitespace, pairLines, parseHunks } from './parse';

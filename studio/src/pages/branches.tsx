@@ -6,9 +6,11 @@ import type { Branch, Page, Session } from '../api/types';
 import { BranchGraph } from '../branch-graph';
 import { BranchDialog } from '../dialogs';
 import { formatCount, pluralize, shortId } from '../format';
+import { useKeyBindings } from '../keyboard';
 import { RewindDialog } from '../rewind';
 import { Link } from '../route';
-import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, showToast, StatusBadge, useKeyBindings } from '../ui';
+import { showToast } from '../toasts';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, StatusBadge } from '../ui';
 import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 interface RerunInfo {

@@ -4,9 +4,11 @@ import { ApiError, get, getPages, send, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Operation, Page, Step } from '../api/types';
 import { AnnotateDialog, BranchDialog, CheckpointDialog } from '../dialogs';
+import { useKeyBindings } from '../keyboard';
 import { RewindDialog } from '../rewind';
 import { Link, setQuery, useRoute } from '../route';
-import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, showToast, useKeyBindings } from '../ui';
+import { showToast } from '../toasts';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime } from '../ui';
 import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 const PAGE_SIZE = 100;

@@ -2,6 +2,7 @@
 import { useMemo } from 'react';
 import { get, getAll, useRequest } from '../api/client';
 import type { Session, Statistics, StepQueryResult, Usage } from '../api/types';
+import { DayChart, type DayTotals } from '../day-chart';
 import { formatBytes, formatCost, formatCount, formatDay, formatDuration, pluralize } from '../format';
 import { Link } from '../route';
 import { EmptyState, ErrorMessage, Loading } from '../ui';
@@ -26,7 +27,7 @@ export default function DashboardPage() {
       <div className="page">
         <h1>Dashboard</h1>
         <EmptyState title="No sessions recorded yet">
-          <p>Statistics appear after the first session of an agent. “stepback demo” records one.</p>
+          <p>Statistics appear after the first session of an agent. “stepback demo” records day.</p>
         </EmptyState>
       </div>
     );
@@ -179,18 +180,6 @@ type TokenUsage = Usage['total'];
 const totalTokens = (usage: Pick<TokenUsage, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => usage.input + usage.output + usage.cache_read + usage.cache_write;
 const formatCompact = (value: number): string => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
 
-interface DayTotals {
-  name: string;
-  sessions: number;
-  steps: number;
-  errors: number;
-  cost: number;
-  tokens: number;
-  input: number;
-  cached: number;
-  output: number;
-}
-
 /** Kinds of tokens, from the bottom of a bar to its top. */
 const TOKEN_PARTS: { name: string; className: string; value: (day: DayTotals) => number }[] = [
   { name: 'input', className: 'model', value: (day) => day.input },
@@ -203,27 +192,27 @@ function groupByDay(sessions: Session[], usage: Usage | undefined): DayTotals[] 
   const daysByName = new Map<string, DayTotals>();
   for (let daysAgo = DAYS - 1; daysAgo >= 0; daysAgo--) {
     const name = formatDay(new Date(Date.now() - daysAgo * 86_400_000).toISOString());
-    const one = { name, sessions: 0, steps: 0, errors: 0, cost: 0, tokens: 0, input: 0, cached: 0, output: 0 };
-    days.push(one);
-    daysByName.set(name, one);
+    const day = { name, sessions: 0, steps: 0, errors: 0, cost: 0, tokens: 0, input: 0, cached: 0, output: 0 };
+    days.push(day);
+    daysByName.set(name, day);
   }
   for (const session of sessions) {
     if (session.agent === 'person') continue;
-    const one = daysByName.get(formatDay(session.started_at));
-    if (!one) continue;
-    one.sessions++;
-    one.steps += session.steps ?? 0;
-    one.errors += session.errors ?? 0;
+    const day = daysByName.get(formatDay(session.started_at));
+    if (!day) continue;
+    day.sessions++;
+    day.steps += session.steps ?? 0;
+    day.errors += session.errors ?? 0;
   }
   // Usage is counted by the hour, because days depend on the time zone of the browser.
   for (const hour of usage?.hours ?? []) {
-    const one = daysByName.get(formatDay(hour.at));
-    if (!one) continue;
-    one.cost += hour.cost_usd;
-    one.tokens += totalTokens(hour);
-    one.input += hour.input;
-    one.cached += hour.cache_read + hour.cache_write;
-    one.output += hour.output;
+    const day = daysByName.get(formatDay(hour.at));
+    if (!day) continue;
+    day.cost += hour.cost_usd;
+    day.tokens += totalTokens(hour);
+    day.input += hour.input;
+    day.cached += hour.cache_read + hour.cache_write;
+    day.output += hour.output;
   }
   return days;
 }
@@ -236,66 +225,4 @@ function findSlowestTools(result: StepQueryResult | undefined) {
     if (!slowest || slowest.longest < step.duration_us) tools.set(step.tool, { name: step.tool, longest: step.duration_us, session: step.session, step: step.number });
   }
   return [...tools.values()].sort((a, b) => b.longest - a.longest).slice(0, 8);
-}
-
-interface ChartProps {
-  title: string;
-  days: DayTotals[];
-  value: (day: DayTotals) => number;
-  format: (value: number) => string;
-  isError?: boolean;
-  /** Parts that add up to the value. */
-  parts?: { name: string; className: string; value: (day: DayTotals) => number }[];
-}
-
-function DayChart({ title, days, value, format, isError, parts }: ChartProps) {
-  const values = days.map(value);
-  const max = Math.max(...values, 0);
-  const sum = values.reduce((total, one) => total + one, 0);
-  const barWidth = 100 / days.length;
-  const barHeight = (amount: number) => (max ? (amount / max) * 36 : 0);
-  return (
-    <figure className={isError ? 'chart bad' : 'chart'}>
-      <figcaption>
-        {title} <span className="dim">{format(sum)}</span>
-      </figcaption>
-      <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${format(value(one))}`).join(', ')}`}>
-        {days.map((one, index) => {
-          const totalHeight = barHeight(value(one));
-          const position = { x: index * barWidth + 0.6, width: barWidth - 1.2 };
-          if (!parts || totalHeight === 0) {
-            return (
-              <rect key={one.name} className={totalHeight === 0 ? 'none' : ''} {...position} y={39 - Math.max(totalHeight, 0.6)} height={Math.max(totalHeight, 0.6)} rx={0.8}>
-                <title>{`${one.name}: ${format(value(one))}`}</title>
-              </rect>
-            );
-          }
-          let y = 39;
-          return (
-            <g key={one.name}>
-              <title>{`${one.name}: ${parts.map((part) => `${part.name} ${format(part.value(one))}`).join(', ')}`}</title>
-              {parts.map((part) => {
-                const height = barHeight(part.value(one));
-                y -= height;
-                return <rect key={part.name} className={part.className} {...position} y={y} height={height} />;
-              })}
-            </g>
-          );
-        })}
-      </svg>
-      <div className="axis dim" aria-hidden="true">
-        <span>{days[0]?.name}</span>
-        <span>{days[days.length - 1]?.name}</span>
-      </div>
-      {parts && (
-        <div className="legend" aria-hidden="true">
-          {parts.map((part) => (
-            <span key={part.name}>
-              <i className={part.className} /> {part.name}
-            </span>
-          ))}
-        </div>
-      )}
-    </figure>
-  );
 }

@@ -6,8 +6,9 @@ import { ImagePreview } from '../diff/image-preview';
 import { countChanges } from '../diff/parse';
 import { type DiffHandle, DiffView } from '../diff/view';
 import { baseName, formatCount, pluralize } from '../format';
+import { useKeyBindings } from '../keyboard';
 import { setQuery, useRoute } from '../route';
-import { Button, EmptyState, ErrorMessage, Loading, useKeyBindings } from '../ui';
+import { Button, EmptyState, ErrorMessage, Loading } from '../ui';
 import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 const PAGE_SIZE = 200;

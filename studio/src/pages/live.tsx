@@ -6,7 +6,8 @@ import type { Breakpoint, Page, Session, Stop } from '../api/types';
 import { formatAge, formatValue, pluralize, shortId } from '../format';
 import { Link } from '../route';
 import { LongText } from '../session/values';
-import { Button, EmptyState, ErrorMessage, showToast, StatusBadge } from '../ui';
+import { showToast } from '../toasts';
+import { Button, EmptyState, ErrorMessage, StatusBadge } from '../ui';
 import { useSelectedWorkspace, WorkspacePicker } from '../workspaces';
 
 export default function LivePage() {

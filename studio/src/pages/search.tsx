@@ -3,9 +3,10 @@ import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'rea
 import { getPages, useRequest } from '../api/client';
 import type { SearchResults, Snippet } from '../api/types';
 import { formatCount } from '../format';
+import { useKeyBindings } from '../keyboard';
 import { glyphOf } from '../kinds';
 import { Link, navigate, setQuery, useRoute } from '../route';
-import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, useKeyBindings } from '../ui';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime } from '../ui';
 
 const PAGE_SIZE = 50;
 

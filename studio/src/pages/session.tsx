@@ -6,6 +6,7 @@ import type { Session, StepEvent, TimelineMarks } from '../api/types';
 import { BranchDialog, CheckpointDialog } from '../dialogs';
 import { baseName, formatCost, formatCount, formatDuration, formatTime, microsecondsBetween, pluralize, shortId } from '../format';
 import { Icon } from '../icons';
+import { useKeyBindings } from '../keyboard';
 import { FAMILY_NAMES, FAMILY_ORDER, familyOf } from '../kinds';
 import { RewindDialog } from '../rewind';
 import { Link, setQuery, useRoute } from '../route';
@@ -15,7 +16,8 @@ import { NONE, useDebouncedValue, usePlayback, useSelectedStep, useThrottledValu
 import { StepCache, StepList } from '../session/list';
 import { CHECKPOINT, FAILED, Timeline } from '../session/timeline';
 import { StateView } from '../session/state';
-import { Button, EmptyState, ErrorMessage, Loading, showToast, StatusBadge, Tabs, useKeyBindings } from '../ui';
+import { showToast } from '../toasts';
+import { Button, EmptyState, ErrorMessage, Loading, StatusBadge, Tabs } from '../ui';
 import { useWorkspaces } from '../workspaces';
 
 const MindView = lazy(() => import('../board/view'));

@@ -4,8 +4,9 @@ import { getPages, useRequest } from '../api/client';
 import { useLiveEvents, useThrottledCallback } from '../api/events';
 import type { Page, Session } from '../api/types';
 import { baseName, formatCost, formatCount, formatDuration, microsecondsBetween, shortId } from '../format';
+import { useKeyBindings } from '../keyboard';
 import { Link, navigate, setQuery, useRoute } from '../route';
-import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, StatusBadge, useKeyBindings } from '../ui';
+import { Button, EmptyState, ErrorMessage, Loading, RelativeTime, StatusBadge } from '../ui';
 import { useWorkspaces } from '../workspaces';
 
 const STATUSES = ['active', 'stopped', 'idle', 'ended', 'prepared'];

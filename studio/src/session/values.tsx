@@ -1,7 +1,8 @@
 // Untrusted values of any length: shown as text, never as markup.
 import { useState } from 'react';
 import { formatBytes, formatValue } from '../format';
-import { Button, copyToClipboard } from '../ui';
+import { copyToClipboard } from '../toasts';
+import { Button } from '../ui';
 
 const INITIAL_LENGTH = 20_000;
 
