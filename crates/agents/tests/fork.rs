@@ -117,7 +117,7 @@ fn a_call_without_result_is_cut_off() {
     let bench = Bench::new(Agent::Claude);
     let fork = bench.plan(8, "/home/dev/app", Mode::Interactive).unwrap();
     assert_eq!(fork.kept, 3);
-    assert!(fork.note.unwrap().contains("goes on from before it"));
+    assert!(fork.note.unwrap().contains("continues from before it"));
     assert!(matches!(
         bench.plan(1, "/home/dev/app", Mode::Interactive),
         Err(ForkError::Nothing(Agent::Claude))
@@ -176,7 +176,7 @@ fn gemini_resumes_where_it_knows_the_directory() {
     assert!(!text.contains(SESSION) && text.contains(NEW));
     let fork = bench.plan(7, "/home/dev/other", Mode::Interactive).unwrap();
     assert_eq!(fork.command, ["gemini", "--session-file", path.to_str().unwrap()]);
-    assert!(fork.note.unwrap().contains("another id"));
+    assert!(fork.note.unwrap().contains("a new id"));
     fs::create_dir_all(bench.home.gemini.join("tmp/other")).unwrap();
     fs::write(bench.home.gemini.join("tmp/other/.project_root"), "/home/dev/other\n").unwrap();
     let fork = bench.plan(7, "/home/dev/other", Mode::Interactive).unwrap();

@@ -362,7 +362,7 @@ fn switched_off_hooks_are_pointed_out() {
         let world = AgentHome::new();
         world.write(agent, text);
         let plan = world.plan(agent, User, Install).unwrap();
-        assert!(plan.follow_up.iter().any(|note| note.contains("switched off")), "{plan:?}");
+        assert!(plan.follow_up.iter().any(|note| note.contains("disabled")), "{plan:?}");
     }
 }
 

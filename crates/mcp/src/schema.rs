@@ -210,7 +210,7 @@ mod tests {
             (json!({ "name": "x", "act": [{}] }), "act[0].gap is missing"),
             (
                 json!({ "name": "x", "odd": 1 }),
-                "nothing here is called odd; there is act, how, many, name, sure, tags",
+                "unknown field odd; known are act, how, many, name, sure, tags",
             ),
         ];
         for (value, expected) in cases {

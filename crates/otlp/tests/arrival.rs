@@ -365,7 +365,7 @@ fn one_bad_span_does_not_take_its_neighbours_with_it() {
     assert_eq!(batch.rejected.count, 6);
     let why = batch.rejected.sentence();
     for part in
-        ["not UTF-8", "cut off", "levels deep", "field 5 has the wrong type", "no span id", "has 15 bytes"]
+        ["not UTF-8", "truncated", "levels deep", "field 5 has the wrong type", "no span id", "has 15 bytes"]
     {
         assert!(why.contains(part), "{part}: {why}");
     }

@@ -217,7 +217,7 @@ fn a_server_without_room_loses_nothing() {
         assert!(there < 50, "the server has room");
     };
     assert!(refusal.0.contains("could not extend file"), "{}", refusal.0);
-    assert!(refusal.1.contains("make room") && refusal.1.contains("nothing was changed"), "{}", refusal.1);
+    assert!(refusal.1.contains("free space") && refusal.1.contains("nothing was changed"), "{}", refusal.1);
     assert_eq!(store.steps(workspace.id, &StepQuery::default()).unwrap().len() as u64, there);
     // With room again, the same commit succeeds.
     drop(store);

@@ -86,7 +86,7 @@ fn mind() -> Value {
             { "item": "H1", "change": "changed", "sentence": "H1 rose from 0.82 to 0.94 after E2" },
             { "item": "E2", "change": "added", "sentence": "E2 was added for H1 (+0.4): the log has the old value" },
         ],
-        "next": [{ "item": "G1", "what": "answer: since when does it fail?", "why": "it is high and holds up H1" }],
+        "next": [{ "item": "G1", "what": "answer: since when does it fail?", "why": "it is high and blocks H1" }],
         "parts": [
             { "name": "hypotheses", "total": 2, "items": [
                 item("H1", "testing", "the cache is read before it is written", json!({ "confidence": 0.94, "alone": 0.5, "tags": ["cache"], "change": "changed" })),

@@ -336,7 +336,7 @@ mod tests {
             ("{", "not valid"),
             ("{}", "turns"),
             (r#"{"turns": [], "trun": 1}"#, "trun"),
-            (r#"{"turns": [{"calls": [{"tool": "fly"}]}]}"#, "turn 1: there is no tool called \"fly\""),
+            (r#"{"turns": [{"calls": [{"tool": "fly"}]}]}"#, "turn 1: unknown tool \"fly\""),
             (r#"{"turns": [{"calls": [{"tool": "delegate", "input": {"worker": "x"}}]}]}"#, "\"workers\""),
             (
                 r#"{"turns": [], "workers": {"w": [{"calls": [{"tool": "delegate"}]}]}}"#,

@@ -69,7 +69,7 @@ fn files_are_read_and_written() {
 #[test]
 fn a_text_is_replaced_only_where_it_stands_once() {
     let dir = Dir::new();
-    dir.bad("edit", json!({ "path": "a.txt", "old": "four", "new": "4" }), "does not stand");
+    dir.bad("edit", json!({ "path": "a.txt", "old": "four", "new": "4" }), "not found");
     dir.bad("edit", json!({ "path": "a.txt", "old": "e", "new": "E" }), "3 times");
     dir.bad("edit", json!({ "path": "a.txt", "old": "", "new": "E" }), "empty");
     dir.bad("edit", json!({ "path": "none", "old": "a", "new": "b" }), "cannot read none");
@@ -116,7 +116,7 @@ fn what_is_no_text_and_what_is_no_file_is_said_to_be_so() {
     dir.bad("read", json!({ "path": 7 }), "must be a text");
     dir.bad("read", json!({ "path": "a.txt", "limit": -1 }), "whole number");
     dir.bad("read", Value::Null, "missing");
-    dir.bad("fly", json!({}), "no tool called");
+    dir.bad("fly", json!({}), "unknown tool");
 }
 
 #[test]

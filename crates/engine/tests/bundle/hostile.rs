@@ -151,12 +151,12 @@ fn sizes_and_references_must_be_true() {
     senseless(&with_file(b"name", 1 << 60, b"text"), "bytes instead of");
     let (state, bytes) = empty_state();
     let nowhere = Hash::from_bytes([9; 32]);
-    senseless(&[log(&[workspace(), session(), step(STEP, None, nowhere)])], "is not there");
+    senseless(&[log(&[workspace(), session(), step(STEP, None, nowhere)])], "missing");
     // A state whose tree is a blob.
     let wrong = state_of(hash(ObjectKind::Blob, b"x"));
     let lines = log(&[workspace(), session(), step(STEP, None, hash(ObjectKind::State, &wrong))]);
     let all = objects(&[(ObjectKind::State, wrong), (ObjectKind::Blob, b"x".to_vec())]);
-    senseless(&[lines, (OBJECTS, all)], "is not there");
+    senseless(&[lines, (OBJECTS, all)], "missing");
     let twice = objects(&[(ObjectKind::State, bytes.clone()), (ObjectKind::State, bytes.clone())]);
     senseless(&[log(&[workspace(), session(), step(STEP, None, state)]), (OBJECTS, twice)], "twice");
     let mut long = objects(&[(ObjectKind::State, bytes.clone())]);
@@ -185,7 +185,7 @@ fn records_must_fit_together() {
     foreign["session"] = json!(other);
     senseless(&[log(&lines(&[foreign])), all()], "no session");
     let reference = |name: &str, step: &str| json!({ "record": "reference", "what": "branch", "name": name, "step": step });
-    senseless(&[log(&lines(&[step(STEP, None, state), reference("b", other)])), all()], "not there");
+    senseless(&[log(&lines(&[step(STEP, None, state), reference("b", other)])), all()], "missing");
     for name in ["", "a b", "-x", "x\u{7}"] {
         let named = lines(&[step(STEP, None, state), reference(name, STEP)]);
         senseless(&[log(&named), all()], "name of a branch");
@@ -209,9 +209,9 @@ fn git_files_are_only_taken_under_names_that_git_has() {
     let blocks = [lines.clone(), all.clone(), named("../../escaped", 4), (PART, b"text".to_vec())];
     assert_eq!(there.import(&bundle(&blocks)).unwrap().new_git_files, 0);
     assert!(!there.top().join("escaped").exists());
-    senseless(&[lines.clone(), all.clone(), named("x", 9), (PART, b"text".to_vec())], "fewer bytes");
-    senseless(&[lines.clone(), all.clone(), named("x", 1), (PART, b"text".to_vec())], "more bytes");
-    senseless(&[lines, all, (PART, b"text".to_vec())], "more bytes");
+    senseless(&[lines.clone(), all.clone(), named("x", 9), (PART, b"text".to_vec())], "shorter");
+    senseless(&[lines.clone(), all.clone(), named("x", 1), (PART, b"text".to_vec())], "longer");
+    senseless(&[lines, all, (PART, b"text".to_vec())], "longer");
 }
 
 #[test]

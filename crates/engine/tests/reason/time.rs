@@ -191,7 +191,7 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
     thinker.take_back(None, false).unwrap();
     assert_eq!(thinker.mind().unwrap().document(), mind.document());
     let error = thinker.take_back(Some(1), false).unwrap_err().to_string();
-    assert!(error.contains("is no thought"), "{error}");
+    assert!(error.contains("is not a board change"), "{error}");
     assert_eq!(thinker.take_back(Some(added.step), false).unwrap().step, None, "it is taken back already");
 }
 

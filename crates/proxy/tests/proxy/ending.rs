@@ -64,5 +64,5 @@ fn what_does_not_finish_in_time_is_recorded_as_broken_off() {
     assert_eq!(told.ended_now(), 1);
     let response = told.only().response;
     assert_eq!(response.body, "data: 1\n\n");
-    assert!(matches!(response.ended, AnswerEnd::CutOff(why) if why.contains("the proxy was ended")));
+    assert!(matches!(response.ended, AnswerEnd::CutOff(why) if why.contains("the proxy was stopped")));
 }

@@ -119,10 +119,10 @@ fn a_rejected_parent_takes_its_children_along_and_brings_them_back() {
     apply(&mut mind, set(3, HypothesisStatus::Testing));
     apply(&mut mind, set(4, HypothesisStatus::Archived));
     let effect = apply(&mut mind, set(1, HypothesisStatus::Rejected));
-    assert_eq!(effect.said[1..], ["H2 fell with it", "H3 fell with it"]);
+    assert_eq!(effect.said[1..], ["H2 was rejected along with it", "H3 was rejected along with it"]);
     assert_eq!(effect.causes, [CheckpointCause::HypothesisStatus]);
     let said = refused(&mut mind, set(3, HypothesisStatus::Active));
-    assert!(said.contains("it fell with H1"), "{said}");
+    assert!(said.contains("it was rejected along with H1"), "{said}");
     assert!(refused(&mut mind, child(1)).contains("rejected"));
     apply(&mut mind, set(1, HypothesisStatus::Active));
     let status = |number| mind.hypotheses.get(number).unwrap().status;
@@ -139,7 +139,7 @@ fn a_hypothesis_goes_only_where_it_can() {
     let said = refused(&mut mind, set(1, HypothesisStatus::Rejected));
     assert_eq!(said, "H1 is confirmed: it can become active, archived, not rejected");
     apply(&mut mind, set(1, HypothesisStatus::Archived));
-    assert!(refused(&mut mind, evidence(1, 0.5, "x")).contains("open it again"));
+    assert!(refused(&mut mind, evidence(1, 0.5, "x")).contains("reopen it"));
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn the_page_of_recovery_keeps_to_its_budget_and_has_the_important_first() {
     let around = RecoveryContext {
         heading: vec!["# Where you stood".into()],
         prompt: Some("fix the test".into()),
-        closing: vec!["Continue.".into()],
+        closing: vec!["Go on.".into()],
         ..RecoveryContext::default()
     };
     for budget in [0, 100, 500, 2000, 20_000] {
@@ -445,7 +445,7 @@ fn a_damaged_or_newer_mind_is_refused() {
     let objects = crate::support::Objects::default();
     for (value, what) in [
         (serde_json::json!({ "format": 2 }), "its form is 2"),
-        (serde_json::json!({}), "does not say which form"),
+        (serde_json::json!({}), "format is missing"),
         (serde_json::json!({ "format": 1, "dreams": [] }), "dreams"),
         (serde_json::json!({ "format": 1, "notes": ["[1]"] }), "page 0 of the notes"),
         (serde_json::json!({ "format": 1, "notes": [5] }), "it is not text"),

@@ -298,7 +298,7 @@ mod tests {
             (json!({ "session": "", "kind": "error" }), "session is empty"),
             (json!({ "session": "s" }), "kind"),
             (json!({ "session": "s", "kind": "moon" }), "moon"),
-            (json!({ "session": "s", "kind": "rewind" }), "stepback itself"),
+            (json!({ "session": "s", "kind": "rewind" }), "reserved for stepback"),
             (json!({ "session": "s", "kind": "error", "tool": 1 }), "expected a string"),
             (json!({ "session": "s", "kind": "error", "at": "yesterday" }), "year"),
             (json!({ "session": "s", "kind": "error", "color": "red" }), "color"),

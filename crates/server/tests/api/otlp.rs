@@ -96,7 +96,7 @@ fn a_workspace_elsewhere_has_no_files_to_keep() {
     let problem =
         place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "label": "x" })).problem(409);
     assert_eq!(problem["code"], "refused");
-    assert!(problem["detail"].as_str().unwrap().contains("no directory of this machine"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("not a directory on this machine"), "{problem}");
 }
 
 #[test]

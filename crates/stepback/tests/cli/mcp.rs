@@ -424,7 +424,7 @@ fn the_settings_of_every_agent_take_the_server_and_give_it_back() {
     assert!(ran.err.contains("another server is named"), "{}", ran.err);
     fs::write(world.home.join(".codex/config.toml"), "model = \n").unwrap();
     let ran = world.run(["init", "--user", "--mcp", "--agent", "codex"]).exits(9);
-    assert!(ran.err.contains("is broken"), "{}", ran.err);
+    assert!(ran.err.contains("is invalid"), "{}", ran.err);
 }
 
 /// What hooks know of our tools is what the tools say of themselves.

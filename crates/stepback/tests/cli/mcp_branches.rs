@@ -151,14 +151,14 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     other.prompt("go");
     for (tool, arguments) in [("experiment", start("y")), ("switch_plan", json!({ "branch": "x" }))] {
         let said = agent.refused(tool, arguments);
-        assert!(said.contains("codex") && said.contains("taken along"), "{said}");
+        assert!(said.contains("codex") && said.contains("switched to another branch"), "{said}");
     }
     let mut trusted = Client::introduced(&world, "claude-code", &["--allow-others"]);
     moved(&mut trusted, "switch_plan", json!({ "branch": "x" }));
     assert_eq!((read(&world, "ours").as_str(), read(&world, "theirs").as_str()), ("2\n", "3\n"));
     // To undo a switch is one, too.
     let said = agent.refused("undo_plan", json!({}));
-    assert!(said.contains("codex") && said.contains("taken along"), "{said}");
+    assert!(said.contains("codex") && said.contains("switched to another branch"), "{said}");
     moved(&mut trusted, "undo_plan", json!({}));
     assert_eq!(read(&world, "ours"), "1\n");
     // Also what changes no file.

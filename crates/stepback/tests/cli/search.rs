@@ -159,7 +159,7 @@ fn a_search_that_makes_no_sense_is_explained() {
         world.ok(["search", "--substring", odd]);
     }
     let ran = world.run(["search", "--", "-only"]).exits(2);
-    assert!(ran.err.contains("only words to leave out"), "{}", ran.err);
+    assert!(ran.err.contains("only excludes words"), "{}", ran.err);
 }
 
 #[test]

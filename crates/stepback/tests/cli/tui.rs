@@ -323,7 +323,7 @@ fn a_terminal_of_any_kind_is_served() {
 fn where_it_cannot_be_shown_it_is_said() {
     let world = Sandbox::new();
     let ran = world.run(["tui"]).exits(2);
-    assert!(ran.err.contains("needs a terminal") && ran.err.contains("replay --plain"), "{}", ran.err);
+    assert!(ran.err.contains("requires a terminal") && ran.err.contains("replay --plain"), "{}", ran.err);
     record(&world);
     let mut terminal = start(&world, &["nobody"], 24, 80);
     terminal.expect("nobody");
@@ -336,7 +336,7 @@ fn where_it_cannot_be_shown_it_is_said() {
     terminal.expect("does not respond").expect("stepback serve");
     assert_eq!(terminal.wait().code(), Some(7));
     let mut terminal = start(&world, &["--server", "somewhere"], 24, 80);
-    terminal.expect("no address of a server");
+    terminal.expect("not the address of a server");
     assert_eq!(terminal.wait().code(), Some(2));
 }
 

@@ -360,7 +360,7 @@ fn one_that_cannot_start_is_not_tried_all_the_time_and_doctor_says_why() {
         doctor["not_watched"].as_str()?.contains("cannot listen").then_some(doctor)
     });
     assert_eq!(doctor["ok"], json!(false), "{doctor}");
-    assert!(doctor["not_watched"].as_str().unwrap().contains("tried again"), "{doctor}");
+    assert!(doctor["not_watched"].as_str().unwrap().contains("retry"), "{doctor}");
     let tries = fs::read_to_string(world.store.join("watch/starts")).unwrap();
     let tries: u32 = tries.lines().next().unwrap().parse().unwrap();
     assert!((1..=2).contains(&tries), "{tries} processes for 8 scans");

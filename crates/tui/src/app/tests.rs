@@ -214,7 +214,7 @@ fn an_agent_that_waits_is_answered() {
     );
     assert_eq!(sent(press(&mut app, "x")).0, Method::Delete);
     assert_eq!(press(&mut app, "o"), []);
-    assert!(told(&app).contains("select an agent"), "{}", told(&app));
+    assert!(told(&app).contains("select a stopped agent"), "{}", told(&app));
     // The prompt starts with "tool ".
     assert_eq!(sent(press(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
     let effects = press(&mut app, "p");
@@ -295,7 +295,7 @@ fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
     );
     let missing = Trouble::Refused(Box::new(Problem { status: 404, ..Problem::default() }));
     came(&mut app, SourceResponse::More("s1".into(), WindowSide::After, Err(missing)));
-    assert!(told(&app).contains("not there any more"), "{}", told(&app));
+    assert!(told(&app).contains("no longer exists"), "{}", told(&app));
     assert_eq!(at(&app), 12, "what was known stays");
 }
 
