@@ -6,7 +6,7 @@ use futures_util::future::join;
 use stepback_model::ids::StepId;
 use stepback_model::record::Session;
 use stepback_store::StoreError;
-use stepback_store::port::{BatchAnswers, Questions, ReadVersions};
+use stepback_store::port::{BatchAnswers, BatchLookup, Questions, ReadVersions};
 
 use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
@@ -39,8 +39,10 @@ impl PostgresStore {
         let row = self.pool.ask(async |connection| connection.row(sql, &[]).await)?;
         Ok(rows::get::<i64>(&row.ok_or_else(without_meta)?, 0)? as u64)
     }
+}
 
-    pub(crate) fn answers(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
+impl BatchLookup for PostgresStore {
+    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         let steps: Vec<&[u8]> = questions.steps.iter().map(|step| step.as_bytes().as_slice()).collect();
         let names: Vec<_> = questions.references.iter().map(|name| text::stored(name)).collect();
         let sessions: Vec<&[u8]> =

@@ -1,18 +1,15 @@
-//! The implementation of [`Store`] for PostgreSQL; each method calls the module that does the work.
+//! Those traits of the port whose methods are in several modules; each method calls the one that does the work.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::record::{Operation, Session, WorkspaceRecord};
+use stepback_model::ids::{StepId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{
-    BatchAnswers, BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch,
-    ObjectInfo, ObjectStore, OperationStore, Questions, Receipt, RefStore, SearchDocument, SearchRequest,
-    SearchResult, SearchStore, SessionStore, StepCount, StepPage, StepQuery, StepRow, StepStore, Store,
-    StoreUsage, Swept,
+    BatchAnswers, CommitLog, CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, ObjectStore,
+    Receipt, SearchDocument, SearchRequest, SearchResult, SearchStore, StepCount, StepPage, StepQuery,
+    StepRow, StepStore, Store,
 };
 
 use crate::PostgresStore;
@@ -56,28 +53,6 @@ impl CommitLog for PostgresStore {
     }
 }
 
-impl SessionStore for PostgresStore {
-    fn workspace_at(&self, root: &[u8]) -> Result<Option<WorkspaceRecord>, StoreError> {
-        self.find_workspace(root)
-    }
-
-    fn workspaces(&self) -> Result<Vec<WorkspaceRecord>, StoreError> {
-        self.list_workspaces()
-    }
-
-    fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-        self.list_sessions(workspace, false)
-    }
-
-    fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-        self.list_sessions(workspace, true)
-    }
-
-    fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
-        self.find_session(session)
-    }
-}
-
 impl StepStore for PostgresStore {
     fn step(&self, step: StepId) -> Result<Option<StepRow>, StoreError> {
         self.find_step(step)
@@ -104,36 +79,6 @@ impl StepStore for PostgresStore {
     }
 }
 
-impl OperationStore for PostgresStore {
-    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
-        self.find_operation(op)
-    }
-
-    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        self.list_operations(workspace, false)
-    }
-
-    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        self.list_operations(workspace, true)
-    }
-}
-
-impl RefStore for PostgresStore {
-    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        self.find_reference(name)
-    }
-
-    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        self.list_references(prefix)
-    }
-}
-
-impl BatchLookup for PostgresStore {
-    fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
-        self.answers(questions)
-    }
-}
-
 impl SearchStore for PostgresStore {
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         self.list_unindexed(most)
@@ -149,20 +94,6 @@ impl SearchStore for PostgresStore {
 
     fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         self.find_texts(search)
-    }
-}
-
-impl MaintenanceStore for PostgresStore {
-    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
-        self.sweep_objects(live, mark)
-    }
-
-    fn usage(&self) -> Result<StoreUsage, StoreError> {
-        self.count_usage()
-    }
-
-    fn check(&self) -> Result<Vec<String>, StoreError> {
-        self.complaints()
     }
 }
 

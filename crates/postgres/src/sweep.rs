@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::TryStreamExt;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
-use stepback_store::port::{CommitMark, ObjectInfo, StoreUsage, Swept};
+use stepback_store::port::{CommitMark, MaintenanceStore, ObjectInfo, StoreUsage, Swept};
 use tokio_postgres::types::ToSql;
 
 use crate::commit::COLLECTING;
@@ -103,7 +103,14 @@ impl PostgresStore {
         visited.map_err(|error| self.pool.failed("read from", &error)).flatten()
     }
 
-    pub(crate) fn sweep_objects(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
+    fn total_bytes(&self) -> Result<u64, StoreError> {
+        let row = self.pool.ask(async |connection| connection.client.query_one(TOTAL, &[]).await)?;
+        Ok(rows::get::<i64>(&row, 0)? as u64)
+    }
+}
+
+impl MaintenanceStore for PostgresStore {
+    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         self.recent.clear();
         let before = self.total_bytes()?;
         let mut all = Vec::new();
@@ -154,12 +161,7 @@ impl PostgresStore {
         Ok(Swept { objects: dead.len() as u64, bytes: before.saturating_sub(self.total_bytes()?) })
     }
 
-    fn total_bytes(&self) -> Result<u64, StoreError> {
-        let row = self.pool.ask(async |connection| connection.client.query_one(TOTAL, &[]).await)?;
-        Ok(rows::get::<i64>(&row, 0)? as u64)
-    }
-
-    pub(crate) fn count_usage(&self) -> Result<StoreUsage, StoreError> {
+    fn usage(&self) -> Result<StoreUsage, StoreError> {
         let sql = "SELECT count(*), coalesce(sum(raw_len), 0)::bigint,
                           coalesce(sum(octet_length(payload)), 0)::bigint FROM stepback_objects";
         let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
@@ -171,7 +173,7 @@ impl PostgresStore {
         })
     }
 
-    pub(crate) fn complaints(&self) -> Result<Vec<String>, StoreError> {
+    fn check(&self) -> Result<Vec<String>, StoreError> {
         // The check must read from the server, not from the cache.
         self.recent.clear();
         let mut complaints = Vec::new();
