@@ -17,7 +17,7 @@ pub enum MoveReport {
     /// Files may have changed.
     Files(Box<RewindReport>),
     /// Only the log changed; this is the undo or redo that was recorded.
-    Log(Operation),
+    Log(Box<Operation>),
 }
 
 impl MoveReport {
