@@ -14,7 +14,7 @@ export function BranchGraph({ branches }: { branches: Branch[] }) {
   // A branch is drawn below the one it left.
   const rows: Branch[] = [];
   const addDescendants = (from: string | undefined) => {
-    for (const branch of branchesWithTip.filter((one) => one.from?.branch === from && !rows.includes(one))) {
+    for (const branch of branchesWithTip.filter((child) => child.from?.branch === from && !rows.includes(child))) {
       rows.push(branch);
       addDescendants(branch.name);
     }

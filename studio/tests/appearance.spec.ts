@@ -19,13 +19,13 @@ for (const theme of ['light', 'dark'] as const)
       project.run('breakpoint', 'add', 'tool', 'bash', '--condition', 'rm ');
       const signIn = await project.serve();
       const sessions = await project.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
-      const first = sessions.items.find((one) => one.title === 'refactor the auth module');
+      const first = sessions.items.find((item) => item.title === 'refactor the auth module');
       if (!first) throw new Error('no session of the demo');
       project.write('kept.txt', 'mine\n');
       addSampleBoard(project, first.id);
       const steps = await project.api<{ items: { number: number; kind: string; checkpoint: boolean }[] }>(`/sessions/${first.id}/steps?limit=1000`);
-      const checkpointStep = steps.items.find((one) => one.checkpoint && one.kind === 'tool-end')?.number ?? 1;
-      const modelStep = steps.items.find((one) => one.kind === 'model-start')?.number ?? 1;
+      const checkpointStep = steps.items.find((item) => item.checkpoint && item.kind === 'tool-end')?.number ?? 1;
+      const modelStep = steps.items.find((item) => item.kind === 'model-start')?.number ?? 1;
       const workspace = first.workspace;
       const pages: [string, string, RegExp | string][] = [
         ['sessions', '/sessions', 'refactor the auth module'],
@@ -74,9 +74,9 @@ test('dialogs and empty pages are accessible', async ({ project, page }) => {
   await page.goto(signIn);
   await expect(page.getByText('No sessions recorded yet')).toBeVisible();
   await page.screenshot({ path: join(OUT, 'screens', 'empty-1440.png') });
-  const check = async (what: string) => {
+  const check = async (pageName: string) => {
     const axe = await new AxeBuilder({ page }).analyze();
-    expect(axe.violations.map((one) => `${what}: ${one.id} ${one.nodes[0]?.target.join(' ')}`)).toEqual([]);
+    expect(axe.violations.map((item) => `${pageName}: ${item.id} ${item.nodes[0]?.target.join(' ')}`)).toEqual([]);
   };
   await check('empty');
   await page.keyboard.press('?');

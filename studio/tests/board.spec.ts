@@ -8,9 +8,9 @@ async function createSession(project: TestProject): Promise<string> {
   project.write('kept.txt', 'mine\n');
   project.runAgent('find the bug', [{ text: 'A look.', calls: [{ tool: 'bash', input: { command: 'cat kept.txt' } }] }, { text: 'Done.' }]);
   const { items } = JSON.parse(project.run('sessions', '--json')) as { items: { id: string; title: string | null }[] };
-  const found = items.find((one) => one.title === 'find the bug');
-  if (!found) throw new Error('no session');
-  return found.id;
+  const session = items.find((item) => item.title === 'find the bug');
+  if (!session) throw new Error('no session');
+  return session.id;
 }
 
 test('the board shows what a step changed, and links each item to its origin', async ({ project, page }) => {
@@ -19,7 +19,7 @@ test('the board shows what a step changed, and links each item to its origin', a
   const errors = collectErrors(page);
   await page.goto(await project.serve());
   const steps = await project.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
-  const numberOf = (text: string) => steps.items.find((one) => one.kind === 'reasoning' && one.summary.includes(text))?.number ?? 0;
+  const numberOf = (text: string) => steps.items.find((item) => item.kind === 'reasoning' && item.summary.includes(text))?.number ?? 0;
   const added = numberOf('E1');
 
   // Before the first thought, the page explains what a board is for.
@@ -109,7 +109,7 @@ test('a large board is loaded in pages', async ({ project, page }) => {
   await expect(graph).toContainText('around B50');
   await expect(graph.locator('.node.selected')).toHaveCount(1);
   const axe = await new AxeBuilder({ page }).analyze();
-  expect(axe.violations.map((one) => `${one.id} ${one.nodes[0]?.target.join(' ')} ${one.nodes[0]?.any[0]?.message ?? ''}`)).toEqual([]);
+  expect(axe.violations.map((item) => `${item.id} ${item.nodes[0]?.target.join(' ')} ${item.nodes[0]?.any[0]?.message ?? ''}`)).toEqual([]);
 });
 
 test('nodes of a graph never overlap, and dependencies are on the left', () => {

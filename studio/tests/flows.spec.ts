@@ -16,9 +16,9 @@ const SAMPLE_TURNS: Turn[] = [
 
 async function findSession(project: TestProject, title: string) {
   const { items } = await project.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
-  const found = items.find((one) => one.title === title);
-  if (!found) throw new Error(`no session “${title}”`);
-  return found;
+  const session = items.find((item) => item.title === title);
+  if (!session) throw new Error(`no session “${title}”`);
+  return session;
 }
 
 test('a session is shown live', async ({ project, page }) => {
@@ -151,7 +151,7 @@ test('a conversation continues from an earlier step, alone and with the files', 
   await page.goto(await project.serve());
   const { id } = await findSession(project, 'make some files');
   const steps = await project.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
-  const first = steps.items.find((one) => one.kind === 'tool-end' && one.summary.includes('a.txt'))?.number;
+  const first = steps.items.find((item) => item.kind === 'tool-end' && item.summary.includes('a.txt'))?.number;
   await page.goto(`${project.url}/sessions/${id}?step=${first}`);
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   const dialog = page.getByRole('dialog');
@@ -166,7 +166,7 @@ test('a conversation continues from an earlier step, alone and with the files', 
   await dialog.getByRole('button', { name: 'Close' }).last().click();
   // The new session names the one it was forked from.
   const sessions = await project.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
-  expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
+  expect(sessions.items.some((item) => item.forked_from === id)).toBe(true);
 
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   await dialog.getByRole('radio', { name: /Both/ }).check();
@@ -250,7 +250,7 @@ test('a stop causes a notification on any page, and an injected message reaches 
   const { id } = await findSession(project, 'run something');
   const steps = await project.api<{ items: { number: number; kind: string }[] }>(`/sessions/${id}/steps?limit=1`);
   const conversation = await project.api<{ items: { text: string }[] }>(`/sessions/${id}/steps/${steps.items[0]?.number}/state/conversation`);
-  expect(conversation.items.some((one) => one.text.includes('prefer the quiet way'))).toBe(true);
+  expect(conversation.items.some((item) => item.text.includes('prefer the quiet way'))).toBe(true);
   // The list has the step at which the agent stopped.
   await page.goto(`${project.url}/sessions/${id}`);
   await expect(page.getByRole('option').filter({ hasText: 'breakpoint-hit' }).first()).toBeVisible();
@@ -299,7 +299,7 @@ test('what if: a session is rerun with one change and compared', async ({ projec
   await page.goto(await project.serve());
   const { id } = await findSession(project, 'make some files');
   const steps = await project.api<{ items: { number: number; kind: string; tool: string }[] }>(`/sessions/${id}/steps?limit=1000`);
-  const bashStep = steps.items.find((one) => one.kind === 'tool-end' && one.tool === 'bash')?.number;
+  const bashStep = steps.items.find((item) => item.kind === 'tool-end' && item.tool === 'bash')?.number;
   await page.goto(`${project.url}/sessions/${id}/what-if?step=${bashStep}`);
   const to = page.getByRole('textbox', { name: 'New value', exact: true });
   await expect(to).toHaveValue(/two/);

@@ -33,7 +33,7 @@ export async function measureFrameRates(page: Page, work: () => Promise<number>)
   await cdp.send('Performance.enable', { timeDomain: 'threadTicks' });
   const readTaskSeconds = async () => {
     const { metrics } = await cdp.send('Performance.getMetrics');
-    return metrics.find((one) => one.name === 'TaskDuration')?.value ?? 0;
+    return metrics.find((metric) => metric.name === 'TaskDuration')?.value ?? 0;
   };
   const before = await readTaskSeconds();
   const seen = await page.evaluate(work);

@@ -75,10 +75,10 @@ test('recorded content never runs as a script', async ({ project, page }) => {
   });
   await page.goto(signIn);
   const { items } = await project.api<{ items: { id: string; agent: string; workspace: string }[] }>('/sessions');
-  const known = await project.api<{ items: { id: string; root: string }[] }>('/workspaces');
-  const workspaceId = known.items.find((one) => one.root === project.root)?.id;
-  const personSession = items.find((one) => one.agent === 'person' && one.workspace === workspaceId);
-  const agentSession = items.find((one) => one.agent !== 'person');
+  const workspaces = await project.api<{ items: { id: string; root: string }[] }>('/workspaces');
+  const workspaceId = workspaces.items.find((item) => item.root === project.root)?.id;
+  const personSession = items.find((item) => item.agent === 'person' && item.workspace === workspaceId);
+  const agentSession = items.find((item) => item.agent !== 'person');
   const readHacked = () => page.evaluate(() => (window as unknown as { readHacked?: number }).readHacked);
   const paths = [
     '/sessions',

@@ -48,8 +48,8 @@ test('time to open, frame rates', async ({ project, page }) => {
   for (let run = 0; run < RUNS; run++) open.push(await timed(`/sessions/${id}`, () => last.waitFor()));
   const requests = await page.evaluate(() =>
     (performance.getEntriesByType('resource') as PerformanceResourceTiming[])
-      .filter((one) => one.name.includes('/api/'))
-      .map((one) => ({ path: one.name.replace(/.*\/api\/v1/, ''), from_ms: Math.round(one.startTime), to_ms: Math.round(one.responseEnd), bytes: one.encodedBodySize })),
+      .filter((entry) => entry.name.includes('/api/'))
+      .map((entry) => ({ path: entry.name.replace(/.*\/api\/v1/, ''), from_ms: Math.round(entry.startTime), to_ms: Math.round(entry.responseEnd), bytes: entry.encodedBodySize })),
   );
   const moving = await measureFrameRates(page, zoomAndPan);
   const scrubbing = await measureFrameRates(page, scrub);

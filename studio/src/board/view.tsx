@@ -53,7 +53,7 @@ export default memo(function BoardView({ session, step, thoughts, onStep }: Boar
       </section>
     );
   }
-  const sectionNamed = (name: string) => board.parts.find((one) => one.name === name);
+  const sectionNamed = (name: string) => board.parts.find((section) => section.name === name);
   const evidence = sectionNamed('evidence');
   const showItem = (id: string) => {
     const card = document.getElementById(`item-${id}`);

@@ -193,13 +193,13 @@ function highlightLine(line: DiffLine, hunk: Hunk, path: string): HighlightToken
   if (!language) return undefined;
   let cached = highlightCache.get(hunk);
   if (!cached) {
-    const oldLines = hunk.lines.filter((one) => one.sign !== '+');
-    const newLines = hunk.lines.filter((one) => one.sign !== '-');
-    const text = (lines: DiffLine[]) => lines.map((one) => one.text).join('\n');
+    const oldLines = hunk.lines.filter((line) => line.sign !== '+');
+    const newLines = hunk.lines.filter((line) => line.sign !== '-');
+    const text = (lines: DiffLine[]) => lines.map((line) => line.text).join('\n');
     const lineIndex = new Map<DiffLine, number>();
-    newLines.forEach((one, index) => lineIndex.set(one, index));
-    oldLines.forEach((one, index) => {
-      if (one.sign === '-') lineIndex.set(one, index);
+    newLines.forEach((line, index) => lineIndex.set(line, index));
+    oldLines.forEach((line, index) => {
+      if (line.sign === '-') lineIndex.set(line, index);
     });
     cached = { oldTokens: highlight(text(oldLines), language), newTokens: highlight(text(newLines), language), lineIndex };
     highlightCache.set(hunk, cached);

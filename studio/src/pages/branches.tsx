@@ -51,7 +51,7 @@ export default function BranchesPage() {
       showToast(ApiError.from(error).detail, true);
     }
   };
-  const toggleCompared = (name: string) => setComparedNames((old) => (old.includes(name) ? old.filter((one) => one !== name) : [...old, name].slice(-2)));
+  const toggleCompared = (name: string) => setComparedNames((old) => (old.includes(name) ? old.filter((other) => other !== name) : [...old, name].slice(-2)));
   return (
     <div className="page">
       <header className="head">
@@ -132,14 +132,14 @@ export default function BranchesPage() {
           </ul>
         </div>
       )}
-      {sessions.data && sessions.data.items.some((one) => one.agent !== 'person') && (
+      {sessions.data && sessions.data.items.some((session) => session.agent !== 'person') && (
         <section className="operations">
           <h2>What if …</h2>
           <p className="dim">Run a recorded session again with one change. No model is called, and your files do not change.</p>
           <ul className="plain">
-            {sessions.data.items.filter((one) => one.agent !== 'person').slice(0, 8).map((one) => (
-              <li key={one.id}>
-                <Link href={`/sessions/${one.id}/what-if`}>{one.title ?? shortId(one.id)}</Link> <span className="dim">{one.agent} · {formatCount(one.iterations)} turns</span>
+            {sessions.data.items.filter((session) => session.agent !== 'person').slice(0, 8).map((session) => (
+              <li key={session.id}>
+                <Link href={`/sessions/${session.id}/what-if`}>{session.title ?? shortId(session.id)}</Link> <span className="dim">{session.agent} · {formatCount(session.iterations)} turns</span>
               </li>
             ))}
           </ul>

@@ -98,9 +98,9 @@ export default function CheckpointsPage() {
                 <Link href={`/sessions/${step.session}?step=${step.number}`}>#{step.number}</Link>
                 {step.label && <b className="label">{step.label}</b>}
                 <span className="summary">{step.summary}</span>
-                {step.tags.map((one) => (
-                  <button type="button" key={one} className="tag" onClick={() => setQuery({ tag: one })}>
-                    {one}
+                {step.tags.map((tag) => (
+                  <button type="button" key={tag} className="tag" onClick={() => setQuery({ tag })}>
+                    {tag}
                   </button>
                 ))}
               </div>

@@ -50,7 +50,7 @@ export function SessionPage({ id }: { id: string }) {
   // While the user moves fast, only the timeline follows; details are loaded where they stop.
   const settledIndex = useDebouncedValue(timeline ? selected : NONE);
   const listIndex = useThrottledValue(timeline ? selected : NONE);
-  const view = VIEWS.find((one) => one === query.get('view')) ?? 'step';
+  const view = VIEWS.find((candidate) => candidate === query.get('view')) ?? 'step';
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [hover, setHover] = useState<{ index: number; x: number }>({ index: -1, x: 0 });
   // Without a selected step, the newest is shown as it arrives.
@@ -106,7 +106,7 @@ export function SessionPage({ id }: { id: string }) {
   });
 
   const legend = useMemo(
-    () => FAMILY_ORDER.filter((one) => one !== 'other' && timeline?.kinds.some((kind) => familyOf(kind) === one)),
+    () => FAMILY_ORDER.filter((family) => family !== 'other' && timeline?.kinds.some((kind) => familyOf(kind) === family)),
     // New steps can add kinds.
     [timeline, timeline?.kinds.length],
   );
@@ -180,7 +180,7 @@ export function SessionPage({ id }: { id: string }) {
   if (!session || !timeline) return <Loading label="Loading the session" />;
 
   const number = timeline.number[selected];
-  const root = workspaces.data?.find((one) => one.id === session.workspace)?.root;
+  const root = workspaces.data?.find((workspace) => workspace.id === session.workspace)?.root;
   const isRemote = root?.startsWith('remote:') ?? false;
   return (
     <div className="page session">
@@ -247,9 +247,9 @@ export function SessionPage({ id }: { id: string }) {
             <span className="gap" />
             {isFollowing && session.status === 'active' && <span className="following">following</span>}
             <span className="legend" aria-hidden="true">
-              {legend.map((one) => (
-                <span key={one}>
-                  <i className={one} /> {FAMILY_NAMES[one]}
+              {legend.map((family) => (
+                <span key={family}>
+                  <i className={family} /> {FAMILY_NAMES[family]}
                 </span>
               ))}
             </span>

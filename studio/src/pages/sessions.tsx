@@ -30,7 +30,7 @@ export function SessionsPage() {
     if (event.type === 'reset') workspaces.reload();
   });
 
-  const roots = useMemo(() => new Map(workspaces.data?.map((one) => [one.id, one.root])), [workspaces.data]);
+  const roots = useMemo(() => new Map(workspaces.data?.map((item) => [item.id, item.root])), [workspaces.data]);
   const visibleSessions = useMemo(() => {
     const needle = filter.toLowerCase();
     const matches = (session: Session) =>
@@ -84,21 +84,21 @@ export function SessionsPage() {
         />
         <select aria-label="Status" value={status} onChange={(event) => setQuery({ status: event.target.value })}>
           <option value="">any status</option>
-          {STATUSES.map((one) => (
-            <option key={one}>{one}</option>
+          {STATUSES.map((option) => (
+            <option key={option}>{option}</option>
           ))}
         </select>
         <select aria-label="Agent" value={agent} onChange={(event) => setQuery({ agent: event.target.value })}>
           <option value="">any agent</option>
-          {agents.map((one) => (
-            <option key={one}>{one}</option>
+          {agents.map((option) => (
+            <option key={option}>{option}</option>
           ))}
         </select>
         <select aria-label="Workspace" value={workspace} onChange={(event) => setQuery({ workspace: event.target.value })}>
           <option value="">any workspace</option>
-          {workspaces.data?.map((one) => (
-            <option key={one.id} value={one.id}>
-              {baseName(one.root)}
+          {workspaces.data?.map((option) => (
+            <option key={option.id} value={option.id}>
+              {baseName(option.root)}
             </option>
           ))}
         </select>

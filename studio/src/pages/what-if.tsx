@@ -41,7 +41,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
     setError(null);
     try {
       const startedBranch = await send<Branch>('POST', `/sessions/${id}/reruns`, {
-        set: changes.filter((one) => one.path).map((one) => `${one.path}=${one.value}`),
+        set: changes.filter((item) => item.path).map((item) => `${item.path}=${item.value}`),
         tools,
         on_difference: onDifference,
         branch: branch || null,
@@ -52,7 +52,7 @@ export default function WhatIfPage({ session: id }: { session: string }) {
     }
     setBusy(false);
   };
-  const editChange = (position: number, change: Partial<FieldChange>) => setChanges(changes.map((one, index) => (index === position ? { ...one, ...change } : one)));
+  const editChange = (position: number, change: Partial<FieldChange>) => setChanges(changes.map((item, index) => (index === position ? { ...item, ...change } : item)));
 
   if (sessionRequest.error) return <ErrorMessage error={sessionRequest.error} onRetry={sessionRequest.reload} />;
   const session = sessionRequest.data;
@@ -71,16 +71,16 @@ export default function WhatIfPage({ session: id }: { session: string }) {
       <div className="two-columns">
         <form className="form panel" onSubmit={(event) => void submit(event)}>
           <h2>Change one thing</h2>
-          {changes.map((one, index) => (
+          {changes.map((item, index) => (
             <fieldset key={index} className="field-change">
               <legend className="visually-hidden">Change {index + 1}</legend>
               <label>
                 Field
-                <input list="what-if-paths" value={one.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
+                <input list="what-if-paths" value={item.path} onChange={(event) => editChange(index, { path: event.target.value })} placeholder="prompt, #14.output, memory.KEY" />
               </label>
               <label>
                 New value
-                <textarea rows={6} className="mono" value={one.value} onChange={(event) => editChange(index, { value: event.target.value })} />
+                <textarea rows={6} className="mono" value={item.value} onChange={(event) => editChange(index, { value: event.target.value })} />
               </label>
               <Button small variant="ghost" onClick={() => setChanges(changes.filter((_, position) => position !== index))}>Remove</Button>
             </fieldset>

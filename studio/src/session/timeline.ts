@@ -98,8 +98,8 @@ export class Timeline {
     this.family[i] = FAMILY_ORDER.indexOf(familyOf(step.kind));
     this.tool[i] = step.tool ? internIndex(this.tools, step.tool) + 1 : 0;
     const worker = step.worker ?? null;
-    const branch = this.branches.find((one) => one.present)?.name ?? this.lanes[0]?.branch ?? null;
-    let lane = this.lanes.findIndex((one) => one.worker === worker && one.branch === branch);
+    const branch = this.branches.find((candidate) => candidate.present)?.name ?? this.lanes[0]?.branch ?? null;
+    let lane = this.lanes.findIndex((candidate) => candidate.worker === worker && candidate.branch === branch);
     if (lane < 0) lane = this.lanes.push({ branch, worker, steps: 0, errors: 0 }) - 1;
     const failed = step.failed || familyOf(step.kind) === 'error';
     const laneTotals = this.lanes[lane];
