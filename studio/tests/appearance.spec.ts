@@ -72,7 +72,7 @@ for (const theme of ['light', 'dark'] as const)
 test('dialogs and empty pages are accessible', async ({ project, page }) => {
   const signIn = await project.serve();
   await page.goto(signIn);
-  await expect(page.getByText('No sessions recorded yet')).toBeVisible();
+  await expect(page.getByText('Nothing recorded yet')).toBeVisible();
   await page.screenshot({ path: join(OUT, 'screens', 'empty-1440.png') });
   const check = async (pageName: string) => {
     const axe = await new AxeBuilder({ page }).analyze();

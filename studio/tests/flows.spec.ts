@@ -25,7 +25,7 @@ test('a session is shown live', async ({ project, page }) => {
   project.write('kept.txt', 'mine\n');
   const errors = collectErrors(page);
   await page.goto(await project.serve());
-  await expect(page.getByText('No sessions recorded yet')).toBeVisible();
+  await expect(page.getByText('Nothing recorded yet')).toBeVisible();
   const slowTurns = SAMPLE_TURNS.map((turn) => ({ ...turn, thinks_ms: 400 }));
   const exitCode = project.startAgent('make some files', slowTurns);
   await page.getByRole('link', { name: 'make some files' }).click();

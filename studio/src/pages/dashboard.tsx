@@ -26,7 +26,7 @@ export default function DashboardPage() {
     return (
       <div className="page">
         <h1>Dashboard</h1>
-        <EmptyState title="No sessions recorded yet">
+        <EmptyState title="Nothing recorded yet">
           <p>Statistics appear after the first session of an agent. “stepback demo” records day.</p>
         </EmptyState>
       </div>

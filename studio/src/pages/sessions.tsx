@@ -110,7 +110,7 @@ export function SessionsPage() {
           <Button onClick={() => navigate('/sessions')}>Show all</Button>
         </EmptyState>
       ) : (
-        <EmptyState title="No sessions recorded yet">
+        <EmptyState title="Nothing recorded yet">
           <p>Sessions appear here while agents work. To start, run in your project:</p>
           <pre>stepback init{'\n'}claude   # or codex, gemini, opencode: start your agent as usual</pre>
           <p>
