@@ -1,7 +1,5 @@
 //! Settings that others write, and what agents give their hooks: read or refused, and edits leave no trace.
 
-#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
-
 use serde_json::json;
 use stepback_agents::agent::Agent;
 use stepback_agents::install::jsonc::{JsoncDocument, PathStep, Value};

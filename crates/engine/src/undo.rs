@@ -164,7 +164,7 @@ impl Workspace<'_> {
                 mutations.push(Mutation::AppendOp(record.clone()));
                 let receipt = self.store().commit(None, &mutations)?;
                 record.number = receipt.ops.first().copied().unwrap_or_default();
-                Ok(MoveReport::Log(record))
+                Ok(MoveReport::Log(Box::new(record)))
             }
         }
     }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::ObjectSource;
+use stepback_store::codec;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::{Store, codec};
+use stepback_store::prelude::*;
 use stepback_testkit::fuzz::{FuzzTarget, MeteredAllocator};
 use stepback_testkit::sample::{noise, prose};
 use stepback_testkit::tree::scratch_place;

@@ -155,7 +155,7 @@ impl FuzzTarget {
                 let other = draw.pick(&self.corpus);
                 let from = draw.below(other.len() + 1);
                 let length = draw.below((other.len() - from).min(2000) + 1);
-                insert(input, at, &other[from..from + length].to_vec());
+                insert(input, at, &other[from..from + length]);
             }
         }
     }

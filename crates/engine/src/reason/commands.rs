@@ -388,7 +388,10 @@ mod tests {
                 known(1, "a\n"),
             ),
             (json!({ "text": "a\n[exit code 3]", "failed": true }), known(3, "a")),
-            (json!({ "text": "a\n[killed by signal 9]", "failed": true }), unknown("a\n[killed by signal 9]")),
+            (
+                json!({ "text": "a\n[killed by signal 9]", "failed": true }),
+                unknown("a\n[killed by signal 9]"),
+            ),
             (json!({ "exit_code": 4, "stdout": "s", "stderr": "e" }), known(4, "s\ne")),
             (json!({ "content": [{ "type": "text", "text": "a" }] }), unknown("a")),
             (json!(null), Ending::default()),

@@ -29,7 +29,7 @@ fn show(workspace: &Workspace<'_>, request: &MoveRequest) -> String {
 }
 
 /// Confirms a plan by its id; `Err` holds the plan that would be applied now.
-fn confirm(engine: &Engine<'_>, workspace: &Workspace<'_>, id: &str) -> Result<MoveReport, PlannedMove> {
+fn confirm(engine: &Engine<'_>, workspace: &Workspace<'_>, id: &str) -> Result<MoveReport, Box<PlannedMove>> {
     let shown = engine.shown_plan(id).unwrap().expect("the plan was kept");
     assert_eq!(shown.workspace, workspace.record.id);
     match workspace.confirm_move(&shown).unwrap() {
@@ -38,7 +38,7 @@ fn confirm(engine: &Engine<'_>, workspace: &Workspace<'_>, id: &str) -> Result<M
             engine.forget_plan(id).unwrap();
             Ok(report)
         }
-        Confirmation::Changed(planned) => Err(planned),
+        Confirmation::Changed(planned) => Err(Box::new(planned)),
     }
 }
 

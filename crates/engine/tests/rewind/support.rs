@@ -1,7 +1,5 @@
 //! Short words for what these tests do with a workspace.
 
-use std::fs;
-
 use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};

@@ -84,7 +84,10 @@ fn no_model_at_all() {
         let (head, body) = ask(proxy.addr(), &format!("POST {path}"), "", "{}");
         let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(head.status, 502, "{wire}");
-        assert!(document["error"]["message"].as_str().unwrap().contains("no model URL is configured"), "{wire}");
+        assert!(
+            document["error"]["message"].as_str().unwrap().contains("no model URL is configured"),
+            "{wire}"
+        );
     }
     assert_eq!(told.ended(2).len(), 2);
 }
