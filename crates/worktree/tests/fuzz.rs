@@ -39,7 +39,7 @@ fn git_index() {
     let dir = tempfile::tempdir_in(scratch_place()).unwrap();
     fs::create_dir(dir.path().join(".git")).unwrap();
     let file = fs::metadata(dir.path()).unwrap();
-    FuzzTarget::new("git index", corpus).run(20_000, |input| {
+    FuzzTarget::new("git index", corpus).run(8_000, |input| {
         fs::write(dir.path().join(".git/index"), input).unwrap();
         if let Some(index) = GitIndex::read(dir.path()) {
             let _ = index.compare(b"somewhat/other", &file);

@@ -77,7 +77,7 @@ fn bundles() {
     let there = RefCell::new(Home::in_memory(1));
     assert!(there.borrow().import(&with_hash(plain.clone())).is_ok());
     there.replace(Home::in_memory(1));
-    FuzzTarget::new("bundle", [plain]).words(&WORDS).run(400, |input| {
+    FuzzTarget::new("bundle", [plain]).words(&WORDS).run(1_000, |input| {
         expect_all_or_nothing(&there, |there| there.import(&with_hash(input.to_vec())).is_ok());
     });
     there.borrow().expect_nothing();
@@ -89,7 +89,7 @@ fn lines() {
     let mut lines = Vec::new();
     world.home.engine().export_lines(&world.sessions(), &mut lines).unwrap();
     let there = RefCell::new(Home::in_memory(1));
-    FuzzTarget::new("exported lines", [lines]).words(&WORDS).run(400, |input| {
+    FuzzTarget::new("exported lines", [lines]).words(&WORDS).run(1_000, |input| {
         expect_all_or_nothing(&there, |there| there.engine().import_lines(input).is_ok());
     });
 }

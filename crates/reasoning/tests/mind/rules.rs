@@ -444,7 +444,7 @@ fn a_damaged_or_newer_mind_is_refused() {
     use stepback_model::json;
     let objects = crate::support::Objects::default();
     for (value, what) in [
-        (serde_json::json!({ "format": 2 }), "its form is 2"),
+        (serde_json::json!({ "format": 2 }), "its format is 2"),
         (serde_json::json!({}), "format is missing"),
         (serde_json::json!({ "format": 1, "dreams": [] }), "dreams"),
         (serde_json::json!({ "format": 1, "notes": ["[1]"] }), "page 0 of the notes"),

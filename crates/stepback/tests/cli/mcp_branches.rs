@@ -122,7 +122,7 @@ fn an_agent_takes_nobody_along_to_another_branch() {
     world.ok(["branch", "switch", "main", "--yes"]);
     assert_eq!((read(&world, "ours").as_str(), read(&world, "theirs").as_str()), ("1\n", "1\n"));
     let said = agent.refused("undo_plan", json!({}));
-    assert!(said.contains("stands on main by now"), "{said}");
+    assert!(said.contains("is now on main"), "{said}");
     let operations = world.json(["op", "log"]);
     let said = agent.refused("undo_plan", json!({ "operation": operations["items"][0]["number"] }));
     assert!(said.contains("is not one of session"), "{said}");

@@ -126,7 +126,7 @@ fn an_agent_works_over_http() {
     world.ok(["-C", elsewhere.to_str().unwrap(), "checkpoint", "create"]);
     let (_, unclear) = ask(&server, "/mcp", "tools/call", json!({ "name": "mind" }));
     let said = unclear["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("which of 2 workspaces") && said.contains("?workspace="), "{said}");
+    assert!(said.contains("one of the 2 workspaces") && said.contains("?workspace="), "{said}");
     assert!(call(&server, &here, "mind", json!({})).to_string().contains("it is a"));
 }
 
