@@ -25,14 +25,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("crates/agents/src/record.rs", "lines of code"),
     ("crates/engine/src/rewind.rs", "function `plan_rewind`"),
     ("crates/engine/tests/recorder/lines/generated.rs", "function `history`"),
-    ("crates/reasoning/src/apply/beliefs.rs", "function `apply_beliefs`"),
-    ("crates/reasoning/src/apply/gaps.rs", "function `apply_gaps`"),
     ("crates/stepback/src/commands.rs", "function `run`"),
-    ("crates/stepback/src/commands/status.rs", "function `status`"),
-    ("crates/stepback/tests/cli/concurrency.rs", "function `checkpoints_rewinds_and_prunes_at_once`"),
-    ("crates/stepback/tests/event_streams/script.rs", "function `perform`"),
     ("crates/store/src/embedded/apply.rs", "function `one`"),
-    ("crates/testkit/src/work.rs", "function `try_change`"),
     ("crates/worktree/src/scan/walk.rs", "function `walk_dir`"),
 ];
 

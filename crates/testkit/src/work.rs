@@ -109,20 +109,29 @@ impl FileWorker {
 
     /// One draw; `None` if there is nothing to do it to.
     fn try_change(&mut self) -> Option<String> {
-        let root = self.root.clone();
-        let show = |path: &Path| {
-            let relative = path.strip_prefix(&root).unwrap_or(path);
-            shorter(&relative.as_os_str().as_bytes().escape_ascii().to_string())
-        };
         let what = self.draw.below(22);
-        let file = self.some(fs::FileType::is_file);
-        Some(match (what, file) {
-            (0 | 1, Some(path)) => {
+        match (what, self.some(fs::FileType::is_file)) {
+            (0..=9, Some(path)) => self.change_file(what, &path),
+            (10, _) => Some(self.change_link()),
+            (11..=13, _) => self.some(fs::FileType::is_dir).map(|path| self.change_directory(what, &path)),
+            _ => Some(self.add_something(what)),
+        }
+    }
+
+    /// A path for people, relative to the root.
+    fn show(&self, path: &Path) -> String {
+        let relative = path.strip_prefix(&self.root).unwrap_or(path);
+        shorter(&relative.as_os_str().as_bytes().escape_ascii().to_string())
+    }
+
+    fn change_file(&mut self, what: usize, path: &Path) -> Option<String> {
+        Some(match what {
+            0 | 1 => {
                 // The same size, in place, at once: only the racy rule can notice.
-                let Ok(metadata) = fs::metadata(&path) else { return None };
+                let Ok(metadata) = fs::metadata(path) else { return None };
                 let size = metadata.len() as usize;
                 let keep_times = what == 1;
-                if let Ok(file) = OpenOptions::new().write(true).open(&path)
+                if let Ok(file) = OpenOptions::new().write(true).open(path)
                     && size > 0
                 {
                     let length = size.min(8);
@@ -133,103 +142,103 @@ impl FileWorker {
                         file.set_modified(metadata.modified().unwrap()).unwrap();
                     }
                 }
-                format!("edit {} in place, times kept: {keep_times}", show(&path))
+                format!("edit {} in place, times kept: {keep_times}", self.show(path))
             }
-            (2, Some(path)) => {
-                if let Ok(mut file) = OpenOptions::new().append(true).open(&path) {
+            2 => {
+                if let Ok(mut file) = OpenOptions::new().append(true).open(path) {
                     file.write_all(b"+more").unwrap();
                 }
-                format!("append to {}", show(&path))
+                format!("append to {}", self.show(path))
             }
-            (3, Some(path)) => {
-                let _ = fs::remove_file(&path);
-                format!("delete {}", show(&path))
+            3 => {
+                let _ = fs::remove_file(path);
+                format!("delete {}", self.show(path))
             }
-            (4, Some(path)) => {
+            4 => {
                 let to = self.somewhere();
-                let _ = fs::rename(&path, &to);
-                format!("rename {} to {}", show(&path), show(&to))
+                let _ = fs::rename(path, &to);
+                format!("rename {} to {}", self.show(path), self.show(&to))
             }
-            (5, Some(path)) => {
+            5 => {
                 let mode = *self.draw.pick(&[0o600, 0o444, 0o755, 0o644, 0o640, 0o4711]);
-                let _ = fs::set_permissions(&path, Permissions::from_mode(mode));
-                format!("chmod {mode:o} {}", show(&path))
+                let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+                format!("chmod {mode:o} {}", self.show(path))
             }
-            (6, Some(path)) => {
+            6 => {
                 // As editors save.
                 let aside = path.with_file_name("aside");
                 let bytes = self.content();
                 let _ = fs::write(&aside, bytes);
-                let _ = fs::rename(&aside, &path);
-                format!("save {} by rename", show(&path))
+                let _ = fs::rename(&aside, path);
+                format!("save {} by rename", self.show(path))
             }
-            (7, Some(path)) => {
-                let _ = fs::remove_file(&path);
+            7 => {
+                let _ = fs::remove_file(path);
                 let target = self.draw.pick(&["nowhere", "../a", "c.txt", "/dev/null"]);
-                let _ = symlink(target, &path);
-                format!("replace {} by a link to {target}", show(&path))
+                let _ = symlink(target, path);
+                format!("replace {} by a link to {target}", self.show(path))
             }
-            (8, Some(path)) => {
-                let _ = fs::remove_file(&path);
-                let _ = fs::create_dir(&path);
+            8 => {
+                let _ = fs::remove_file(path);
+                let _ = fs::create_dir(path);
                 let _ = fs::write(path.join("inside"), b"inside");
-                format!("replace {} by a directory", show(&path))
+                format!("replace {} by a directory", self.show(path))
             }
-            (9, Some(path)) => {
+            _ => {
                 let to = self.somewhere();
-                let _ = fs::hard_link(&path, &to);
-                format!("hard link {} as {}", show(&path), show(&to))
+                let _ = fs::hard_link(path, &to);
+                format!("hard link {} as {}", self.show(path), self.show(&to))
             }
-            (10, _) => match self.some(fs::FileType::is_symlink) {
-                Some(path) => {
-                    let _ = fs::remove_file(&path);
-                    if self.draw.once_in(2) {
-                        let _ = fs::write(&path, b"was link");
-                        return Some(format!("replace the link {} by a file", show(&path)));
-                    }
-                    let target = self.draw.pick(&["nowhere", "no-here", "c.txt"]);
-                    let _ = symlink(target, &path);
-                    format!("point the link {} at {target}", show(&path))
+        })
+    }
+
+    fn change_link(&mut self) -> String {
+        let Some(path) = self.some(fs::FileType::is_symlink) else {
+            let path = self.somewhere();
+            let _ = symlink("nowhere", &path);
+            return format!("link {} to nowhere", self.show(&path));
+        };
+        let _ = fs::remove_file(&path);
+        if self.draw.once_in(2) {
+            let _ = fs::write(&path, b"was link");
+            return format!("replace the link {} by a file", self.show(&path));
+        }
+        let target = self.draw.pick(&["nowhere", "no-here", "c.txt"]);
+        let _ = symlink(target, &path);
+        format!("point the link {} at {target}", self.show(&path))
+    }
+
+    fn change_directory(&mut self, what: usize, path: &Path) -> String {
+        match what {
+            11 => {
+                let to = self.somewhere();
+                let _ = fs::rename(path, &to);
+                format!("rename the directory {} to {}", self.show(path), self.show(&to))
+            }
+            12 => {
+                let mode = *self.draw.pick(&[0o755, 0o700, 0o555, 0o775]);
+                let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+                format!("chmod {mode:o} the directory {}", self.show(path))
+            }
+            _ => {
+                let becomes_file = self.draw.once_in(2);
+                let _ = fs::remove_dir_all(path);
+                if becomes_file {
+                    let _ = fs::write(path, b"was dir");
                 }
-                None => {
-                    let path = self.somewhere();
-                    let _ = symlink("nowhere", &path);
-                    format!("link {} to nowhere", show(&path))
-                }
-            },
-            (11, _) => match self.some(fs::FileType::is_dir) {
-                Some(path) => {
-                    let to = self.somewhere();
-                    let _ = fs::rename(&path, &to);
-                    format!("rename the directory {} to {}", show(&path), show(&to))
-                }
-                None => return None,
-            },
-            (12, _) => match self.some(fs::FileType::is_dir) {
-                Some(path) => {
-                    let mode = *self.draw.pick(&[0o755, 0o700, 0o555, 0o775]);
-                    let _ = fs::set_permissions(&path, Permissions::from_mode(mode));
-                    format!("chmod {mode:o} the directory {}", show(&path))
-                }
-                None => return None,
-            },
-            (13, _) => match self.some(fs::FileType::is_dir) {
-                Some(path) => {
-                    let becomes_file = self.draw.once_in(2);
-                    let _ = fs::remove_dir_all(&path);
-                    if becomes_file {
-                        let _ = fs::write(&path, b"was dir");
-                    }
-                    format!("delete the directory {}, a file comes: {becomes_file}", show(&path))
-                }
-                None => return None,
-            },
-            (14, _) => {
+                format!("delete the directory {}, a file comes: {becomes_file}", self.show(path))
+            }
+        }
+    }
+
+    fn add_something(&mut self, what: usize) -> String {
+        match what {
+            14 => {
                 let path = self.somewhere();
                 let _ = fs::create_dir_all(&path);
-                format!("make the directory {}", show(&path))
+                format!("make the directory {}", self.show(&path))
             }
-            (15, _) if self.draw.once_in(3) => {
+            15 if self.draw.once_in(3) => {
                 let path = self.some_dir().join("large");
                 let known = fs::read(&path).unwrap_or_default();
                 let bytes = if known.len() > 1000 && !self.draw.once_in(3) {
@@ -246,15 +255,15 @@ impl FileWorker {
                     self.draw.bytes(size)
                 };
                 self.write(&path, &bytes);
-                format!("write {} of {} bytes", show(&path), bytes.len())
+                format!("write {} of {} bytes", self.show(&path), bytes.len())
             }
-            (16, _) => {
+            16 => {
                 let dir = self.some_dir().join("node_modules");
                 let _ = fs::create_dir(&dir);
                 let _ = fs::write(dir.join("package.json"), self.content());
-                format!("install into {}", show(&dir))
+                format!("install into {}", self.show(&dir))
             }
-            (17, _) => {
+            17 => {
                 let rules = *self.draw.pick(&["*.log\nignored/\n", "*.log\n", "a\n.env\n", ""]);
                 self.write(&self.root.join(".gitignore"), rules.as_bytes());
                 format!("git ignores {rules:?}")
@@ -263,9 +272,9 @@ impl FileWorker {
                 let path = self.somewhere();
                 let bytes = self.content();
                 self.write(&path, &bytes);
-                format!("write {} of {} bytes", show(&path), bytes.len())
+                format!("write {} of {} bytes", self.show(&path), bytes.len())
             }
-        })
+        }
     }
 }
 

@@ -85,6 +85,16 @@ impl ReasoningBoard {
                 }));
                 Ok(effect)
             }
+            other => self.apply_dependencies(other, origin),
+        }
+    }
+
+    fn apply_dependencies(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
+        match mutation {
             BoardMutation::Depend { belief, on, kind, strength, reason } => {
                 let (belief, on) = (*belief, *on);
                 self.held(belief)?;
@@ -135,6 +145,16 @@ impl ReasoningBoard {
                 })?;
                 Ok(MutationEffect::of(*belief, format!("{belief} no longer depends on {on}")))
             }
+            other => self.apply_contradictions(other, origin),
+        }
+    }
+
+    fn apply_contradictions(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
+        match mutation {
             BoardMutation::Contradict { left, right, reason, severity } => {
                 self.expect(*left)?;
                 self.expect(*right)?;

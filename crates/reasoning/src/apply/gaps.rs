@@ -105,6 +105,16 @@ impl ReasoningBoard {
                 })?;
                 Ok(MutationEffect::of(*gap, format!("Reopened {gap}")))
             }
+            other => self.apply_verifications(other, origin),
+        }
+    }
+
+    fn apply_verifications(
+        &mut self,
+        mutation: &BoardMutation,
+        origin: &ItemOrigin,
+    ) -> Result<MutationEffect, MindError> {
+        match mutation {
             BoardMutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
                 let title = text("title", title)?;
                 let said = short(&title);

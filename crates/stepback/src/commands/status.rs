@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
-use stepback_engine::workspace::describe;
+use stepback_engine::workspace::{PresentState, describe};
 use stepback_engine::{EngineError, Workspace, diff};
-use stepback_model::change::ChangeKind;
+use stepback_model::change::{ChangeKind, PathChange};
 use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
 use stepback_model::record::{Session, StepKind};
@@ -52,103 +52,132 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     };
     drop(lock);
     let moves = workspace.head_moves(&present.state, &last)?;
+    let excluded = show_excluded.then_some(skipped);
     let watcher = WatcherState::find(context);
-    if context.json {
-        let excluded: Vec<_> = skipped
-            .iter()
-            .map(|(path, reason)| json!({ "id": path, "path": path, "reason": reason }))
-            .collect();
-        let repositories: Vec<_> = git
-            .repositories
-            .iter()
-            .map(|repository| {
-                json!({ "id": stepback_model::path::display_bytes(&repository.path), "head": repository.summary })
-            })
-            .collect();
-        let mut value = json!({
-            "id": workspace.record.id,
-            "workspace": workspace.root.display().to_string(),
-            "store": context.store_path(),
-            "head": view::checkpoint(&head),
-            "items": changes.iter().map(view::change).collect::<Vec<_>>(),
-            "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
-            "git": repositories,
-            "warnings": moves,
-            "watcher": watcher.document(Some(&workspace.root)),
-            "not_watched": watcher.why_not(),
-        });
-        if show_excluded {
-            value["excluded"] = json!(excluded);
-        }
-        output::document(&value);
-        return DONE;
-    }
-    let paint = Paint::stdout();
-    let now = context.now();
-    output::line(format!("Workspace {}", workspace.root.display()));
-    output::line(format!(
-        "Last checkpoint {} {}, {}",
-        paint.strong(describe(&head)),
-        paint.name(head.step.id.short()),
-        head.step.at.ago(now)
-    ));
-    for repository in &git.repositories {
-        let summary = &repository.summary;
-        let branch = summary.branch.as_deref().unwrap_or("detached HEAD");
-        let commit =
-            summary.commit.as_deref().map_or("no commit yet", |commit| &commit[..commit.len().min(10)]);
-        let progress =
-            summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
-        let path = stepback_model::path::display_bytes(&repository.path);
-        output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
-    }
-    match watcher.report().map(|report| report.sight_of(&workspace.root)) {
-        Some(Ok(directories)) => {
-            let process = watcher.line(now).unwrap_or_default();
-            let directories = output::grouped(directories);
-            output::line(paint.dim(format!("Watched: {directories} directories, by {process}")));
-        }
-        Some(Err(reason)) => output::line(paint.dim(format!("Not watched: {reason}"))),
-        None if watcher.is_failing() || (is_slow && watcher.starts_any()) => {
-            output::line(paint.dim(format!("Not watched: {}", watcher.why_not().unwrap_or_default())));
-        }
-        None => {}
-    }
-    if changes.is_empty() {
-        output::line("Nothing changed since.");
-    } else {
-        output::line("Changed since:");
-        for change in &changes {
-            output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
-        }
-        output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" reverts all of it."));
-    }
-    let gaps = recent_gaps(context, &workspace)?;
-    if gaps > 0 {
-        output::say(format!(
-            "{} {} could not be recorded in the last day; \"stepback log --kind gap\" shows why.",
-            paint.note("Warning:"),
-            output::count(gaps, "event")
-        ));
-    }
-    for warning in &moves {
-        output::say(format!("{} {warning}.", paint.note("Warning:")));
-    }
-    for trouble in &present.troubles {
-        output::say(format!(
-            "{} {} is not covered: {}.",
-            paint.note("Warning:"),
-            trouble.path,
-            trouble.reason
-        ));
-    }
-    if show_excluded {
-        output::line(if skipped.is_empty() { "Nothing is excluded." } else { "Not covered:" });
-        for (path, reason) in &skipped {
-            output::line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));
-        }
+    let report = StatusReport { workspace, head, present, is_slow, changes, excluded, git, moves, watcher };
+    match context.json {
+        true => output::document(&report.document(context)),
+        false => report.print(context)?,
     }
     DONE
+}
+
+/// What `stepback status` found.
+struct StatusReport<'w> {
+    workspace: Workspace<'w>,
+    head: StepRow,
+    present: PresentState,
+    /// Whether the scan was slow enough for a watcher to help.
+    is_slow: bool,
+    changes: Vec<PathChange>,
+    /// What is not covered and why, if that was asked for.
+    excluded: Option<Vec<(RelPath, SkipReason)>>,
+    git: GitState,
+    /// Warnings about repositories whose HEAD moved.
+    moves: Vec<String>,
+    watcher: WatcherState,
+}
+
+impl StatusReport<'_> {
+    fn document(&self, context: &Context) -> Value {
+        let repositories = self.git.repositories.iter().map(|repository| {
+            json!({ "id": stepback_model::path::display_bytes(&repository.path), "head": repository.summary })
+        });
+        let mut value = json!({
+            "id": self.workspace.record.id,
+            "workspace": self.workspace.root.display().to_string(),
+            "store": context.store_path(),
+            "head": view::checkpoint(&self.head),
+            "items": self.changes.iter().map(view::change).collect::<Vec<_>>(),
+            "not_covered": self.present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "git": repositories.collect::<Vec<_>>(),
+            "warnings": self.moves,
+            "watcher": self.watcher.document(Some(&self.workspace.root)),
+            "not_watched": self.watcher.why_not(),
+        });
+        if let Some(excluded) = &self.excluded {
+            let excluded = excluded.iter();
+            let excluded =
+                excluded.map(|(path, reason)| json!({ "id": path, "path": path, "reason": reason }));
+            value["excluded"] = excluded.collect();
+        }
+        value
+    }
+
+    fn print(&self, context: &Context) -> Result<(), CommandFailure> {
+        let paint = Paint::stdout();
+        output::line(format!("Workspace {}", self.workspace.root.display()));
+        output::line(format!(
+            "Last checkpoint {} {}, {}",
+            paint.strong(describe(&self.head)),
+            paint.name(self.head.step.id.short()),
+            self.head.step.at.ago(context.now())
+        ));
+        self.print_repositories(&paint);
+        self.print_watcher(context, &paint);
+        if self.changes.is_empty() {
+            output::line("Nothing changed since.");
+        } else {
+            output::line("Changed since:");
+            for change in &self.changes {
+                output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
+            }
+            output::say(
+                paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" reverts all of it."),
+            );
+        }
+        let gaps = recent_gaps(context, &self.workspace)?;
+        if gaps > 0 {
+            output::say(format!(
+                "{} {} could not be recorded in the last day; \"stepback log --kind gap\" shows why.",
+                paint.note("Warning:"),
+                output::count(gaps, "event")
+            ));
+        }
+        for warning in &self.moves {
+            output::say(format!("{} {warning}.", paint.note("Warning:")));
+        }
+        for trouble in &self.present.troubles {
+            let (path, reason) = (&trouble.path, &trouble.reason);
+            output::say(format!("{} {path} is not covered: {reason}.", paint.note("Warning:")));
+        }
+        if let Some(excluded) = &self.excluded {
+            output::line(if excluded.is_empty() { "Nothing is excluded." } else { "Not covered:" });
+            for (path, reason) in excluded {
+                output::line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));
+            }
+        }
+        Ok(())
+    }
+
+    fn print_repositories(&self, paint: &Paint) {
+        for repository in &self.git.repositories {
+            let summary = &repository.summary;
+            let branch = summary.branch.as_deref().unwrap_or("detached HEAD");
+            let commit =
+                summary.commit.as_deref().map_or("no commit yet", |commit| &commit[..commit.len().min(10)]);
+            let progress =
+                summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
+            let path = stepback_model::path::display_bytes(&repository.path);
+            output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
+        }
+    }
+
+    fn print_watcher(&self, context: &Context, paint: &Paint) {
+        let watcher = &self.watcher;
+        match watcher.report().map(|report| report.sight_of(&self.workspace.root)) {
+            Some(Ok(directories)) => {
+                let process = watcher.line(context.now()).unwrap_or_default();
+                let directories = output::grouped(directories);
+                output::line(paint.dim(format!("Watched: {directories} directories, by {process}")));
+            }
+            Some(Err(reason)) => output::line(paint.dim(format!("Not watched: {reason}"))),
+            None if watcher.is_failing() || (self.is_slow && watcher.starts_any()) => {
+                output::line(paint.dim(format!("Not watched: {}", watcher.why_not().unwrap_or_default())));
+            }
+            None => {}
+        }
+    }
 }
 
 /// Returns how many agent events could not be recorded in the last day.

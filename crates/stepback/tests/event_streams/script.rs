@@ -366,20 +366,7 @@ impl Script {
                 self.closing(session, Sign::Session, scans);
                 self.deliver(session, name, json!({ "source": "resume" }), scans)
             }
-            Act::Prompt => {
-                self.say(
-                    session,
-                    &json!({ "type": "user", "message": { "role": "user", "content": "go on" } }),
-                );
-                let name = match agent {
-                    Agent::Gemini => "BeforeAgent",
-                    Agent::Opencode => "chat.message",
-                    _ => "UserPromptSubmit",
-                };
-                self.closing(session, Sign::Session, true);
-                self.oracle.turns[session] = None;
-                self.deliver(session, name, json!({ "prompt": "go on" }), false)
-            }
+            Act::Prompt => self.prompt(session),
             Act::ModelRequest => {
                 let name = match agent {
                     Agent::Codex => "PreModelRequest",
@@ -456,6 +443,18 @@ impl Script {
                 self.deliver(session, "SessionEnd", json!({}), scans)
             }
         }
+    }
+
+    fn prompt(&mut self, session: usize) -> Result<(), String> {
+        self.say(session, &json!({ "type": "user", "message": { "role": "user", "content": "go on" } }));
+        let name = match self.sessions[session].agent {
+            Agent::Gemini => "BeforeAgent",
+            Agent::Opencode => "chat.message",
+            _ => "UserPromptSubmit",
+        };
+        self.closing(session, Sign::Session, true);
+        self.oracle.turns[session] = None;
+        self.deliver(session, name, json!({ "prompt": "go on" }), false)
     }
 
     fn closing(&mut self, session: usize, sign: Sign<'_>, counts: bool) {
