@@ -53,7 +53,7 @@ CREATE FUNCTION stepback_append(
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $append$
 #variable_conflict use_column
 DECLARE
-    batch json := argument::json;
+    batch jsonb := argument::jsonb;
     done boolean;
     version_now integer;
     epoch_now bigint;
@@ -69,10 +69,10 @@ BEGIN
     ELSIF since <> epoch_now THEN
         RAISE EXCEPTION 'objects were freed' USING ERRCODE = 'SB002';
     END IF;
-    IF json_array_length(batch->'new_sessions') > 0 THEN
+    IF jsonb_array_length(batch->'new_sessions') > 0 THEN
         INSERT INTO stepback_sessions (id, workspace, agent, started_at, info, working)
             SELECT id, workspace, agent, started_at, info::jsonb, working
-            FROM json_to_recordset(batch->'new_sessions')
+            FROM jsonb_to_recordset(batch->'new_sessions')
                 AS new (id bytea, workspace bytea, agent text, started_at bigint, info text, working boolean);
     END IF;
     IF cardinality(o_hash) > 0 THEN
@@ -81,7 +81,7 @@ BEGIN
             ON CONFLICT (hash) DO NOTHING;
     END IF;
     FOR appended_to, appended IN
-        SELECT of_session.workspace, count(*) FROM json_to_recordset(batch->'steps') AS new (session bytea)
+        SELECT of_session.workspace, count(*) FROM jsonb_to_recordset(batch->'steps') AS new (session bytea)
             LEFT JOIN LATERAL (SELECT workspace FROM stepback_sessions WHERE id = new.session OFFSET 0) of_session ON true
             GROUP BY 1 ORDER BY 1
     LOOP
@@ -90,21 +90,21 @@ BEGIN
             RAISE EXCEPTION 'a session or its workspace does not exist' USING ERRCODE = 'SB004';
         END IF;
     END LOOP;
-    IF json_array_length(batch->'references') > 0 THEN
-        done := NOT EXISTS (SELECT FROM json_to_recordset(batch->'references') AS expected (name text, value bytea)
+    IF jsonb_array_length(batch->'references') > 0 THEN
+        done := NOT EXISTS (SELECT FROM jsonb_to_recordset(batch->'references') AS expected (name text, value bytea)
             WHERE (SELECT value FROM stepback_refs WHERE name = expected.name) IS DISTINCT FROM expected.value);
         IF NOT done THEN
             RAISE EXCEPTION 'a reference was moved' USING ERRCODE = 'SB003';
         END IF;
     END IF;
-    IF json_array_length(batch->'sessions') > 0 THEN
+    IF jsonb_array_length(batch->'sessions') > 0 THEN
         UPDATE stepback_sessions s SET info = n.info::jsonb, working = n.working
-            FROM json_to_recordset(batch->'sessions') AS n (id bytea, info text, working boolean, version text)
-            WHERE s.id = ANY (ARRAY(SELECT id FROM json_to_recordset(batch->'sessions') AS i (id bytea)))
+            FROM jsonb_to_recordset(batch->'sessions') AS n (id bytea, info text, working boolean, version text)
+            WHERE s.id = ANY (ARRAY(SELECT id FROM jsonb_to_recordset(batch->'sessions') AS i (id bytea)))
                 AND s.id = n.id AND (n.version IS NULL OR s.xmin::text = n.version);
         GET DIAGNOSTICS changed = ROW_COUNT;
-        IF changed < json_array_length(batch->'sessions') AND EXISTS (SELECT
-                FROM json_to_recordset(batch->'sessions') AS n (version text) WHERE version IS NOT NULL) THEN
+        IF changed < jsonb_array_length(batch->'sessions') AND EXISTS (SELECT
+                FROM jsonb_to_recordset(batch->'sessions') AS n (version text) WHERE version IS NOT NULL) THEN
             RAISE EXCEPTION 'a session was changed' USING ERRCODE = 'SB003';
         END IF;
     END IF;
@@ -117,7 +117,7 @@ BEGIN
             FROM (SELECT new.*, of_session.workspace, of_session.steps
                     + row_number() OVER (PARTITION BY of_session.workspace ORDER BY new.ordinality)
                     - count(*) OVER (PARTITION BY of_session.workspace) AS number
-                FROM ROWS FROM (json_to_recordset(batch->'steps') AS (id bytea, session bytea, parent bytea, kind text,
+                FROM ROWS FROM (jsonb_to_recordset(batch->'steps') AS (id bytea, session bytea, parent bytea, kind text,
                     at bigint, state bytea, summary text, label text, note text, tags text, trigger_kind text,
                     iteration bigint, worker text, call text, tool text, failed boolean, duration bigint, detail bytea))
                     WITH ORDINALITY AS new
@@ -128,7 +128,7 @@ BEGIN
     ) SELECT array_agg(number ORDER BY position) INTO numbers FROM inserted;
     INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
         SELECT session, kind, coalesce(lower(tool COLLATE "C"), ''), count(*), count(*) FILTER (WHERE failed)
-        FROM json_to_recordset(batch->'steps') AS new (session bytea, kind text, tool text, failed boolean)
+        FROM jsonb_to_recordset(batch->'steps') AS new (session bytea, kind text, tool text, failed boolean)
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (session, kind, tool)
         DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed;
