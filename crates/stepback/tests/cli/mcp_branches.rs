@@ -136,7 +136,7 @@ fn an_agent_takes_nobody_along_to_another_branch() {
         (json!({ "do": "end", "experiment": "X9", "outcome": "failed", "result": "r" }), "X9"),
         (
             json!({ "do": "end", "experiment": "X1", "outcome": "running", "result": "r" }),
-            "outcome is one of",
+            "outcome must be one of",
         ),
     ] {
         let said = agent.refused("experiment", wrong);

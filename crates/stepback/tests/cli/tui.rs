@@ -266,7 +266,7 @@ fn checkpoints_branches_search_and_points_work_by_keys() {
     terminal.shows(&["checkpoint created"]);
     assert!(world.ok(["checkpoint", "list"]).out.contains("kept here"));
     terminal.press("btry\r");
-    terminal.shows(&["branch try begins at", "<try>"]);
+    terminal.shows(&["branch try starts at", "<try>"]);
     assert!(world.ok(["branch", "list"]).out.contains("try"));
     terminal.press("/permission\r");
     terminal.shows(&["found for \"permission\""]);
