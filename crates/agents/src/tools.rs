@@ -191,7 +191,7 @@ mod tests {
         assert!(can_change(Agent::Claude, "mcp__files__move"));
         assert!(can_change(Agent::Gemini, "replace"));
         assert!(!can_change(Agent::Claude, "mcp__stepback__recover"));
-        assert!(!can_change(Agent::Gemini, "mcp_stepback_reasoning"));
+        assert!(!can_change(Agent::Gemini, "mcp_stepback_mind"));
         assert!(!can_change(Agent::Opencode, "stepback_rewind_plan"));
         assert!(can_change(Agent::Claude, "mcp__stepback__rewind_apply"));
         assert!(can_change(Agent::Claude, "mcp__stepback__verify_run"));

@@ -196,8 +196,8 @@ fn hooks_of_an_older_stepback_are_brought_up_to_date_in_place() {
         plan.changes,
         [
             "adds 15 hooks to ~/.claude/settings.json",
-            "brings 1 hook in ~/.claude/settings.json up to date",
-            "takes 1 hook out of ~/.claude/settings.json",
+            "updates 1 hook in ~/.claude/settings.json",
+            "removes 1 hook from ~/.claude/settings.json",
         ]
     );
 }

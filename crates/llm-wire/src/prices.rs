@@ -237,6 +237,6 @@ mod tests {
             wrong(json!({"m": {"input": 3, "output": "15"}})),
             "prices: m: \"output\" is \"15\", not dollars per million tokens"
         );
-        assert!(wrong(json!({"m": {"inptu": 3, "output": 1}})).contains("\"inptu\" is no price"));
+        assert!(wrong(json!({"m": {"inptu": 3, "output": 1}})).contains("\"inptu\" is not a price"));
     }
 }

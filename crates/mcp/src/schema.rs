@@ -204,7 +204,7 @@ mod tests {
             (json!({ "name": null }), "name must be a text, not null"),
             (json!({ "name": "x", "sure": "NaN" }), "sure must be a number, not \"NaN\""),
             (json!({ "name": "x", "sure": 1.5 }), "sure must be from 0.0 to 1.0, not 1.5"),
-            (json!({ "name": "x", "how": "c" }), "how is one of a, b, not \"c\""),
+            (json!({ "name": "x", "how": "c" }), "how must be one of a, b, not \"c\""),
             (json!({ "name": "x", "many": 1.5 }), "many must be a whole number, not 1.5"),
             (json!({ "name": "x", "tags": ["t", 2] }), "tags[1] must be a text, not 2"),
             (json!({ "name": "x", "act": [{}] }), "act[0].gap is missing"),

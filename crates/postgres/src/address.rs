@@ -236,7 +236,7 @@ mod tests {
             ("postgres://ann@db:5432/x".into(), local_name("postgres://db/x"))
         );
         for (options, why) in [
-            ("sslmode=yes", "sslmode=yes is none of"),
+            ("sslmode=yes", "sslmode=yes is invalid"),
             ("sslrootcert=%2", "%"),
             ("sslrootcert=%ff", "UTF-8"),
             ("sslcert=me.pem", "sslcert"),

@@ -36,7 +36,7 @@ fn what_cannot_be_opened_is_explained() {
 
     let (said, remedy) = refused(open("postgres://test@127.0.0.1:1/x"));
     assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
-    assert!(remedy.contains("runs"), "{remedy}");
+    assert!(remedy.contains("running"), "{remedy}");
 
     let url = server.database();
     let error = PostgresStore::connect_existing(&Access::new(&url, local.path())).unwrap_err();

@@ -197,7 +197,7 @@ mod tests {
         value(&mut rows, "", &of, Mood::Plain);
         assert_eq!(
             text(&rows.done()),
-            "command: ls\\x1b[31m\nlist:\n  - 1\n  -\n    a: null\nnone: {}\ntext:\n  one\n  two\n"
+            "command: ls\\u{1b}[31m\nlist:\n  - 1\n  -\n    a: null\nnone: {}\ntext:\n  one\n  two\n"
         );
     }
 

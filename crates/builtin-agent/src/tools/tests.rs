@@ -136,7 +136,7 @@ fn a_command_says_how_it_ended() {
 fn a_command_and_what_it_started_come_to_an_end() {
     let dir = Dir::new();
     let begun = Instant::now();
-    dir.bad("bash", json!({ "command": "echo begun; sleep 300", "timeout": 1 }), "it timed out");
+    dir.bad("bash", json!({ "command": "echo begun; sleep 300", "timeout": 1 }), "timed out after 1 s");
     let left = dir.good("bash", json!({ "command": "sleep 300 & echo $! > pid; echo on" }));
     assert_eq!(left, "on\n[exit code 0]");
     let pid = dir.file("pid");

@@ -237,7 +237,7 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
     workspace.record(&lock, &report).unwrap();
     drop(lock);
     let error = workspace.thinking_session(None, now()).unwrap_err().to_string();
-    assert!(error.starts_with("2 agents are at work here"), "{error}");
+    assert!(error.starts_with("2 agents are running here"), "{error}");
     assert_eq!(workspace.thinking_session(Some("t"), now()).unwrap().agent, "other");
     place.wait(7200);
     assert_eq!(workspace.thinking_session(None, now()).unwrap().agent, Session::PERSON, "they are idle");

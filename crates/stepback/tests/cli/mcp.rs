@@ -238,7 +238,7 @@ fn a_plan_of_an_agent_is_applied_by_the_user_and_by_another_server() {
     assert!(shown.out.contains("restore app.txt"), "{shown:?}");
     world.write("app.txt", "three\n");
     let refused = world.run(["rewind", "--plan", &id]).exits(9);
-    assert!(refused.err.contains("something changed since the plan was made"), "{refused:?}");
+    assert!(refused.err.contains("the workspace changed since the plan was made"), "{refused:?}");
     assert_eq!(app(), "three\n");
     world.write("app.txt", "two\n");
     world.ok(["rewind", "--plan", &id]);

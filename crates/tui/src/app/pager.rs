@@ -148,7 +148,7 @@ mod tests {
         let mut rows = RowBuilder::default();
         rows.text("  ", &format!("a\x1b[2J\tb\r\n{}", "ä".repeat(900)), Mood::Plain);
         let rows = rows.done();
-        assert_eq!(rows[0].text, "  a\\x1b[2J    b");
+        assert_eq!(rows[0].text, "  a\\u{1b}[2J    b");
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[3].text, format!("  {}", "ä".repeat(100)));
     }
