@@ -391,7 +391,7 @@ pub enum Command {
         after_help = "It uses the built-in agent, with a script instead of a model. Its files are kept, so that you can explore them.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
     )]
     Demo {
-        /// Keep its files [default]
+        /// Keep its files (the default)
         #[arg(long, conflicts_with = "no_keep")]
         keep: bool,
         /// Remove its files

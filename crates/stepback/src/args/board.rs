@@ -49,7 +49,7 @@ pub struct BoardShowArgs {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum BoardCommand {
-    /// Show the board, now or at a point [default]
+    /// Show the board, now or at a point (the default)
     #[command(
         after_help = "Examples:\n  stepback board show\n  stepback board show \"10 minutes ago\" --all"
     )]

@@ -34,7 +34,7 @@ pub struct Rewind {
     /// Only changes of this session; errors, calls and iterations in the point refer to it
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// Files only [default]
+    /// Files only (the default)
     #[arg(long, group = "what")]
     pub files: bool,
     /// The agent's conversation only: it continues from the point
