@@ -46,7 +46,7 @@ pub struct Authors {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attribution {
     /// The user, or a program that does not report to stepback.
-    Somebody,
+    Unreported,
     /// Exactly this call.
     Call(Author),
     /// One of these calls, of different sessions. If none of them is certain to have run, the user may have made the change.
@@ -107,7 +107,7 @@ impl Authors {
         let certain: Vec<Author> =
             candidates.iter().filter(|at| self.is_certain(**at)).filter_map(call).collect();
         match (all.first(), certain.last()) {
-            (None, _) => Attribution::Somebody,
+            (None, _) => Attribution::Unreported,
             (Some(first), Some(last)) if all.iter().all(|call| call.session == first.session) => {
                 Attribution::Call(last.clone())
             }

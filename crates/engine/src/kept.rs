@@ -130,7 +130,7 @@ impl Workspace<'_> {
     /// Returns the author of a change with the names of the sessions.
     pub fn change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
         let authors = match who {
-            Attribution::Somebody => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
+            Attribution::Unreported => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
             Attribution::Call(author) => std::slice::from_ref(author),
             Attribution::OneOf(authors) => authors.as_slice(),
         };

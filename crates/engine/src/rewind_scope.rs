@@ -84,7 +84,7 @@ impl Workspace<'_> {
         let only_user = !known.iter().any(was_at_work);
         if !is_about_agents
             && only_user
-            && changes.iter().all(|numbered| numbered.who == Attribution::Somebody)
+            && changes.iter().all(|numbered| numbered.who == Attribution::Unreported)
         {
             return Ok(None);
         }
@@ -184,7 +184,7 @@ impl Workspace<'_> {
             let others: Vec<_> =
                 authors.iter().filter(|call| !sessions.contains(&call.session)).cloned().collect();
             let who = match (authors.as_slice(), others.as_slice()) {
-                ([], _) => Attribution::Somebody,
+                ([], _) => Attribution::Unreported,
                 (_, []) => continue,
                 _ => Attribution::OneOf(authors),
             };
@@ -192,7 +192,7 @@ impl Workspace<'_> {
         }
         let head = line.last().map(|head| self.state_of(head)).transpose()?;
         match head.is_some_and(|head| head.git != present.state.git) {
-            true => self.change_author(&Attribution::Somebody).map(Some),
+            true => self.change_author(&Attribution::Unreported).map(Some),
             false => Ok(None),
         }
     }

@@ -13,7 +13,7 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{OpStatus, Operation, Session, WorkspaceRecord};
 
-use self::log::Log;
+use self::log::MemoryLog;
 use crate::error::StoreError;
 use crate::port::{
     BatchLookup, CommitLog, CommitMark, FinishedBatch, MaintenanceStore, Mutation, ObjectBatch, ObjectInfo,
@@ -35,7 +35,7 @@ pub struct MemoryStore {
 struct Inner {
     objects: Objects,
     bytes: u64,
-    log: Log,
+    log: MemoryLog,
     epoch: u64,
     commits: u64,
     documents: HashMap<StepId, SearchDocument>,

@@ -81,14 +81,14 @@ pub enum Overlay {
     /// A line of input that the user is asked for.
     Prompt(InputLine),
     /// A plan that waits for confirmation.
-    Plan(Box<ShownPlan>),
+    Plan(Box<PlanView>),
     /// The results of a search.
     Found(Box<SearchHits>),
 }
 
 /// A plan that is shown.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ShownPlan {
+pub struct PlanView {
     /// The plan as the server returned it.
     pub plan: Plan,
     /// The plan as rows of text.

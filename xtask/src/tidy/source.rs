@@ -33,10 +33,18 @@ impl SourceFile {
         self.path.ends_with("/src/lib.rs") || self.path.ends_with("/src/main.rs")
     }
 
-    /// Everything above the unit tests.
-    fn code(&self) -> impl Iterator<Item = &str> {
+    /// Everything above the unit tests, with the number of each line. A single item for tests is left out.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let holds_tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
-        self.text.lines().take_while(move |line| !holds_tests && *line != "#[cfg(test)]")
+        let lines: Vec<&str> = self.text.lines().collect();
+        let is_for_tests = |at: usize| lines.get(at) == Some(&"#[cfg(test)]");
+        let opens_module = |at: &usize| {
+            is_for_tests(*at)
+                && lines.get(at + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'))
+        };
+        let end = if holds_tests { 0 } else { (0..lines.len()).find(opens_module).unwrap_or(lines.len()) };
+        let kept = (0..end).filter(|&at| !(is_for_tests(at) || at > 0 && is_for_tests(at - 1)));
+        kept.map(|at| (at + 1, lines[at])).collect::<Vec<_>>().into_iter()
     }
 
     /// Problems of this file alone.
@@ -62,7 +70,8 @@ impl SourceFile {
                     "{path}: {lines} lines, more than {MAX_LINES}; split the module by concern"
                 ));
             }
-            let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+            let is_code =
+                |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.trim_start().starts_with("//");
             let lines = self.code().filter(is_code).count();
             if lines > MAX_CODE_LINES {
                 problems.push(format!(
@@ -122,9 +131,9 @@ pub fn check_type_names(files: &[SourceFile], exempt: &[&str]) -> Vec<String> {
     let counted =
         |file: &&SourceFile| file.is_in_src() && !exempt.iter().any(|path| file.path.starts_with(path));
     for file in files.iter().filter(counted) {
-        for (number, line) in file.code().enumerate() {
+        for (number, line) in file.code() {
             let Some(name) = type_name(line) else { continue };
-            let place = (file.package.as_str(), format!("{}:{}", file.path, number + 1));
+            let place = (file.package.as_str(), format!("{}:{number}", file.path));
             places.entry(name).or_default().push(place);
         }
     }
@@ -221,10 +230,11 @@ mod tests {
 
     #[test]
     fn a_public_type_name_belongs_to_one_crate() {
-        let text = "//! Doc.\npub struct Row<T>(T);\nstruct Own;\n#[cfg(test)]\npub enum Fake {}\n";
+        let text = "//! Doc.\n#[cfg(test)]\nmod tests;\npub struct Row<T>(T);\nstruct Own;\n\
+                    #[cfg(test)]\npub enum Fake {}\n#[cfg(test)]\nmod more {\npub enum Other {}\n}\n";
         let files = |path: &str| [file("a", "crates/a/src/b.rs", text), file("c", path, text)];
         let found = check_type_names(&files("crates/c/src/d.rs"), &[]);
-        rejected(&found, "crates/a/src/b.rs:2, crates/c/src/d.rs:2: `Row` is the name");
+        rejected(&found, "crates/a/src/b.rs:4, crates/c/src/d.rs:4: `Row` is the name");
         assert!(check_type_names(&files("crates/c/src/d.rs"), &["crates/c/src/d"]).is_empty());
         assert!(check_type_names(&files("crates/c/tests/d.rs"), &[]).is_empty());
         assert!(check_type_names(&files("crates/c/src/d/tests.rs"), &[]).is_empty());

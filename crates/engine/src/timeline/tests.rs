@@ -90,7 +90,7 @@ fn it_tells_times_and_what_the_session_is_about() {
     let numbers = |range| cursor.range(range).iter().map(|stored| number(Some(stored)).unwrap_or(0));
     assert_eq!(numbers(5..=9).collect::<Vec<_>>(), [5, 6, 9]);
     assert_eq!(numbers(7..=8).count(), 0);
-    #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may have them the wrong way round")]
+    #[expect(clippy::reversed_empty_ranges, reason = "callers may pass them in the wrong order")]
     let turned = numbers(9..=5).count();
     assert_eq!(turned, 0);
     let summary = cursor.summary();

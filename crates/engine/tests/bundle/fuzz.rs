@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use stepback_store::codec;
 use stepback_testkit::fuzz::{FuzzTarget, MeteredAllocator};
 
-use crate::place::{Home, small};
+use crate::place::{BundleStore, small};
 
 #[global_allocator]
 static ALLOCATOR: MeteredAllocator = MeteredAllocator;
@@ -58,14 +58,14 @@ const WORDS: [&str; 12] = [
 ];
 
 /// Imports with `import`, and checks the store after it. A store that took something in is not used again.
-fn expect_all_or_nothing(there: &RefCell<Home>, import: impl FnOnce(&Home) -> bool) {
+fn expect_all_or_nothing(there: &RefCell<BundleStore>, import: impl FnOnce(&BundleStore) -> bool) {
     let taken = import(&there.borrow());
     match taken {
         false => assert_eq!(there.borrow().store.workspaces().unwrap(), []),
         true => {
             let problems = there.borrow().engine().check().unwrap().problems;
             assert!(problems.is_empty(), "{problems:?}");
-            there.replace(Home::in_memory(1));
+            there.replace(BundleStore::in_memory(1));
         }
     }
 }
@@ -74,9 +74,9 @@ fn expect_all_or_nothing(there: &RefCell<Home>, import: impl FnOnce(&Home) -> bo
 fn bundles() {
     let world = small(2);
     let plain = without_compression(&world.export(&world.sessions()));
-    let there = RefCell::new(Home::in_memory(1));
+    let there = RefCell::new(BundleStore::in_memory(1));
     assert!(there.borrow().import(&with_hash(plain.clone())).is_ok());
-    there.replace(Home::in_memory(1));
+    there.replace(BundleStore::in_memory(1));
     FuzzTarget::new("bundle", [plain]).words(&WORDS).run(1_000, |input| {
         expect_all_or_nothing(&there, |there| there.import(&with_hash(input.to_vec())).is_ok());
     });
@@ -88,7 +88,7 @@ fn lines() {
     let world = small(3);
     let mut lines = Vec::new();
     world.home.engine().export_lines(&world.sessions(), &mut lines).unwrap();
-    let there = RefCell::new(Home::in_memory(1));
+    let there = RefCell::new(BundleStore::in_memory(1));
     FuzzTarget::new("exported lines", [lines]).words(&WORDS).run(1_000, |input| {
         expect_all_or_nothing(&there, |there| there.engine().import_lines(input).is_ok());
     });

@@ -8,7 +8,7 @@ use stepback_model::state::WorkspaceState;
 use stepback_model::tree::{Content, Tree, TreeEntry, TreeNode};
 use stepback_store::codec;
 
-use crate::place::{Home, small};
+use crate::place::{BundleStore, small};
 
 const LOG: u8 = 1;
 const OBJECTS: u8 = 2;
@@ -80,7 +80,7 @@ fn empty_state() -> (Hash, Vec<u8>) {
 
 #[track_caller]
 fn refused(bytes: &[u8]) -> BundleError {
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     let error = there.import(bytes).expect_err("it was taken in");
     there.expect_nothing();
     match error {
@@ -111,7 +111,7 @@ fn with_file(name: &[u8], size: u64, content: &[u8]) -> Vec<(u8, Vec<u8>)> {
 
 #[test]
 fn what_is_made_by_hand_and_right_is_taken_in() {
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     assert_eq!(there.import(&bundle(&with_file(b"name", 4, b"text"))).unwrap().new_steps, 1);
     assert_eq!(there.engine().check().unwrap().problems, [""; 0]);
     let root = there.store.workspaces().unwrap().remove(0).root;
@@ -122,7 +122,7 @@ fn what_is_made_by_hand_and_right_is_taken_in() {
 fn every_cut_and_every_changed_byte_is_noticed() {
     let world = small(2);
     let bytes = world.export(&world.sessions());
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     let step = (bytes.len() / 400).max(1);
     for at in (0..bytes.len()).step_by(step).chain(bytes.len() - 45..bytes.len()) {
         assert!(there.import(&bytes[..at]).is_err(), "cut at {at}");
@@ -205,7 +205,7 @@ fn git_files_are_only_taken_under_names_that_git_has() {
         (GIT_FILE, format!("{}\n", json!({ "name": name, "size": size })).into_bytes())
     };
     // Nothing names it, so it goes nowhere.
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     let blocks = [lines.clone(), all.clone(), named("../../escaped", 4), (PART, b"text".to_vec())];
     assert_eq!(there.import(&bundle(&blocks)).unwrap().new_git_files, 0);
     assert!(!there.top().join("escaped").exists());
@@ -251,7 +251,7 @@ fn a_git_file_with_other_content_is_refused() {
 fn what_is_known_as_something_else_is_a_contradiction() {
     let (state, bytes) = empty_state();
     let all = (OBJECTS, objects(&[(ObjectKind::State, bytes)]));
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     let first = [log(&[workspace(), session(), step(STEP, None, state)]), all.clone()];
     there.import(&bundle(&first)).unwrap();
     let mark = there.store.commit_seq().unwrap();
@@ -270,7 +270,7 @@ fn what_is_known_as_something_else_is_a_contradiction() {
 fn what_was_recorded_here_is_not_gone_on_with_by_others() {
     let mut world = small(4);
     let bytes = world.export(&world.sessions());
-    let there = Home::new(1);
+    let there = BundleStore::new(1);
     there.import(&bytes).unwrap();
     world.call("one");
     // The same session with steps that its own store does not have.

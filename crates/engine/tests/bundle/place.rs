@@ -21,9 +21,9 @@ use stepback_testkit::tree::{self, Copy, Draw};
 use stepback_testkit::work::FileWorker;
 
 /// A store that sessions are exported from or imported into.
-pub struct Home(TestWorkspace);
+pub struct BundleStore(TestWorkspace);
 
-impl Deref for Home {
+impl Deref for BundleStore {
     type Target = TestWorkspace;
 
     fn deref(&self) -> &TestWorkspace {
@@ -31,7 +31,7 @@ impl Deref for Home {
     }
 }
 
-impl Home {
+impl BundleStore {
     pub fn new(seed: u64) -> Self {
         Self(TestWorkspace::new().with_seed(seed))
     }
@@ -118,7 +118,7 @@ impl Home {
 
 /// A home with a workspace in it.
 pub struct BusyWorkspace {
-    pub home: Home,
+    pub home: BundleStore,
     pub root: PathBuf,
     files: FileWorker,
     said: Vec<String>,
@@ -141,7 +141,7 @@ impl ConversationSource for Lines {
 
 impl BusyWorkspace {
     pub fn new(seed: u64) -> Self {
-        let home = Home::new(seed);
+        let home = BundleStore::new(seed);
         let root = home.root.clone();
         let files = FileWorker { root: root.clone(), draw: Draw::new(seed) };
         Self { home, root, files, said: Vec::new(), calls: 0 }

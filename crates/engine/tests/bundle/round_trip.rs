@@ -9,10 +9,10 @@ use stepback_store::port::SearchRequest;
 use stepback_testkit::process;
 use stepback_testkit::tree;
 
-use crate::place::{BusyWorkspace, Home, small};
+use crate::place::{BundleStore, BusyWorkspace, small};
 
 #[track_caller]
-fn same_view(from: &Home, to: &Home, session: &Session) {
+fn same_view(from: &BundleStore, to: &BundleStore, session: &Session) {
     let there = to.session(session);
     let (was, is) = (from.view(session), to.view(&there));
     assert_eq!(was.len(), is.len());
@@ -48,7 +48,8 @@ fn random_sessions_are_the_same_elsewhere() {
         let bytes = world.export(&sessions[..1]);
         assert_eq!(world.export(&sessions[..1]), bytes, "the same bytes every time");
 
-        let there = if seed % 4 == 0 && seed % 3 != 0 { Home::in_memory(99) } else { Home::new(99) };
+        let there =
+            if seed % 4 == 0 && seed % 3 != 0 { BundleStore::in_memory(99) } else { BundleStore::new(99) };
         let imported = there.import(&bytes).unwrap();
         assert_eq!(imported.new_steps, imported.steps, "seed {seed}");
         same_view(&world.home, &there, &sessions[0]);
@@ -68,7 +69,7 @@ fn random_sessions_are_the_same_elsewhere() {
         let here: Vec<Session> = sessions.iter().map(|session| there.session(session)).collect();
         let mut passed_on = Vec::new();
         there.engine().export_bundle(&here, &mut passed_on).unwrap();
-        let third = Home::new(77);
+        let third = BundleStore::new(77);
         third.import(&passed_on).unwrap();
         same_view(&world.home, &third, &sessions[0]);
         assert_eq!(third.session(&sessions[0]).workspace, here[0].workspace, "one place for what came once");
@@ -78,7 +79,7 @@ fn random_sessions_are_the_same_elsewhere() {
 #[test]
 fn a_session_that_went_on_is_taken_in_again() {
     let mut world = small(5);
-    let there = Home::new(6);
+    let there = BundleStore::new(6);
     there.import(&world.export(&world.sessions())).unwrap();
     let before = there.steps(&there.session(&world.sessions()[0])).len();
     world.call("one");
@@ -91,7 +92,7 @@ fn a_session_that_went_on_is_taken_in_again() {
 #[test]
 fn what_was_taken_in_is_found_by_its_words() {
     let world = small(7);
-    let there = Home::new(8);
+    let there = BundleStore::new(8);
     there.import(&world.export(&world.sessions())).unwrap();
     let pattern = stepback_model::search::Pattern::words("now one").unwrap();
     let found = there.engine().search(&SearchRequest::new(pattern.clone(), 100)).unwrap();
@@ -116,7 +117,7 @@ fn a_failing_disk_leaves_nothing_behind_or_everything() {
     };
     let bytes = world.export(&world.sessions());
     for fault in [Fault::Once, Fault::DiskFull] {
-        let there = Home::new(9);
+        let there = BundleStore::new(9);
         let mut tried = 0;
         loop {
             tried += 1;

@@ -16,7 +16,7 @@ fn authors(workspace: &Workspace<'_>, path: &str) -> Vec<String> {
     let changes = workspace.numbered_changes(None).unwrap();
     let change = changes.iter().rev().find(|numbered| numbered.change.path.as_bytes() == path.as_bytes());
     let authors = match &change.unwrap().who {
-        Attribution::Somebody => Vec::new(),
+        Attribution::Unreported => Vec::new(),
         Attribution::Call(author) => vec![author.clone()],
         Attribution::OneOf(authors) => authors.clone(),
     };
@@ -66,7 +66,7 @@ fn content_at(workspace: &Workspace<'_>, step: StepId, path: &str) -> Option<Str
 fn history(workspace: &Workspace<'_>) -> Vec<String> {
     let describe = |numbered: &stepback_engine::changes::NumberedChange| {
         let who = match &numbered.who {
-            Attribution::Somebody => "the person".to_owned(),
+            Attribution::Unreported => "the person".to_owned(),
             Attribution::Call(author) => author.tool.clone().unwrap(),
             Attribution::OneOf(authors) => format!("{}?", authors[0].tool.clone().unwrap()),
         };

@@ -88,7 +88,7 @@ fn of_path(ground: &ToolContext<'_>, args: &Args, path: &str) -> Result<ToolRepl
 fn told(ground: &ToolContext<'_>, numbered: &NumberedChange) -> Result<(Value, String), ToolError> {
     let what = numbered.change.kind().as_str();
     let by = match &numbered.who {
-        Attribution::Somebody => "the user, or a program that is not recorded".to_owned(),
+        Attribution::Unreported => "the user, or a program that is not recorded".to_owned(),
         Attribution::Call(author) => by(ground, author)?,
         Attribution::OneOf(several) => {
             let names: Vec<String> =

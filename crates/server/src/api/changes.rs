@@ -78,7 +78,7 @@ pub struct NumberedDocument {
 impl NumberedDocument {
     fn of(numbered: &NumberedChange) -> Self {
         let authors = match &numbered.who {
-            Attribution::Somebody => Vec::new(),
+            Attribution::Unreported => Vec::new(),
             Attribution::Call(author) => vec![AuthorDocument::of(author)],
             Attribution::OneOf(authors) => authors.iter().map(AuthorDocument::of).collect(),
         };

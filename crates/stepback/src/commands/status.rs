@@ -297,7 +297,7 @@ fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
     value["taken_back"] = json!(numbered.taken_back);
     let found = numbered.step.map(|(id, _)| id);
     let authors = match &numbered.who {
-        Attribution::Somebody => Vec::new(),
+        Attribution::Unreported => Vec::new(),
         Attribution::Call(author) => vec![author.clone()],
         Attribution::OneOf(authors) => authors.clone(),
     };
@@ -346,7 +346,7 @@ fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -
         Some((stored.step.number, stored.step.summary))
     };
     let author = match who {
-        Attribution::Somebody => return None,
+        Attribution::Unreported => return None,
         Attribution::Call(author) => author,
         Attribution::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
             let session = workspace.store().session(authors[0].session).ok().flatten()?;

@@ -192,7 +192,7 @@ impl Oracle {
             _ => "uncertain",
         };
         let (found, authors) = match who {
-            Attribution::Somebody => ("the person", Vec::new()),
+            Attribution::Unreported => ("the person", Vec::new()),
             Attribution::Call(author) => ("a call", vec![author.step]),
             Attribution::OneOf(authors) => ("uncertain", authors.iter().map(|author| author.step).collect()),
         };

@@ -11,7 +11,7 @@ use crate::scan::ScanRows;
 
 /// All records of a store.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Log {
+pub(super) struct MemoryLog {
     pub workspaces: Vec<WorkspaceRecord>,
     pub sessions: Vec<Session>,
     pub steps: Vec<StepRow>,
@@ -19,7 +19,7 @@ pub(super) struct Log {
     pub operations: Vec<Operation>,
 }
 
-impl Log {
+impl MemoryLog {
     pub fn rows(&self) -> ScanRows<'_> {
         ScanRows { sessions: &self.sessions, steps: &self.steps }
     }

@@ -2,7 +2,7 @@
 
 use super::pager::{Mood, Pager, RowBuilder};
 use super::window::{Window, WindowSide};
-use super::{App, FileTree, Opened, Overlay, SearchHits, ShownPlan, View};
+use super::{App, FileTree, Opened, Overlay, PlanView, SearchHits, View};
 use crate::documents::{Applied, Lines, Plan, Session};
 use crate::effect::{AppEffect, Around, SourceResponse};
 use crate::source::{SourceResult, Trouble};
@@ -221,7 +221,7 @@ impl App {
             Ok(plan) => {
                 self.notice = None;
                 let pager = Pager::new(rows(&plan));
-                self.overlay = Overlay::Plan(Box::new(ShownPlan { plan, pager, point }));
+                self.overlay = Overlay::Plan(Box::new(PlanView { plan, pager, point }));
             }
             Err(trouble) => self.trouble(&trouble),
         }

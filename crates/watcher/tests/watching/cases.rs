@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use stepback_worktree::scan::hints::{ChangedDir, LogPosition, ScanHints, WatchAnswer, WatchQuestion};
 
-use crate::desk::{WatchedWorkspace, let_times_settle};
+use crate::desk::{WatchFixture, let_times_settle};
 
 /// A workspace with some files that is watched and has been looked at twice: the next look can be a hinted one.
-fn settled() -> WatchedWorkspace {
-    let desk = WatchedWorkspace::new();
+fn settled() -> WatchFixture {
+    let desk = WatchFixture::new();
     for dir in 0..8 {
         for file in 0..4 {
             desk.write(&format!("d{dir}/sub/f{file}"), format!("{dir} {file}"));
@@ -25,7 +25,7 @@ fn settled() -> WatchedWorkspace {
 }
 
 #[track_caller]
-fn finds(desk: &WatchedWorkspace, what: &str, hinted: bool) {
+fn finds(desk: &WatchFixture, what: &str, hinted: bool) {
     let helped = desk.check(&|| what.to_string());
     assert_eq!(helped, hinted, "{what}: whether the watcher could help");
 }
@@ -54,7 +54,7 @@ fn a_directory_that_came_to_rest_is_left_alone() {
     desk.asked();
     let_times_settle();
     desk.asked();
-    let looks = |desk: &WatchedWorkspace| {
+    let looks = |desk: &WatchFixture| {
         let before = desk.looked.load(Ordering::Relaxed);
         assert!(desk.asked().hinted);
         desk.looked.load(Ordering::Relaxed) - before
@@ -308,7 +308,7 @@ fn paths_that_are_not_there_do_no_harm() {
 
 #[test]
 fn what_waits_for_room_in_the_budget_comes_in_when_there_is_some() {
-    let mut desk = WatchedWorkspace::new();
+    let mut desk = WatchFixture::new();
     desk.budget.small_total = 1000;
     desk.write(".gitignore", "*.log\n");
     desk.write("a/first.log", vec![b'x'; 800]);
@@ -319,7 +319,7 @@ fn what_waits_for_room_in_the_budget_comes_in_when_there_is_some() {
         desk.asked();
         desk.write(&format!("c/f{round}"), "something else");
     }
-    let skipped = |desk: &WatchedWorkspace| {
+    let skipped = |desk: &WatchFixture| {
         let asked = desk.asked();
         let full = desk.scan(Some(&desk.cache()), None);
         assert_eq!(asked.files, full.files);

@@ -43,7 +43,7 @@ impl ScanHints for Direct {
 }
 
 /// What a test works with.
-pub struct WatchedWorkspace {
+pub struct WatchFixture {
     pub dir: tempfile::TempDir,
     pub root: PathBuf,
     pub store: MemoryStore,
@@ -59,7 +59,7 @@ pub fn inotify() -> KernelSource {
     Box::new(|| Ok(Box::new(Inotify::new()?) as Box<dyn Kernel>))
 }
 
-impl WatchedWorkspace {
+impl WatchFixture {
     pub fn new() -> Self {
         Self::over(inotify)
     }

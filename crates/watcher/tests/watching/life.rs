@@ -8,7 +8,7 @@ use stepback_watcher::client::{SOCKET, WatcherClient, WatcherPresence};
 use stepback_watcher::server::{EndReason, Watcher, WatcherConfig, lock_holder};
 use stepback_worktree::scan::hints::{ScanHints, WatchAnswer};
 
-use crate::desk::{WatchedWorkspace, let_times_settle};
+use crate::desk::{WatchFixture, let_times_settle};
 use crate::socket::{question, scan, store, until};
 
 fn automatic(dir: &Path, root: &Path) -> Watcher {
@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::ZERO;
 
 #[test]
 fn another_version_gets_no_answer_and_ends_it() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let watcher = automatic(&dir, &desk.root);
     let client = WatcherClient::eager(&dir);
@@ -38,7 +38,7 @@ fn another_version_gets_no_answer_and_ends_it() {
 
 #[test]
 fn a_watcher_of_a_server_does_not_end_for_a_client() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let watcher = Watcher::start(WatcherConfig::new(&dir)).unwrap().unwrap();
     let client = WatcherClient::eager(&dir);
@@ -56,7 +56,7 @@ fn a_watcher_of_a_server_does_not_end_for_a_client() {
 
 #[test]
 fn it_ends_with_its_store_and_leaves_the_socket_of_another_alone() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let watcher = automatic(&dir, &desk.root);
     let moved = desk.dir.path().join("moved");
@@ -76,7 +76,7 @@ fn it_ends_with_its_store_and_leaves_the_socket_of_another_alone() {
 
 #[test]
 fn it_ends_when_nothing_is_asked() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let idle = Duration::from_millis(300);
     let config = WatcherConfig { automatic: true, idle, ..WatcherConfig::new(&dir) };
@@ -87,7 +87,7 @@ fn it_ends_when_nothing_is_asked() {
 
 #[test]
 fn a_watcher_that_was_silent_is_not_asked_for_a_while() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     fs::create_dir(dir.join("watch")).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(dir.join(SOCKET)).unwrap();
@@ -110,7 +110,7 @@ fn a_watcher_that_was_silent_is_not_asked_for_a_while() {
 
 #[test]
 fn a_workspace_that_is_made_again_is_watched_again() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
     let client = WatcherClient::eager(&dir);
@@ -134,7 +134,7 @@ fn a_workspace_that_is_made_again_is_watched_again() {
 
 #[test]
 fn thousands_of_directories_that_come_and_go_are_all_seen() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
     let client = WatcherClient::eager(&dir);

@@ -12,7 +12,7 @@ use stepback_watcher::kernel::{Inotify, Kernel, KernelEvent};
 use stepback_watcher::watch::KernelSource;
 use stepback_worktree::scan::hints::WatchAnswer;
 
-use crate::desk::{WatchedWorkspace, let_times_settle};
+use crate::desk::{WatchFixture, let_times_settle};
 use crate::random::work;
 
 /// How a kernel loses events.
@@ -99,7 +99,7 @@ impl Kernel for Lossy {
 fn lose(source: fn() -> KernelSource, seeds: std::ops::Range<u64>) -> usize {
     let mut helped = 0;
     for seed in seeds {
-        let desk = WatchedWorkspace::over(source);
+        let desk = WatchFixture::over(source);
         helped += work(&desk, seed, 40, |_, draw| {
             if draw.once_in(12) || (desk.watcher.0.lock().unwrap().is_none() && draw.once_in(3)) {
                 // It is restarted: moments of the one before mean nothing to this one.
@@ -125,7 +125,7 @@ fn an_overflow_makes_it_look_at_everything() {
 
 #[test]
 fn an_overflow_between_two_questions_is_remembered() {
-    let desk = WatchedWorkspace::over(|| Lossy::source(Loss::WhenTold));
+    let desk = WatchFixture::over(|| Lossy::source(Loss::WhenTold));
     desk.write("a/b/c/f", "before");
     let_times_settle();
     desk.asked();
@@ -142,7 +142,7 @@ fn an_overflow_between_two_questions_is_remembered() {
 /// The real kernel's queue, with nobody who reads it.
 #[test]
 fn a_queue_that_really_overflows_hides_nothing() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     desk.write("a/f", "before");
     desk.write("b/f", "before");
     let_times_settle();
@@ -163,7 +163,7 @@ fn a_queue_that_really_overflows_hides_nothing() {
 
 #[test]
 fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
-    let desk = WatchedWorkspace::over(|| Lossy::source(Loss::Slow));
+    let desk = WatchFixture::over(|| Lossy::source(Loss::Slow));
     for dir in 0..5 {
         desk.write(&format!("d{dir}/f"), "before");
     }
@@ -175,11 +175,7 @@ fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
     assert!(matches!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Only(..)));
     // A rule file: what is visited has to be decided anew.
     desk.write(".stepbackignore", "d1\n");
-    assert_eq!(
-        watch.answer(id, Some(token)).unwrap(),
-        WatchAnswer::Nothing,
-        "whoever asks is not kept waiting"
-    );
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), WatchAnswer::Nothing, "a client does not wait");
     assert!(watch.is_lost());
     watch.catch_up().unwrap();
     assert!(watch.is_lost(), "it is not begun anew where others wait");
@@ -194,7 +190,7 @@ fn events_lost_without_a_word_are_noticed_by_the_missing_mark() {
     let desk_helped = {
         let mut helped = 0;
         for seed in 300..306 {
-            helped += work(&WatchedWorkspace::over(|| Lossy::source(Loss::Silent)), seed, 40, |_, _| {});
+            helped += work(&WatchFixture::over(|| Lossy::source(Loss::Silent)), seed, 40, |_, _| {});
         }
         helped
     };

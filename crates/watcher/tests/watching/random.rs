@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use stepback_testkit::tree::Draw;
 use stepback_testkit::work::FileWorker;
 
-use crate::desk::{WatchedWorkspace, let_times_settle};
+use crate::desk::{WatchFixture, let_times_settle};
 
 /// What decides elsewhere: rules, marks of caches, repositories.
 fn decide(files: &mut FileWorker, round: usize) -> Option<String> {
@@ -85,7 +85,7 @@ fn decide(files: &mut FileWorker, round: usize) -> Option<String> {
 
 /// Works and scans; returns how often the watcher could help.
 pub fn work(
-    desk: &WatchedWorkspace,
+    desk: &WatchFixture,
     seed: u64,
     rounds: usize,
     mut between: impl FnMut(usize, &mut Draw),
@@ -117,7 +117,7 @@ pub fn work(
 fn a_scan_with_a_watcher_finds_what_one_without_finds() {
     let mut helped = 0;
     for seed in 100..112 {
-        helped += work(&WatchedWorkspace::new(), seed, 60, |_, _| {});
+        helped += work(&WatchFixture::new(), seed, 60, |_, _| {});
     }
     assert!(helped > 200, "the watcher helped only {helped} times: this tests nothing");
 }

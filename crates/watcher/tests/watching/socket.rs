@@ -11,10 +11,10 @@ use stepback_watcher::client::{SOCKET, WatcherClient};
 use stepback_watcher::server::{Watcher, WatcherConfig};
 use stepback_worktree::scan::hints::{ScanHints, WatchAnswer, WatchQuestion};
 
-use crate::desk::{WatchedWorkspace, let_times_settle};
+use crate::desk::{WatchFixture, let_times_settle};
 
 /// A store's directory beside a workspace.
-pub fn store(desk: &WatchedWorkspace) -> PathBuf {
+pub fn store(desk: &WatchFixture) -> PathBuf {
     let dir = desk.dir.path().join("store");
     fs::create_dir_all(&dir).unwrap();
     dir
@@ -38,13 +38,13 @@ pub fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub fn scan(desk: &WatchedWorkspace, client: &WatcherClient) -> stepback_worktree::scan::Snapshot {
+pub fn scan(desk: &WatchFixture, client: &WatcherClient) -> stepback_worktree::scan::Snapshot {
     desk.scan(Some(&desk.cache()), Some(client))
 }
 
 #[test]
 fn a_workspace_is_watched_when_somebody_asks_about_it() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     for dir in 0..20 {
         desk.write(&format!("d{dir}/f"), dir.to_string());
     }
@@ -85,7 +85,7 @@ fn a_workspace_is_watched_when_somebody_asks_about_it() {
 
 #[test]
 fn a_workspace_with_too_many_directories_is_not_watched_and_says_so() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     for dir in 0..20 {
         desk.write(&format!("d{dir}/f"), dir.to_string());
     }
@@ -103,7 +103,7 @@ fn a_workspace_with_too_many_directories_is_not_watched_and_says_so() {
 
 #[test]
 fn a_store_with_a_long_path_has_a_watcher_too() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = desk.dir.path().join("long".repeat(40));
     fs::create_dir(&dir).unwrap();
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
@@ -117,7 +117,7 @@ pub fn question(root: &Path) -> WatchQuestion<'_> {
 
 #[test]
 fn a_watcher_that_is_silent_is_not_waited_for() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     // The kernel accepts for it; it never reads or answers.
     let _listener = UnixListener::bind(dir.join(SOCKET)).unwrap();
@@ -145,7 +145,7 @@ fn a_watcher_that_is_silent_is_not_waited_for() {
 
 #[test]
 fn nonsense_is_no_answer() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let listener = UnixListener::bind(dir.join(SOCKET)).unwrap();
     let answers: &[&[u8]] = &[
@@ -175,7 +175,7 @@ fn nonsense_is_no_answer() {
 
 #[test]
 fn whoever_asks_nonsense_does_not_keep_others_from_an_answer() {
-    let desk = WatchedWorkspace::new();
+    let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
     let client = WatcherClient::eager(&dir);
