@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -21,7 +22,6 @@ use stepback_model::time::Timestamp;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::StepQuery;
 use stepback_store::prelude::*;
-use stepback_worktree::rules::Budget;
 
 /// How many points of the past are read.
 const LOADS: usize = 200;
@@ -44,9 +44,9 @@ fn main() -> Outcome<()> {
 struct Desk {
     tree: PathBuf,
     transcript: PathBuf,
-    store: EmbeddedStore,
+    store: Arc<EmbeddedStore>,
     store_dir: PathBuf,
-    env: FrozenEnv,
+    env: Arc<FrozenEnv>,
     /// How many messages there are, and their bytes.
     messages: (usize, usize),
 }
@@ -63,8 +63,8 @@ impl Desk {
             )?;
         }
         let store_dir = dir.join("store");
-        let store = EmbeddedStore::open(&store_dir)?;
-        let env = FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), 7);
+        let store = Arc::new(EmbeddedStore::open(&store_dir)?);
+        let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), 7));
         let transcript = dir.join("conversation.jsonl");
         fs::write(&transcript, "")?;
         Ok(Self { tree, transcript, store, store_dir, env, messages: (0, 0) })
@@ -87,17 +87,8 @@ impl Desk {
             agent: Agent::Claude,
             store: &self.store_dir,
             directory: &self.tree,
-            env: &self.env,
-            with_engine: &|work| {
-                work(&Engine {
-                    store: &self.store,
-                    env: &self.env,
-                    budget: Budget::default(),
-                    threads: 2,
-                    progress: None,
-                    watcher: None,
-                })
-            },
+            env: &*self.env,
+            with_engine: &|work| work(&Engine::new(self.store.clone(), self.env.clone())),
             new_root: &|directory| Some(directory.to_path_buf()),
             transcript: None,
             patience: Duration::ZERO,

@@ -17,7 +17,7 @@ use crate::record;
 /// A call that is checked against the breakpoints.
 pub struct GatedCall<'a> {
     /// The workspace the call belongs to.
-    pub workspace: &'a Workspace<'a>,
+    pub workspace: &'a Workspace,
     /// The start or the end of the call.
     pub event: &'a AgentEvent,
     /// Paths that the call names, relative to the workspace.

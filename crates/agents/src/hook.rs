@@ -36,7 +36,7 @@ const LAST_SCAN_FILE: &str = "looked";
 
 /// Opens the store on demand: most events do not need it.
 pub type WithEngine<'a> =
-    &'a dyn Fn(&mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>) -> Result<(), EngineError>;
+    &'a dyn Fn(&mut dyn FnMut(&Engine) -> Result<(), EngineError>) -> Result<(), EngineError>;
 
 /// The context of one hook process.
 pub struct Hook<'a> {
@@ -182,7 +182,7 @@ impl Hook<'_> {
     }
 
     /// Whether as many model turns as the user allows passed without a scan of the files.
-    fn has_turned(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<bool, EngineError> {
+    fn has_turned(&self, workspace: &Workspace, seen: &HookEvent) -> Result<bool, EngineError> {
         let Some(turns) = self.at_least_each else { return Ok(false) };
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
         let session = workspace.store().session(id)?;
@@ -203,7 +203,7 @@ impl Hook<'_> {
 
     fn record(
         &self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         seen: &HookEvent,
         is_recorded: &Cell<bool>,
     ) -> Result<HookAnswer, EngineError> {
@@ -246,7 +246,7 @@ impl Hook<'_> {
     /// Returns why to scan the files at an event that changes none; `None` for no scan.
     fn reason_to_look(
         &self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         seen: &HookEvent,
     ) -> Result<Option<Trigger>, EngineError> {
         let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
@@ -268,7 +268,7 @@ impl Hook<'_> {
     }
 
     /// In a rerun, returns what the user decided and said at this point when the session was recorded.
-    fn repeated(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<HookAnswer, EngineError> {
+    fn repeated(&self, workspace: &Workspace, seen: &HookEvent) -> Result<HookAnswer, EngineError> {
         let Some(policy) = self.policy else { return Ok(HookAnswer::default()) };
         let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
         if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), seen.gate) {
@@ -278,11 +278,7 @@ impl Hook<'_> {
     }
 
     /// Refuses a call that the policy of a rerun forbids.
-    fn forbidden(
-        &self,
-        workspace: &Workspace<'_>,
-        seen: &HookEvent,
-    ) -> Result<Option<HookAnswer>, EngineError> {
+    fn forbidden(&self, workspace: &Workspace, seen: &HookEvent) -> Result<Option<HookAnswer>, EngineError> {
         let Some(policy) = self.policy.filter(|_| seen.gate == HookPoint::Before) else { return Ok(None) };
         let paths = record::relative(workspace, seen);
         let tool = seen.event.tool.as_deref().unwrap_or_default();
@@ -302,7 +298,7 @@ impl Hook<'_> {
     /// Stops here if a breakpoint or pause applies, and delivers messages that the user left for the agent.
     fn controlled(
         &self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         seen: &HookEvent,
         recorded: &RecordedStep,
     ) -> Result<HookAnswer, EngineError> {

@@ -83,7 +83,7 @@ impl Policy {
     /// Repeats the user's decision and messages at this point of the recorded session.
     pub fn repeat(
         &self,
-        scratch: &Workspace<'_>,
+        scratch: &Workspace,
         event: &AgentEvent,
         gate: HookPoint,
         now: Timestamp,
@@ -149,7 +149,7 @@ impl Policy {
 /// of a result. The proxy that answers its model calls makes sure that the model gets the recorded result.
 pub fn stand_in(
     policy: &Policy,
-    scratch: &Workspace<'_>,
+    scratch: &Workspace,
     tool: &str,
     input: &Value,
 ) -> Result<String, EngineError> {
@@ -222,13 +222,13 @@ const UNKNOWN: &str = "this is a rerun, and this call is not in the recording";
 const USED: &str = "recorded-calls-used";
 
 /// The recorded calls whose changes were applied already: an agent may make the same call twice.
-fn used(scratch: &Workspace<'_>) -> Result<Vec<u64>, EngineError> {
+fn used(scratch: &Workspace) -> Result<Vec<u64>, EngineError> {
     let file = scratch.cache_dir()?.map(|dir| dir.join(USED));
     let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-fn use_up(scratch: &Workspace<'_>, number: u64) -> Result<(), EngineError> {
+fn use_up(scratch: &Workspace, number: u64) -> Result<(), EngineError> {
     let Some(dir) = scratch.cache_dir()? else { return Ok(()) };
     append(&dir.join(USED), &number.to_string())
 }

@@ -67,7 +67,7 @@ impl ConversationSource for Transcript {
 
 /// Records one hook event. `limit` is the length of the transcript at that time, in bytes.
 pub fn record_event(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     lock: &RecordLock,
     seen: &HookEvent,
     at: Timestamp,
@@ -85,7 +85,7 @@ pub fn record_event(
 
 /// Records compactions that no hook reported, as the transcript shows them.
 fn record_compactions(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     lock: &RecordLock,
     transcript: &Transcript,
     at: Timestamp,
@@ -106,7 +106,7 @@ fn record_compactions(
 
 /// Returns the report of one hook event, and where to read its conversation.
 fn reported<'a>(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     seen: &HookEvent,
     at: Timestamp,
     limit: Option<u64>,
@@ -162,7 +162,7 @@ fn claude_tasks(seen: &HookEvent) -> Option<Value> {
 }
 
 /// Records the notes in the inbox. Returns how many there were.
-pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, EngineError> {
+pub fn take_in(workspace: &Workspace, lock: &RecordLock) -> Result<usize, EngineError> {
     let Some(dir) = workspace.cache_dir()? else { return Ok(0) };
     let io = |error: std::io::Error| {
         EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
@@ -181,7 +181,7 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
 }
 
 /// Records the notes in the inbox, if there are any. For commands that only read.
-pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
+pub fn take_in_quietly(workspace: &Workspace) -> Result<(), EngineError> {
     let waits = workspace.cache_dir()?.is_some_and(|dir| !inbox::is_empty(&dir));
     if waits {
         let lock = workspace.lock_recording()?;
@@ -192,7 +192,7 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 
 /// Records the notes in the inbox, unless another process is recording, which then does it itself. For callers that hold the
 /// lock on the workspace: a hook that records waits for that lock, so waiting for the hook would be a deadlock.
-pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
+pub fn take_in_if_free(workspace: &Workspace) -> Result<(), EngineError> {
     if workspace.cache_dir()?.is_none_or(|dir| inbox::is_empty(&dir)) {
         return Ok(());
     }
@@ -205,7 +205,7 @@ pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 
 /// Records notes. One that cannot be recorded leaves a gap and does not keep the others from being recorded.
 pub fn record_notes(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     lock: &RecordLock,
     notes: &[InboxNote],
 ) -> Result<(), EngineError> {
@@ -226,11 +226,7 @@ pub fn record_notes(
 }
 
 /// Records notes in one commit: all of them, or none.
-fn record_batch(
-    workspace: &Workspace<'_>,
-    lock: &RecordLock,
-    notes: &[InboxNote],
-) -> Result<(), EngineError> {
+fn record_batch(workspace: &Workspace, lock: &RecordLock, notes: &[InboxNote]) -> Result<(), EngineError> {
     let mut all: Vec<(ReportedEvent<'_>, Option<Transcript>)> = Vec::new();
     for note in notes {
         if let Some(name) = &note.carried {
@@ -295,7 +291,7 @@ fn record_batch(
 
 /// Returns the report of a model call that a proxy recorded, in the session it belongs to.
 fn model_call_report<'a>(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     carried: RecordedCall,
     at: Timestamp,
 ) -> Result<ReportedEvent<'a>, EngineError> {
@@ -314,7 +310,7 @@ fn model_call_report<'a>(
     Ok(ReportedEvent { learned, ..report(event, at) })
 }
 
-fn step_named(workspace: &Workspace<'_>, event: &AgentEvent, key: &str) -> StepId {
+fn step_named(workspace: &Workspace, event: &AgentEvent, key: &str) -> StepId {
     let session = Session::id_of(workspace.record.id, &event.agent, &event.session);
     Step::id_of(session, event.kind, key)
 }
@@ -335,12 +331,7 @@ fn gap<'a>(note: &InboxNote, why: String, raw: Option<Value>) -> ReportedEvent<'
 }
 
 /// Records that an agent was stopped.
-pub fn hit(
-    workspace: &Workspace<'_>,
-    about: &AgentEvent,
-    stop: &Stop,
-    at: Timestamp,
-) -> Result<(), EngineError> {
+pub fn hit(workspace: &Workspace, about: &AgentEvent, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
     record_light(workspace, AgentEvent { input: Some(input), ..event }, at)
@@ -348,7 +339,7 @@ pub fn hit(
 
 /// Records that a call passed a log point.
 pub fn log_point(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     about: &AgentEvent,
     breakpoint: &Breakpoint,
     at: Timestamp,
@@ -359,7 +350,7 @@ pub fn log_point(
 
 /// Records the user's answer to a stopped agent; `said` is `None` if the wait timed out.
 pub fn decision(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     about: &AgentEvent,
     stop: &Stop,
     said: Option<&control::StopAnswer>,
@@ -397,7 +388,7 @@ pub fn decision(
 
 /// In a rerun, records a decision of the user that is repeated from the recorded session.
 pub fn repeated_decision(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     about: &AgentEvent,
     decision: &RecordedDecision,
     at: Timestamp,
@@ -414,12 +405,7 @@ pub fn repeated_decision(
 pub const TOLD: &str = "message: ";
 
 /// Records a message that the user left for the agent and that the model gets with this event.
-pub fn told(
-    workspace: &Workspace<'_>,
-    about: &AgentEvent,
-    text: &str,
-    at: Timestamp,
-) -> Result<(), EngineError> {
+pub fn told(workspace: &Workspace, about: &AgentEvent, text: &str, at: Timestamp) -> Result<(), EngineError> {
     let event = related_event(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
     let with = match about.kind {
         StepKind::UserInput => "prompt",
@@ -436,7 +422,7 @@ fn takes_input(agent: &str) -> bool {
 
 /// Records the end of a call that was refused and will not run.
 pub fn refused(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     about: &AgentEvent,
     reason: &str,
     at: Timestamp,
@@ -454,10 +440,7 @@ pub fn refused(
 }
 
 /// Returns a note on how to take back what the current prompt led to; `None` if it changed nothing.
-pub fn note_for_turn(
-    workspace: &Workspace<'_>,
-    recorded: &RecordedStep,
-) -> Result<Option<String>, EngineError> {
+pub fn note_for_turn(workspace: &Workspace, recorded: &RecordedStep) -> Result<Option<String>, EngineError> {
     let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };
     let Some(prompt) = session.info.prompt else { return Ok(None) };
     let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };
@@ -474,11 +457,11 @@ pub fn note_for_turn(
         .then(|| format!("checkpoint saved: stepback rewind '#{number}' undoes the changes of this prompt")))
 }
 
-fn record_light(workspace: &Workspace<'_>, event: AgentEvent, at: Timestamp) -> Result<(), EngineError> {
+fn record_light(workspace: &Workspace, event: AgentEvent, at: Timestamp) -> Result<(), EngineError> {
     record_beside(workspace, report(event, at))
 }
 
-fn record_beside(workspace: &Workspace<'_>, mut report: ReportedEvent<'_>) -> Result<(), EngineError> {
+fn record_beside(workspace: &Workspace, mut report: ReportedEvent<'_>) -> Result<(), EngineError> {
     // What a user typed can hold a secret too.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
@@ -523,7 +506,7 @@ pub struct ImportedNotes {
 
 /// Records the events of a conversation from the agent's own transcript. Importing it again adds only what is new.
 pub fn imported(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     place: &TranscriptLocation,
     events: Vec<AgentEvent>,
 ) -> Result<ImportedNotes, EngineError> {

@@ -48,7 +48,7 @@ pub struct StepExtras<'a> {
 /// Records the steps of one session.
 pub struct Journal<'a> {
     /// The workspace the agent runs in.
-    pub workspace: &'a Workspace<'a>,
+    pub workspace: &'a Workspace,
     /// The agent's id of the session.
     pub session: String,
     /// How many steps were recorded so far.
@@ -120,7 +120,7 @@ impl Journal<'_> {
             paths,
             recorded,
             patience,
-            env: self.workspace.engine.env,
+            env: &*self.workspace.engine.env,
             waits,
         };
         let mut missed = None;

@@ -16,7 +16,7 @@ const GO_ON: &str = "Continue.";
 
 /// Returns how a session of this agent continues from a step under a new id. `store` is the store if it is not the default one.
 pub fn resume(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: Session,
     target: &StepRow,
     store: Option<String>,

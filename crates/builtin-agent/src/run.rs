@@ -53,7 +53,7 @@ pub(crate) struct Agent<'a, 'o> {
 /// Runs the agent in `workspace` until it is done or must end. An error means that recording failed; errors of the model or
 /// of a tool are part of the outcome.
 pub fn run(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     provider: &mut dyn Provider,
     mut options: RunOptions<'_>,
 ) -> Result<RunOutcome, EngineError> {
@@ -93,7 +93,7 @@ pub fn run(
 }
 
 /// Returns a new session id, in the form that agents use.
-fn fresh_name(workspace: &Workspace<'_>) -> String {
+fn fresh_name(workspace: &Workspace) -> String {
     let mut name = String::new();
     for (at, byte) in workspace.engine.env.fresh_id().iter().enumerate() {
         let gap = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };

@@ -75,7 +75,7 @@ impl AgentWorkspace {
         stored_json::load(workspace.store(), step.step.meta.detail.unwrap()).unwrap()
     }
 
-    fn with_workspace<T>(&self, look: impl FnOnce(&Workspace<'_>) -> T) -> T {
+    fn with_workspace<T>(&self, look: impl FnOnce(&Workspace) -> T) -> T {
         let engine = self.engine();
         look(&engine.workspace(&self.root).unwrap())
     }

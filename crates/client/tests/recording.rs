@@ -5,10 +5,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stepback_client::{Capture, Recorder, RecorderConfig, StepKind, StepReport, TraceContext};
+use stepback_engine::Engine;
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
 use stepback_server::{AppState, HttpServer, ServerConfig as Served, serve};
@@ -18,14 +20,14 @@ use stepback_store::port::{StepQuery, StepRow};
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> HttpServer {
+fn start(store: Arc<dyn Store>, top: &Path, listen: SocketAddr) -> HttpServer {
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), 1);
     let config = Served::new(listen, top.join("token"));
-    serve(AppState::new(store, Box::new(env), 2), config).unwrap()
+    serve(AppState::new(Engine::new(store, Arc::new(env))), config).unwrap()
 }
 
 struct TestServer {
-    store: &'static dyn Store,
+    store: Arc<dyn Store>,
     server: Option<HttpServer>,
     address: SocketAddr,
     token: String,
@@ -35,9 +37,8 @@ struct TestServer {
 impl TestServer {
     fn new() -> Self {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
-        let store: &'static dyn Store =
-            Box::leak(Box::new(EmbeddedStore::open(&dir.path().join("store")).unwrap()));
-        let server = start(store, dir.path(), "127.0.0.1:0".parse().unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&dir.path().join("store")).unwrap());
+        let server = start(store.clone(), dir.path(), "127.0.0.1:0".parse().unwrap());
         let (address, token) = (server.address(), server.token().text().to_owned());
         Self { store, server: Some(server), address, token, dir }
     }
@@ -61,13 +62,13 @@ impl TestServer {
 
     fn detail(&self, stored: &StepRow) -> serde_json::Value {
         let hash = stored.step.meta.detail.unwrap();
-        stepback_model::json::load(&Source(self.store), hash).unwrap()
+        stepback_model::json::load(&Source(&*self.store), hash).unwrap()
     }
 }
 
-struct Source(&'static dyn Store);
+struct Source<'a>(&'a dyn Store);
 
-impl stepback_model::object::ObjectSource for Source {
+impl stepback_model::object::ObjectSource for Source<'_> {
     fn read(
         &self,
         kind: stepback_model::ObjectKind,
@@ -185,7 +186,7 @@ fn a_server_that_comes_late_gets_everything_and_a_gap_where_something_is_missing
     let counts = recorder.counts();
     assert_eq!(counts.stored, 0);
     assert!(counts.dropped >= 60 && counts.waiting + counts.dropped == 100, "{counts:?}");
-    place.server = Some(start(place.store, place.dir.path(), place.address));
+    place.server = Some(start(place.store.clone(), place.dir.path(), place.address));
     assert!(recorder.flush(LONG));
     session.record(StepReport::new(StepKind::AgentStep).summary("after"));
     assert!(recorder.flush(LONG));

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::exit;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,8 +18,6 @@ use stepback_reasoning::item::{
     BeliefKind, Criticality, DependencyKind, EvidenceKind, EvidenceOrigin, GapKind, HypothesisStatus,
 };
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::prelude::*;
-use stepback_worktree::rules::Budget;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -95,10 +94,6 @@ fn change(number: u32) -> BoardMutation {
     }
 }
 
-fn engine<'a>(store: &'a dyn Store, env: &'a FrozenEnv) -> Engine<'a> {
-    Engine { store, env, budget: Budget::default(), threads: 2, progress: None, watcher: None }
-}
-
 fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     let root = directory.join("work");
     std::fs::create_dir_all(&root)?;
@@ -107,11 +102,11 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
     }
     let root = root.canonicalize()?;
     let start = Timestamp::from_micros(1_700_000_000_000_000);
-    let env = FrozenEnv::new(start, 1);
+    let env = Arc::new(FrozenEnv::new(start, 1));
     let (mut times, mut copies) = (Vec::new(), 0u64);
     let usage = {
-        let store = EmbeddedStore::open(&directory.join("store"))?;
-        let engine = engine(&store, &env);
+        let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
+        let engine = Engine::new(store, env.clone());
         let workspace = engine.workspace(&root)?;
         let session = workspace.session.clone();
         let mut thinker = Thinker::new(&workspace, &session);
@@ -125,11 +120,11 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
                 copies += 100 * thinker.mind()?.document().to_string().len() as u64;
             }
         }
-        store.usage()?
+        engine.store().usage()?
     };
     // Opened anew: what was read before must not help.
-    let store = EmbeddedStore::open(&directory.join("store"))?;
-    let engine = engine(&store, &env);
+    let store = Arc::new(EmbeddedStore::open(&directory.join("store"))?);
+    let engine = Engine::new(store, env);
     let workspace = engine.workspace(&root)?;
     let session = workspace.session.clone();
     let newest = workspace.newest_number()?;

@@ -15,7 +15,7 @@ use crate::rewind::PreparedRewind;
 use crate::undo::{Reversal, in_force, latest_move, undone_last};
 use crate::workspace::Workspace;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the paths that differ on branch `name` and that another author than `session` changed here since the two
     /// branches diverged: a switch would remove that author's work from the workspace.
     pub fn foreign_changes(

@@ -94,7 +94,7 @@ impl BisectSearch {
 
 /// A directory that is brought from one past state to another.
 pub struct Scratch<'w> {
-    workspace: &'w Workspace<'w>,
+    workspace: &'w Workspace,
     dir: PathBuf,
     at: Option<WorkspaceState>,
     /// The `stat` result of every file of the state at the time the caller got the directory. Files that a command created
@@ -107,7 +107,7 @@ type Stamp = (u64, u64, (i64, i64), (i64, i64));
 
 impl<'w> Scratch<'w> {
     /// Creates a scratch directory at `dir`, which must not exist or be empty.
-    pub fn new(workspace: &'w Workspace<'w>, dir: PathBuf) -> Self {
+    pub fn new(workspace: &'w Workspace, dir: PathBuf) -> Self {
         Self { workspace, dir, at: None, handed_over: BTreeMap::new() }
     }
 

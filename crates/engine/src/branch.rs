@@ -36,7 +36,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_alphanumeric() || "-_./+".contains(c))
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the newest step of a branch; `None` if the branch does not exist.
     pub fn branch_tip(&self, name: &str) -> Result<Option<StepRow>, EngineError> {
         let step = match self.present_branch()? == name {

@@ -59,7 +59,7 @@ pub struct BranchLine {
     pub own: u64,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns which branch each step is on, and which steps were rolled back.
     pub fn lines(&self) -> Result<BranchLines, EngineError> {
         let mut lines = self.lines_without_calls()?;

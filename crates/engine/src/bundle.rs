@@ -31,9 +31,10 @@ use stepback_store::StoreError;
 
 use self::frame::{BLOCK, Block, Writer};
 use self::records::GitFile;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::reachability::{Marker, Visitor};
-use crate::workspace::{Engine, StoreSource};
+use crate::workspace::StoreSource;
 
 pub use self::error::BundleError;
 pub use self::import::ImportReport;
@@ -71,14 +72,14 @@ impl Visitor for InOrder {
     }
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Writes a bundle of `sessions`. The same sessions give the same bytes.
     pub fn export_bundle(&self, sessions: &[Session], out: impl Write) -> Result<Exported, EngineError> {
         let _lock = self.keep_collector_out()?;
         let logs = gather::logs(self, sessions)?;
         let mut exported = Exported { sessions: sessions.len() as u64, ..Exported::default() };
         let mut writer = Writer::new(out)?;
-        let source = StoreSource(self.store);
+        let source = StoreSource(self.store());
         let mut order = InOrder::default();
         let mut marker = Marker::new(&source).told(&mut order);
         for log in &logs {
@@ -99,7 +100,7 @@ impl Engine<'_> {
             exported.objects += 1;
             exported.bytes += bytes.len() as u64;
             writer.object(kind, &bytes)?;
-            if let Some(progress) = self.progress {
+            if let Some(progress) = &self.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -136,6 +137,6 @@ impl Engine<'_> {
 
     /// Reads a bundle to its end and validates all of it. Writes nothing.
     pub fn open_bundle(&self, file: File) -> Result<Bundle, EngineError> {
-        Ok(Bundle::open(file, self.progress)?)
+        Ok(Bundle::open(file, self.progress.as_deref())?)
     }
 }

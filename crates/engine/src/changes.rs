@@ -39,7 +39,7 @@ pub struct NumberedChange {
     pub taken_back: bool,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns all changes on the present line, oldest first; with `since`, only those after it. Numbers are not affected.
     pub fn numbered_changes(&self, since: Option<&StepRow>) -> Result<Vec<NumberedChange>, EngineError> {
         let present = self.look()?;

@@ -66,7 +66,7 @@ pub struct Created {
     pub troubles: Vec<SkippedPath>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Creates a checkpoint of the workspace as it is now.
     pub fn create_checkpoint(
         &self,

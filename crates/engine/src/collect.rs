@@ -10,10 +10,11 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
 use stepback_store::port::{StepQuery, Swept};
 
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::reachability::{Alive, Marker};
 use crate::retry::{is_race, retry};
-use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
+use crate::workspace::{PATIENCE, StoreSource, wait_for};
 
 /// The result of a check of the store.
 #[derive(Debug, Default, serde::Serialize)]
@@ -26,11 +27,11 @@ pub struct Health {
     pub problems: Vec<String>,
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Returns everything that unpruned states, sessions and open journals need, and the problems met, such as missing
     /// objects.
     fn alive(&self) -> Result<(Alive, Vec<String>), EngineError> {
-        let source = StoreSource(self.store);
+        let source = StoreSource(self.store());
         let mut marker = Marker::new(&source);
         for workspace in self.store.workspaces()? {
             for stored in self.store.steps(workspace.id, &StepQuery::default())? {
@@ -109,7 +110,7 @@ impl Engine<'_> {
                 }
                 Err(error) => health.problems.push(error.to_string()),
             }
-            if let Some(progress) = self.progress {
+            if let Some(progress) = &self.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -37,7 +37,7 @@ pub struct Control {
     dir: PathBuf,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the control files of this workspace. Fails for a store without a local directory.
     pub fn control(&self) -> Result<Control, EngineError> {
         match self.local_dir()? {

@@ -85,7 +85,7 @@ pub(crate) fn with_files_beside(paths: Vec<RelPath>) -> Vec<RelPath> {
     all
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the paths of `changes` that `filter` excludes although it includes another file of the same database.
     pub(crate) fn database_files<'c>(
         &self,

@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
     Redo(OpId),
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Applies a prepared rewind.
     pub fn apply(&self, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         self.apply_as(prepared, Purpose::Rewind, Vec::new())
@@ -77,7 +77,7 @@ impl Workspace<'_> {
             &opened.operation.id.short(),
             self.engine.threads,
         )?;
-        let mut outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress) {
+        let mut outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress.as_deref()) {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
         };

@@ -126,7 +126,7 @@ pub(crate) struct Others {
     pub uncertain: Vec<SkippedPath>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the author of a change with the names of the sessions.
     pub fn change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
         let authors = match who {

@@ -47,7 +47,7 @@ struct ToWrite {
     content: Content,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Writes the files of `state` into `into`, which must not exist or be empty. With `git`, git directories too.
     pub fn materialize(
         &self,
@@ -182,7 +182,7 @@ impl Workspace<'_> {
                             return;
                         }
                     }
-                    if let Some(progress) = self.engine.progress {
+                    if let Some(progress) = &self.engine.progress {
                         progress.fetch_add(1, Ordering::Relaxed);
                     }
                 }

@@ -63,7 +63,7 @@ pub struct Pruned {
     pub swept: Swept,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Plans a prune and changes nothing.
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;

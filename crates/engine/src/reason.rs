@@ -31,7 +31,7 @@ use crate::error::EngineError;
 use crate::session::status;
 use crate::workspace::Workspace;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the session whose mind is meant: the one that is named, otherwise the only active agent session of the
     /// workspace, otherwise the user's. Fails if several agents are active.
     pub fn thinking_session(&self, named: Option<&str>, now: Timestamp) -> Result<Session, EngineError> {

@@ -200,7 +200,7 @@ pub struct RecordLock {
     _file: Option<File>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Waits until no other process records steps of this workspace, and takes the lock.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
         self.lock_recording_within(self.patience())

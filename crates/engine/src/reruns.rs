@@ -17,8 +17,9 @@ use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
 use stepback_store::port::{StepQuery, StepRow};
 
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::{Engine, Workspace};
+use crate::workspace::Workspace;
 
 /// The status of a rerun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -93,7 +94,7 @@ impl Rerun {
 /// How long the states of a rerun are kept after its last step, in microseconds: long enough to compare it with the original.
 const KEPT_FOR: i64 = 3_600_000_000;
 
-impl Engine<'_> {
+impl Engine {
     /// Purges the states in the scratch workspaces of reruns that have ended; the next collection frees what only they needed.
     /// What a rerun did stays recorded, and its files are those of its branch. Reruns of the last hour are kept unless `now`
     /// is set. Returns how many workspaces were purged.
@@ -132,7 +133,7 @@ impl Engine<'_> {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Records what is known about a rerun now.
     pub fn note_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
         let word = rerun.status.as_str();

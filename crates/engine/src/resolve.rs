@@ -14,7 +14,7 @@ use crate::workspace::{Workspace, describe};
 /// How many candidates an error lists.
 const SHOWN: usize = 5;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the step that `text` names, relative to `now`. `zone` is called only if the point is a time: finding out the
     /// time zone takes longer than resolving any other point.
     pub fn resolve(
@@ -61,7 +61,7 @@ fn line(all: &[StepRow], from: &StepRow) -> Vec<StepRow> {
 }
 
 struct Resolver<'s> {
-    workspace: &'s Workspace<'s>,
+    workspace: &'s Workspace,
     text: &'s str,
     /// Checkpoints, newest first, hidden ones included.
     all: &'s [StepRow],

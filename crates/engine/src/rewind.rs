@@ -142,7 +142,7 @@ impl RewindReport {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Plans a rewind and changes nothing. Takes the workspace lock, which the returned plan holds.
     pub fn prepare_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         self.check_open_files(self.plan_rewind(request)?)

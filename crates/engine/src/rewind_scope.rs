@@ -55,7 +55,7 @@ impl Scope {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns what a rewind to `target` takes back; `None` if it restores the whole workspace.
     pub(crate) fn scope(
         &self,
@@ -295,7 +295,7 @@ fn differing(whole: &RewindPlan, plan: &RewindPlan) -> Vec<RelPath> {
 }
 
 /// Returns the git directories of the present state.
-fn git_dirs(workspace: &Workspace<'_>, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
+fn git_dirs(workspace: &Workspace, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
     let Some(git) = present.state.git else { return Ok(Vec::new()) };
     let git = GitState::load(&StoreSource(workspace.store()), git)?;
     let parse = |repository: &GitSummary| RelPath::parse(repository.path.clone()).ok();

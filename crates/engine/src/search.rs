@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering;
 use stepback_store::port::{SearchDocument, SearchRequest, SearchResult};
 
 use self::texts::Gatherer;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::read_cache::LastRead;
-use crate::workspace::{Engine, StoreSource};
+use crate::workspace::StoreSource;
 
 /// How many steps are indexed before a search that should return quickly.
 const PROMPTLY: u64 = 400;
@@ -23,7 +24,7 @@ const AT_ONCE: usize = 4000;
 /// Roughly how many bytes of text one batch holds in memory.
 const MOST_BYTES: usize = 8 << 20;
 
-impl Engine<'_> {
+impl Engine {
     /// Finds steps by their words. Indexes all new steps first.
     pub fn search(&self, search: &SearchRequest) -> Result<SearchResult, EngineError> {
         self.bring_index_up_to_date()?;
@@ -43,9 +44,9 @@ impl Engine<'_> {
 
     /// Like [`Self::bring_index_up_to_date`] for about `most` steps; also returns whether the index is complete.
     pub fn bring_index_forward(&self, most: u64) -> Result<(u64, bool), EngineError> {
-        let source = StoreSource(self.store);
+        let source = StoreSource(self.store());
         let mut gatherer =
-            Gatherer { store: self.store, details: LastRead::new(&source), heard: HashMap::new() };
+            Gatherer { store: self.store(), details: LastRead::new(&source), heard: HashMap::new() };
         let mut told = 0;
         let mut last = Vec::new();
         loop {
@@ -71,7 +72,7 @@ impl Engine<'_> {
                 }
             }
             told += documents.len() as u64;
-            if let Some(progress) = self.progress {
+            if let Some(progress) = &self.progress {
                 progress.fetch_add(documents.len() as u64, Ordering::Relaxed);
             }
             self.store.index(&documents)?;

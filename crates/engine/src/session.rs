@@ -9,8 +9,9 @@ use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
 use stepback_store::port::StepQuery;
 
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::{Engine, Workspace};
+use crate::workspace::Workspace;
 
 /// A session without an event for this long counts as idle. In microseconds.
 const QUIET: i64 = 3_600_000_000;
@@ -63,7 +64,7 @@ pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the agent sessions that may be running, most recently active first.
     pub fn running_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.agent_sessions()?;
@@ -117,7 +118,7 @@ impl Workspace<'_> {
     }
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
     pub fn find_session_anywhere(&self, text: &str) -> Result<Session, EngineError> {
         // Projects first: a rerun may have the same agent's id as the session it repeats.
@@ -151,7 +152,7 @@ impl Engine<'_> {
     }
 
     /// Returns every workspace in the store, for reading: interrupted operations are not recovered.
-    pub fn every_workspace(&self) -> Result<Vec<Workspace<'_>>, EngineError> {
+    pub fn every_workspace(&self) -> Result<Vec<Workspace>, EngineError> {
         let root = |workspace: record::WorkspaceRecord| PathBuf::from(OsString::from_vec(workspace.root));
         let mut all = Vec::new();
         for workspace in self.store.workspaces()? {
@@ -161,7 +162,7 @@ impl Engine<'_> {
     }
 
     /// Opens the workspace that a session ran in.
-    pub fn workspace_of(&self, session: &Session) -> Result<Workspace<'_>, EngineError> {
+    pub fn workspace_of(&self, session: &Session) -> Result<Workspace, EngineError> {
         let known = self.store.workspaces()?.into_iter().find(|workspace| workspace.id == session.workspace);
         let missing = || StoreError::Corrupt { what: format!("session {} has no workspace", session.id) };
         let root = PathBuf::from(OsString::from_vec(known.ok_or_else(missing)?.root));

@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 /// How many steps the first query reads to find the last one of an agent.
 const FIRST_STEPS: u64 = 32;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the agent session that was active last before the step numbered `before`, or now.
     pub fn session_at_work(&self, before: Option<u64>) -> Result<Option<Session>, EngineError> {
         Ok(self.last_agent_step(before)?.map(|(session, _)| session))

@@ -56,7 +56,7 @@ struct Selection<'n> {
     others: Vec<&'n NumberedChange>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Plans to take back single changes and changes nothing.
     pub(crate) fn prepare_changes(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let filter = PathFilter::new(&request.paths)?;

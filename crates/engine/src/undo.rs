@@ -48,7 +48,7 @@ pub enum UndoDirection {
     Redo,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the operations of the workspace, newest first.
     pub fn operations(&self) -> Result<Vec<Operation>, EngineError> {
         Ok(self.store().operations(self.record.id)?)
@@ -413,7 +413,7 @@ pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTr
 
 /// Returns the changes to the log that undo or redo an operation that changed no files.
 fn log_reversal(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     operation: &Operation,
     record: &Operation,
     direction: UndoDirection,

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The number of context lines around a change.
 const CONTEXT: usize = 3;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the changed lines of a text file; `None` if it is not text or is too large.
     pub fn changed_lines(&self, change: &PathChange) -> Result<Option<String>, EngineError> {
         let side = |node: &Option<TreeNode>| -> Result<Option<Vec<u8>>, EngineError> {

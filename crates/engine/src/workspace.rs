@@ -1,47 +1,26 @@
 //! An open workspace: its record, its session, its locks, and scans of its present state.
 
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use stepback_model::env::Env;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::ids::{StepId, WorkspaceId};
+use stepback_model::ids::StepId;
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::StepRow;
-use stepback_model::record::{self, Session, SessionInfo};
+use stepback_model::record::{self, Session};
 use stepback_model::state::WorkspaceState;
-use stepback_store::{FinishedBatch, Mutation, ObjectBatch, Store, StoreError};
+use stepback_store::{FinishedBatch, ObjectBatch, Store};
 use stepback_worktree::WorktreeError;
-use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::hints::ScanHints;
 use stepback_worktree::scan::{self, Scan, Snapshot};
 use stepback_worktree::vault::Vault;
 
+use crate::engine::Engine;
 use crate::error::EngineError;
 
 /// How long to wait for another process that is changing the same workspace, unless the store says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A store, and the environment that workspaces are opened with.
-pub struct Engine<'a> {
-    /// The store that holds objects and the log.
-    pub store: &'a dyn Store,
-    /// The source of the time and of new ids.
-    pub env: &'a dyn Env,
-    /// How much of the files that git ignores is stored.
-    pub budget: Budget,
-    /// The maximum number of threads for a scan.
-    pub threads: usize,
-    /// A counter of work done, for a progress display.
-    pub progress: Option<&'a AtomicU64>,
-    /// A file watcher that may know what changed since the last scan.
-    pub watcher: Option<&'a dyn ScanHints>,
-}
 
 /// How a workspace is scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +32,10 @@ pub(crate) enum ScanMode {
 }
 
 /// An open workspace.
-pub struct Workspace<'a> {
+#[derive(Clone)]
+pub struct Workspace {
     /// The engine that opened it.
-    pub engine: &'a Engine<'a>,
+    pub engine: Engine,
     /// The canonical path of its root directory; for a remote workspace, a name instead of a path.
     pub root: PathBuf,
     /// Its record in the store.
@@ -68,6 +48,12 @@ pub struct Workspace<'a> {
 #[derive(Debug)]
 pub struct WorkspaceLock {
     _files: Vec<File>,
+}
+
+impl WorkspaceLock {
+    pub(crate) fn new(files: Vec<File>) -> Self {
+        Self { _files: files }
+    }
 }
 
 /// The present state of a workspace, stored but not yet part of the log.
@@ -84,104 +70,10 @@ pub struct PresentState {
     pub(crate) snapshot: Option<Snapshot>,
 }
 
-impl Engine<'_> {
-    /// Opens the workspace at `root`, which must be a canonical path; registers it if it is new.
-    pub fn workspace(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
-        let workspace = match self.find_workspace(root)? {
-            Some(workspace) => workspace,
-            None => self.register(root)?,
-        };
-        if let Some(dir) = self.store.local_dir() {
-            // Only a hint for hooks; without it they query the database.
-            let _ = crate::workspace_index::note(dir, root, workspace.record.id);
-        }
-        workspace.recover()?;
-        Ok(workspace)
-    }
-
-    /// Opens the workspace at `root`; fails if stepback has not recorded it.
-    pub fn known_workspace(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
-        let workspace = self
-            .find_workspace(root)?
-            .ok_or_else(|| EngineError::NothingRecorded { root: root.to_path_buf() })?;
-        workspace.recover()?;
-        Ok(workspace)
-    }
-
-    /// The vault of git files; `None` if this store neither has one nor received one from a copy.
-    pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
-        let Some(dir) = self.store.local_dir() else { return Ok(None) };
-        let path = dir.join(stepback_store::port::VAULT);
-        if !self.store.has_vault() && !path.is_dir() {
-            return Ok(None);
-        }
-        Ok(Some(Vault::open(&path)?))
-    }
-
-    /// Waits until the collector is not running, and keeps it from running until the lock is dropped.
-    pub(crate) fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
-        let store = self.store.local_dir().unwrap_or(Path::new("the store"));
-        Ok(WorkspaceLock { _files: self.lock_collector_out(store)?.into_iter().collect() })
-    }
-
-    /// Like [`Self::keep_collector_out`]; `about` is the path that an error names.
-    fn lock_collector_out(&self, about: &Path) -> Result<Option<File>, EngineError> {
-        let Some(dir) = self.store.local_dir() else { return Ok(None) };
-        let patience = self.store.patience().unwrap_or(PATIENCE);
-        Ok(Some(wait_for(&dir.join("collect.lock"), File::try_lock_shared, about, patience)?))
-    }
-
-    pub(crate) fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
-        let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
-        let Some(session) = self.store.session(Session::id_of(record.id, Session::PERSON, ""))? else {
-            return Err(StoreError::Corrupt { what: format!("{} has no session", root.display()) }.into());
-        };
-        Ok(Some(Workspace { engine: self, root: root.to_path_buf(), record, session }))
-    }
-
-    /// Opens the remote workspace `name`, which has no directory on this machine and which agents on other machines report to.
-    /// Registers it if it is new.
-    pub fn remote_workspace(&self, name: &str) -> Result<Workspace<'_>, EngineError> {
-        let root = [record::WorkspaceRecord::REMOTE, name.as_bytes()].concat();
-        let root = Path::new(OsStr::from_bytes(&root));
-        match self.find_workspace(root)? {
-            Some(workspace) => Ok(workspace),
-            None => self.register(root),
-        }
-    }
-
-    /// Returns a remote workspace that was opened before, without a query to the store. This is correct only because a remote
-    /// workspace has no directory here that would have to be checked.
-    pub fn remote_workspace_again(&self, record: record::WorkspaceRecord, session: Session) -> Workspace<'_> {
-        let root = Path::new(OsStr::from_bytes(&record.root)).to_path_buf();
-        Workspace { engine: self, root, record, session }
-    }
-
-    fn register(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
-        let now = self.env.now();
-        let id = WorkspaceId::from_bytes(self.env.fresh_id());
-        let record =
-            record::WorkspaceRecord { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
-        let session = Session {
-            id: Session::id_of(id, Session::PERSON, ""),
-            workspace: id,
-            agent: Session::PERSON.to_string(),
-            started_at: now,
-            info: SessionInfo::default(),
-        };
-        let mutations = [Mutation::AddWorkspace(record.clone()), Mutation::AddSession(session.clone())];
-        match self.store.commit(None, &mutations) {
-            Ok(_) => Ok(Workspace { engine: self, root: root.to_path_buf(), record, session }),
-            // Another process may have registered it first.
-            Err(error) => self.find_workspace(root)?.ok_or(error.into()),
-        }
-    }
-}
-
-impl<'a> Workspace<'a> {
+impl Workspace {
     /// The store of the engine.
-    pub fn store(&self) -> &'a dyn Store {
-        self.engine.store
+    pub fn store(&self) -> &dyn Store {
+        self.engine.store()
     }
 
     /// The name of the reference that holds the head of this workspace.
@@ -276,12 +168,12 @@ impl<'a> Workspace<'a> {
         &self,
         try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     ) -> Result<WorkspaceLock, EngineError> {
-        let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock { _files: Vec::new() }) };
+        let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock::new(Vec::new())) };
         // The caller relies on objects it has seen in the store, so the collector must not free them.
         let mut files = Vec::new();
         files.extend(self.engine.lock_collector_out(&self.root)?);
         files.push(wait_for(&dir.join("lock"), try_lock, &self.root, self.patience())?);
-        Ok(WorkspaceLock { _files: files })
+        Ok(WorkspaceLock::new(files))
     }
 
     /// Fails for a remote workspace: it has no files to read or write, and its root would be taken for a path.
@@ -317,8 +209,8 @@ impl<'a> Workspace<'a> {
             epoch: store.gc_generation()?,
             boot: scan::boot_id(),
             threads: self.engine.threads,
-            progress: self.engine.progress,
-            hints: self.engine.watcher,
+            progress: self.engine.progress.as_deref(),
+            hints: self.engine.watcher.as_deref(),
             everything: look == ScanMode::Everything,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;

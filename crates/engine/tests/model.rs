@@ -14,6 +14,7 @@ use std::fs;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stepback_engine::prune::Rules;
 use stepback_engine::rewind::{RewindReport, RewindRequest};
@@ -28,7 +29,6 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
 use stepback_testkit::tree::{self, Copy, Draw, Thing};
 use stepback_testkit::work::{FileWorker, shorter};
-use stepback_worktree::rules::Budget;
 
 const CASES: u64 = 40;
 const OPERATIONS: usize = 260;
@@ -76,19 +76,14 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
     let dir = tempfile::tempdir_in(place).unwrap();
     let root = dir.path().canonicalize().unwrap().join("work");
     fs::create_dir(&root).unwrap();
-    let memory;
-    let embedded;
-    let store: &dyn Store = if seed.is_multiple_of(4) {
-        memory = MemoryStore::new(1 << 30);
-        &memory
+    let store: Arc<dyn Store> = if seed.is_multiple_of(4) {
+        Arc::new(MemoryStore::new(1 << 30))
     } else {
-        embedded = EmbeddedStore::open(&dir.path().join("store")).unwrap();
-        &embedded
+        Arc::new(EmbeddedStore::open(&dir.path().join("store")).unwrap())
     };
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), seed);
     let threads = 1 + usize::from(seed.is_multiple_of(3));
-    let engine =
-        Engine { store, env: &env, budget: Budget::default(), threads, progress: None, watcher: None };
+    let engine = Engine { threads, ..Engine::new(store, Arc::new(env)) };
     let workspace = engine.workspace(&root).map_err(|error| error.to_string())?;
     let mut world = ModelRun {
         files: FileWorker { root: root.clone(), draw: Draw::new(seed) },
@@ -138,9 +133,9 @@ struct Operation {
     undone: bool,
 }
 
-struct ModelRun<'a> {
+struct ModelRun {
     files: FileWorker,
-    workspace: Workspace<'a>,
+    workspace: Workspace,
     kept: Vec<Kept>,
     operations: Vec<Operation>,
 }
@@ -157,7 +152,7 @@ fn text(error: EngineError) -> String {
     error.to_string()
 }
 
-impl ModelRun<'_> {
+impl ModelRun {
     fn operate(&mut self, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String> {
         let before = self.now();
         match self.files.draw.below(20) {

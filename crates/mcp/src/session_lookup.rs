@@ -45,7 +45,7 @@ impl SessionHint {
     /// The session this server acts for: that of an agent, or the user's own if no agent is active.
     pub fn find(
         &self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         joined: &SessionCache,
         client: Option<&str>,
         now: Timestamp,
@@ -77,12 +77,12 @@ impl SessionHint {
 }
 
 /// Sessions of agents that were recorded here and have not ended.
-fn going_on(workspace: &Workspace<'_>) -> Result<Vec<Session>, ToolError> {
+fn going_on(workspace: &Workspace) -> Result<Vec<Session>, ToolError> {
     Ok(workspace.running_sessions()?)
 }
 
 /// Sessions of agents that are active here.
-pub fn at_work(workspace: &Workspace<'_>, now: Timestamp) -> Result<Vec<Session>, ToolError> {
+pub fn at_work(workspace: &Workspace, now: Timestamp) -> Result<Vec<Session>, ToolError> {
     let mut live = going_on(workspace)?;
     live.retain(|session| status(session, false, now) == "active");
     Ok(live)

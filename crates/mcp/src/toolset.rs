@@ -30,7 +30,7 @@ pub trait Host: Send + Sync {
     fn with_workspace(
         &self,
         make: bool,
-        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+        work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError>;
 }
 
@@ -57,7 +57,7 @@ pub struct ToolServer<H> {
 /// The context of one tool call.
 pub struct ToolContext<'g> {
     /// The workspace that the call works on.
-    pub workspace: &'g Workspace<'g>,
+    pub workspace: &'g Workspace,
     /// The request.
     pub asked: &'g ServiceRequest<'g>,
     /// The time of the call.

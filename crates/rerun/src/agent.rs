@@ -42,7 +42,7 @@ pub(crate) fn ready<'a>(
     agent: Agent,
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
     stage: &'a RunEnv<'a>,
     goes_on: Option<String>,
 ) -> Result<Ready<'a>, RerunError> {

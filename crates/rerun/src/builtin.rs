@@ -75,7 +75,7 @@ struct Recorded {
 pub(crate) fn ready<'a>(
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
     stage: &'a RunEnv<'a>,
     goes_on: Option<&Session>,
 ) -> Result<Ready<'a>, RerunError> {
@@ -122,7 +122,7 @@ pub(crate) fn ready<'a>(
 fn beginning(
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
     goes_on: Option<&Session>,
 ) -> Result<Beginning, RerunError> {
     let tape = wish.tape;
@@ -233,7 +233,7 @@ impl Beginning {
     /// Runs the agent in `workspace` with the answers of `provider`.
     pub fn play(
         self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         provider: &mut dyn Provider,
         stop: Arc<AtomicBool>,
         price: &Price<'_>,
@@ -274,11 +274,7 @@ impl Beginning {
 }
 
 /// Applies the changes that a recorded call made in `original` to the files of `workspace`.
-fn put_in_place(
-    original: &Workspace<'_>,
-    workspace: &Workspace<'_>,
-    steps: (u64, Option<u64>),
-) -> Option<()> {
+fn put_in_place(original: &Workspace, workspace: &Workspace, steps: (u64, Option<u64>)) -> Option<()> {
     let state = |number: u64| {
         let stored = original.store().step_numbered(original.record.id, number).ok()??;
         original.state_of(&stored).ok()

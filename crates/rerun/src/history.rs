@@ -24,7 +24,7 @@ pub(crate) fn is_there(
     agent: Agent,
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
 ) -> Result<bool, RerunError> {
     // opencode keeps conversations in a database, which may have the answer already when the prompt is recorded.
     if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
@@ -42,7 +42,7 @@ pub(crate) fn put(
     agent: Agent,
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
     stage: &RunEnv<'_>,
     home: &Path,
     directory: &Path,

@@ -189,7 +189,7 @@ pub struct RerunHost<'a> {
 
 /// Reruns a session. `begun` is called once the rerun is recorded as running.
 pub fn rerun(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: Session,
     options: &RerunOptions,
     around: &RerunHost<'_>,
@@ -293,7 +293,7 @@ fn check(who: Who, changes: &[RerunChange]) -> Result<(), RerunError> {
 }
 
 fn play(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     who: Who,
     wish: &RerunRequest<'_>,
     from: &StepRow,
@@ -334,7 +334,7 @@ fn prompts(
     who: Who,
     wish: &RerunRequest<'_>,
     from: &StepRow,
-    original: &Workspace<'_>,
+    original: &Workspace,
     stage: &RunEnv<'_>,
 ) -> Result<RunResult, RerunError> {
     let one = |wish: &RerunRequest<'_>, goes_on: Option<&Session>| {

@@ -77,7 +77,7 @@ pub struct RecordedPrompt {
 
 impl RecordedSession {
     /// Reads a session of `workspace`.
-    pub fn of(workspace: &Workspace<'_>, session: Session) -> Result<Self, EngineError> {
+    pub fn of(workspace: &Workspace, session: Session) -> Result<Self, EngineError> {
         let query = StepQuery { session: Some(session.id), ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         steps.sort_by_key(|stored| stored.step.number);
@@ -263,7 +263,7 @@ impl ToolCall {
 
 /// Returns the recorded details of a step.
 pub(crate) fn detail(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     stored: &StepRow,
 ) -> Result<serde_json::Map<String, Value>, EngineError> {
     let Some(hash) = stored.step.meta.detail else { return Ok(serde_json::Map::new()) };

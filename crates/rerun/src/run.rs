@@ -59,7 +59,7 @@ pub struct RunEnv<'a> {
     /// The host of the rerun; the files are in `work` below its directory.
     pub around: &'a RerunHost<'a>,
     /// The workspace over those files.
-    pub scratch: &'a Workspace<'a>,
+    pub scratch: &'a Workspace,
     /// The root of the workspace when it was recorded.
     pub original_root: &'a Path,
 }

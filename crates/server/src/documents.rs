@@ -248,7 +248,7 @@ impl OperationDocument {
     }
 
     /// The document of an operation as it is in the store, with its number.
-    pub fn stored(engine: &Engine<'_>, operation: &Operation) -> Result<Self, Problem> {
+    pub fn stored(engine: &Engine, operation: &Operation) -> Result<Self, Problem> {
         Ok(Self::of(engine.store.operation(operation.id)?.as_ref().unwrap_or(operation)))
     }
 }

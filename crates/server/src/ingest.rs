@@ -54,7 +54,7 @@ pub enum Target {
 
 impl Target {
     /// Resolves the workspace that a client names: an id, an absolute path, or the name of a remote one.
-    pub fn named(engine: &Engine<'_>, name: Option<&str>) -> Result<Self, Problem> {
+    pub fn named(engine: &Engine, name: Option<&str>) -> Result<Self, Problem> {
         let name = name.unwrap_or("default");
         let is_id = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_id || name.starts_with('/') {
@@ -168,12 +168,12 @@ impl Ingest {
     }
 
     /// Commits until the queue is empty.
-    pub fn commit(&self, engine: &Engine<'_>) {
+    pub fn commit(&self, engine: &Engine) {
         while self.commit_once(engine) {}
     }
 
     /// Commits one batch. Returns whether more waits, in which case the caller must commit again.
-    pub fn commit_once(&self, engine: &Engine<'_>) -> bool {
+    pub fn commit_once(&self, engine: &Engine) -> bool {
         // If this thread panics, the next request starts a commit again, and the requests that waited get an error.
         let over = Over(self);
         self.record(engine, self.take());
@@ -225,7 +225,7 @@ struct Asked {
 
 impl Ingest {
     /// Opens the workspace of a target.
-    fn place<'e>(&self, engine: &'e Engine<'_>, target: &Target) -> Result<Workspace<'e>, Problem> {
+    fn place(&self, engine: &Engine, target: &Target) -> Result<Workspace, Problem> {
         let name = match target {
             Target::Known(id) => return state::opened(engine, *id),
             Target::Remote(name) => name,
@@ -244,8 +244,8 @@ impl Ingest {
     }
 
     /// Records the events of several requests, and answers each.
-    fn record(&self, engine: &Engine<'_>, all: Vec<Waiting>) {
-        let mut places: Vec<(Workspace<'_>, RecordLock)> = Vec::new();
+    fn record(&self, engine: &Engine, all: Vec<Waiting>) {
+        let mut places: Vec<(Workspace, RecordLock)> = Vec::new();
         let mut brought: Vec<Vec<PreparedEvent>> = Vec::new();
         let mut asked: Vec<Asked> = Vec::new();
         let opened = self.open(engine, &all, &mut places);
@@ -309,14 +309,14 @@ impl Ingest {
     }
 
     /// Opens the workspaces of all requests, each once, and locks them for recording.
-    fn open<'e>(
+    fn open(
         &self,
-        engine: &'e Engine<'_>,
+        engine: &Engine,
         all: &[Waiting],
-        places: &mut Vec<(Workspace<'e>, RecordLock)>,
+        places: &mut Vec<(Workspace, RecordLock)>,
     ) -> HashMap<Target, Result<usize, Problem>> {
         let mut opened = HashMap::new();
-        let mut found: Vec<(Target, Workspace<'e>)> = Vec::new();
+        let mut found: Vec<(Target, Workspace)> = Vec::new();
         for Waiting { target, .. } in all {
             if opened.contains_key(target) || found.iter().any(|(known, _)| known == target) {
                 continue;
@@ -367,7 +367,6 @@ mod tests {
     use stepback_model::env::FrozenEnv;
     use stepback_model::time::Timestamp;
     use stepback_store::memory::MemoryStore;
-    use stepback_worktree::rules::Budget;
 
     use super::*;
     use crate::ingest::reported::{IngestContext, read};
@@ -380,16 +379,9 @@ mod tests {
         read(&json, id, around).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn with_engine(work: impl FnOnce(&Engine<'_>)) {
+    fn with_engine(work: impl FnOnce(&Engine)) {
         let (store, env) = (MemoryStore::new(1 << 20), FrozenEnv::new(Timestamp::from_micros(1), 1));
-        work(&Engine {
-            store: &store,
-            env: &env,
-            budget: Budget::default(),
-            threads: 1,
-            progress: None,
-            watcher: None,
-        });
+        work(&Engine::new(Arc::new(store), Arc::new(env)));
     }
 
     #[test]

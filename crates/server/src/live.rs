@@ -134,7 +134,7 @@ async fn look(work: AppState) {
 }
 
 /// Records what hooks had no time to record.
-fn take_in(engine: &Engine<'_>) -> Result<(), Problem> {
+fn take_in(engine: &Engine) -> Result<(), Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(()) };
     for workspace in engine.store.workspaces()? {
         let own = dir.join("workspaces").join(workspace.id.to_string());
@@ -309,6 +309,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use stepback_engine::Engine;
     use stepback_model::env::FrozenEnv;
     use stepback_model::record::WorkspaceRecord;
     use stepback_model::time::Timestamp;
@@ -322,8 +323,8 @@ mod tests {
     #[tokio::test]
     async fn a_commit_before_the_first_scan_is_announced() {
         let now = Timestamp::from_micros(1);
-        let store: &'static MemoryStore = Box::leak(Box::new(MemoryStore::new(1 << 20)));
-        let work = AppState::new(store, Box::new(FrozenEnv::new(now, 1)), 1);
+        let store = Arc::new(MemoryStore::new(1 << 20));
+        let work = AppState::new(Engine::new(store.clone(), Arc::new(FrozenEnv::new(now, 1))));
         *work.live().looking.lock().unwrap() = true;
         let mut follower = Follower::begin(&work, LiveFilter::default(), None).await.unwrap();
         let workspace =

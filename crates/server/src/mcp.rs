@@ -77,7 +77,7 @@ impl Host for There {
     fn with_workspace(
         &self,
         _make: bool,
-        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+        work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError> {
         let done = self.work.on_this_thread(|engine| Ok(work(&self.opened(engine)?)));
         done.map_err(|problem| ToolError { message: problem.detail, hint: problem.hints.into_iter().next() })?
@@ -85,7 +85,7 @@ impl Host for There {
 }
 
 impl There {
-    fn opened<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Problem> {
+    fn opened(&self, engine: &Engine) -> Result<Workspace, Problem> {
         let all = engine.store.workspaces()?;
         match &self.workspace {
             Some(directory) if directory.starts_with('/') => {

@@ -8,12 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use stepback_engine::{Engine, Workspace};
-use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_watcher::client::WatcherClient;
-use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::ScanHints;
 use tokio::task::JoinHandle;
 
@@ -30,15 +28,13 @@ pub struct AppState {
 }
 
 struct Inner {
-    store: &'static dyn Store,
-    env: Box<dyn Env>,
-    threads: usize,
+    engine: Engine,
     stage: Option<ServerHost>,
     running: Running,
     /// Whether a background task is adding steps to the search index.
     indexing: AtomicBool,
     receiver: Receiver,
-    watcher: OnceLock<WatcherClient>,
+    watcher: OnceLock<Arc<dyn ScanHints>>,
     ingest: Ingest,
     live: LiveUpdates,
 }
@@ -50,44 +46,21 @@ const INDEXED_AT_ONCE: u64 = 4000;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 impl AppState {
-    /// Creates the state over a store, without reruns.
-    pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self::built(store, env, threads, None)
+    /// Creates the state over an engine, without reruns.
+    pub fn new(engine: Engine) -> Self {
+        Self::built(engine, None)
     }
 
-    /// Creates the state over a store, on a machine where sessions can be run again.
-    pub fn with_stage(
-        store: &'static dyn Store,
-        env: Box<dyn Env>,
-        threads: usize,
-        stage: ServerHost,
-    ) -> Self {
-        Self::built(store, env, threads, Some(stage))
+    /// Creates the state over an engine, on a machine where sessions can be run again.
+    pub fn with_stage(engine: Engine, stage: ServerHost) -> Self {
+        Self::built(engine, Some(stage))
     }
 
-    fn built(
-        store: &'static dyn Store,
-        env: Box<dyn Env>,
-        threads: usize,
-        stage: Option<ServerHost>,
-    ) -> Self {
+    fn built(engine: Engine, stage: Option<ServerHost>) -> Self {
         let (running, receiver) = (Running::default(), Receiver::default());
         let (ingest, live) = (Ingest::default(), LiveUpdates::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
-        Self {
-            inner: Arc::new(Inner {
-                store,
-                env,
-                threads,
-                stage,
-                running,
-                indexing,
-                receiver,
-                watcher,
-                ingest,
-                live,
-            }),
-        }
+        Self { inner: Arc::new(Inner { engine, stage, running, indexing, receiver, watcher, ingest, live }) }
     }
 
     /// What reruns need; `None` if they cannot run here.
@@ -112,20 +85,20 @@ impl AppState {
     /// Runs `work` with the engine on the current thread, which may block.
     pub(crate) fn on_this_thread<T>(
         &self,
-        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem>,
+        work: impl FnOnce(&Engine) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         work(&self.inner.engine())
     }
 
     /// Sets the watcher that is asked for changed paths in workspaces.
-    pub fn ask(&self, watcher: WatcherClient) {
+    pub fn set_watcher(&self, watcher: WatcherClient) {
         // Only the first call counts; there is one watcher for each store.
-        let _ = self.inner.watcher.set(watcher);
+        let _ = self.inner.watcher.set(Arc::new(watcher));
     }
 
     /// The store.
-    pub fn store(&self) -> &'static dyn Store {
-        self.inner.store
+    pub fn store(&self) -> &dyn Store {
+        self.inner.engine.store()
     }
 
     /// Whether a background task is adding steps to the search index.
@@ -167,7 +140,7 @@ impl AppState {
     /// Starts `work` with the engine on a blocking thread. It runs to its end even if the handle is dropped.
     pub(crate) fn start<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine<'_>) -> T + Send + 'static,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let inner = self.inner.clone();
         tokio::task::spawn_blocking(move || work(&inner.engine()))
@@ -176,7 +149,7 @@ impl AppState {
     /// Runs `work` with the engine on a blocking thread.
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
+        work: impl FnOnce(&Engine) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         match self.start(work).await {
             Ok(done) => done,
@@ -186,20 +159,13 @@ impl AppState {
 }
 
 impl Inner {
-    fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: self.store,
-            env: &*self.env,
-            budget: Budget::default(),
-            threads: self.threads,
-            progress: None,
-            watcher: self.watcher.get().map(|watcher| watcher as &dyn ScanHints),
-        }
+    fn engine(&self) -> Engine {
+        Engine { watcher: self.watcher.get().cloned(), ..self.engine.clone() }
     }
 }
 
 /// Finds the workspace with this id, or the only one whose id begins with it.
-pub fn workspace<'e>(engine: &'e Engine<'_>, id: &str) -> Result<Workspace<'e>, Problem> {
+pub fn workspace(engine: &Engine, id: &str) -> Result<Workspace, Problem> {
     let all = engine.store.workspaces()?;
     let mut found = all.iter().filter(|workspace| !id.is_empty() && workspace.id.to_string().starts_with(id));
     let (Some(record), None) = (found.next(), found.next()) else {
@@ -209,13 +175,13 @@ pub fn workspace<'e>(engine: &'e Engine<'_>, id: &str) -> Result<Workspace<'e>, 
 }
 
 /// Finds a session and its workspace.
-pub fn session<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, Session), Problem> {
+pub fn session(engine: &Engine, id: &str) -> Result<(Workspace, Session), Problem> {
     let session = engine.find_session_anywhere(id).map_err(|_| Problem::unknown("session", id))?;
     Ok((opened(engine, session.workspace)?, session))
 }
 
 /// Opens the workspace with exactly this id, and records first what hooks left for it.
-pub fn opened<'e>(engine: &'e Engine<'_>, id: WorkspaceId) -> Result<Workspace<'e>, Problem> {
+pub fn opened(engine: &Engine, id: WorkspaceId) -> Result<Workspace, Problem> {
     let all = engine.store.workspaces()?;
     let record = all.into_iter().find(|workspace| workspace.id == id);
     let record = record.ok_or_else(|| Problem::unknown("workspace", &id.to_string()))?;

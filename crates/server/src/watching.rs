@@ -23,7 +23,7 @@ const WORTH_WATCHING: u64 = 100 << 10;
 pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
     let recent = recent(work.store(), dir);
     let watcher = Watcher::start(WatcherConfig { recent, ..WatcherConfig::new(dir) })?;
-    work.ask(WatcherClient::new(dir));
+    work.set_watcher(WatcherClient::new(dir));
     Ok(watcher)
 }
 

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::process::exit;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_worktree::rules::Budget;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -50,20 +50,13 @@ fn event(number: u64) -> AgentEvent {
 
 fn measure(store: &str, directory: &Path, first: &str, count: &str) -> Fallible<Value> {
     let (first, count): (u64, u64) = (first.parse()?, count.parse()?);
-    let store: Box<dyn Store> = match store.starts_with("postgres") {
-        true => Box::new(PostgresStore::open(store, directory)?),
-        false => Box::new(EmbeddedStore::open(Path::new(store))?),
+    let store: Arc<dyn Store> = match store.starts_with("postgres") {
+        true => Arc::new(PostgresStore::open(store, directory)?),
+        false => Arc::new(EmbeddedStore::open(Path::new(store))?),
     };
     // What time it is does not matter, what another process made does: numbers at random, not those of another.
-    let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), first + 1);
-    let engine = Engine {
-        store: &*store,
-        env: &env,
-        budget: Budget::default(),
-        threads: 2,
-        progress: None,
-        watcher: None,
-    };
+    let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), first + 1));
+    let engine = Engine::new(store, env.clone());
     let workspace = engine.remote_workspace("appended")?;
     let mut took = Vec::new();
     for number in first..first + count {

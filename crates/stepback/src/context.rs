@@ -2,18 +2,18 @@
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use stepback_engine::workspace::{Engine, Workspace};
+use stepback_engine::Engine;
+use stepback_engine::workspace::Workspace;
 use stepback_llm_wire::prices::Prices;
-use stepback_model::env::Env;
 use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use stepback_store::{Store, StoreError};
 use stepback_watcher::client::WatcherClient;
-use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::ScanHints;
 
 use crate::failure::{CommandFailure, FailureKind};
@@ -29,13 +29,12 @@ pub struct Context {
     /// Whether to print JSON.
     pub json: bool,
     place: StoreLocation,
-    store: &'static dyn Store,
-    env: Box<dyn Env>,
-    progress: Progress,
+    engine: Engine,
+    /// Ends the display when the command ends.
+    _progress: Progress,
     allow_broad: bool,
     /// The workspace that the user named; `None` if it is derived from the directory.
     named: Option<PathBuf>,
-    watcher: Option<WatcherClient>,
 }
 
 /// Whether a command may create a missing store.
@@ -78,63 +77,61 @@ impl Context {
         if let Some(local) = store.local_dir() {
             stepback_rerun::scratch::remove_leftovers(local);
         }
-        let named = arguments.workspace.as_deref().map(|id| root_named(store, id)).transpose()?;
+        let named = arguments.workspace.as_deref().map(|id| root_named(&*store, id)).transpose()?;
+        let progress = Progress::start(work, arguments.json);
+        let watcher = watcher::client(&place, &Settings::load_or_default(place.local()), false);
+        let engine = Engine {
+            progress: Some(progress.counter()),
+            watcher: watcher.map(|watcher| Arc::new(watcher) as Arc<dyn ScanHints>),
+            ..Engine::new(store, crate::system::environment())
+        };
         Ok(Self {
             named,
             directory,
             json: arguments.json,
-            watcher: watcher::client(&place, &Settings::load_or_default(place.local()), false),
             place,
-            store,
-            env: crate::system::environment(),
-            progress: Progress::start(work, arguments.json),
+            engine,
+            _progress: progress,
             allow_broad: arguments.allow_broad,
         })
     }
 
     /// Returns the engine over this store.
-    pub fn engine(&self) -> Engine<'_> {
-        let threads = threads();
-        Engine {
-            store: self.store,
-            env: &*self.env,
-            budget: Budget::default(),
-            threads,
-            progress: Some(self.progress.counter()),
-            watcher: self.watcher.as_ref().map(|watcher| watcher as &dyn ScanHints),
-        }
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
-    /// Returns the client of the watcher, unless watching is turned off.
-    pub fn watcher(&self) -> Option<&WatcherClient> {
-        self.watcher.as_ref()
+    /// Whether a watcher may be asked for changed paths.
+    pub fn uses_watcher(&self) -> bool {
+        self.engine.watcher.is_some()
     }
 
     /// Returns the same context for work in short-lived directories: a running watcher is used, but none is started.
     pub fn starting_no_watcher(mut self) -> Self {
-        self.watcher = self.watcher.map(|_| WatcherClient::new(self.place.local()));
+        let client = || Arc::new(WatcherClient::new(self.place.local())) as Arc<dyn ScanHints>;
+        self.engine.watcher = self.engine.watcher.is_some().then(client);
         self
     }
 
     /// Returns the current time.
     pub fn now(&self) -> Timestamp {
-        self.env.now()
+        self.engine.env.now()
     }
 
     /// Returns the current workspace, which must be registered.
-    pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, CommandFailure> {
-        let workspace = engine.known_workspace(&self.root()?)?;
+    pub fn workspace(&self) -> Result<Workspace, CommandFailure> {
+        let workspace = self.engine.known_workspace(&self.root()?)?;
         stepback_agents::record::take_in_quietly(&workspace)?;
         Ok(workspace)
     }
 
     /// Returns the current workspace, and registers it if it is new.
-    pub fn workspace_or_new<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, CommandFailure> {
+    pub fn workspace_or_new(&self) -> Result<Workspace, CommandFailure> {
         let root = self.root()?;
-        if self.store.workspace_at(bytes(&root))?.is_none() {
+        if self.engine.store.workspace_at(bytes(&root))?.is_none() {
             self.refuse_broad(&root)?;
         }
-        let workspace = engine.workspace(&root)?;
+        let workspace = self.engine.workspace(&root)?;
         // Pending hook events happened before whatever the command records.
         stepback_agents::record::take_in_quietly(&workspace)?;
         Ok(workspace)
@@ -151,7 +148,7 @@ impl Context {
     /// Returns the root of the workspace that contains `directory`, known or not.
     pub fn root_of(&self, directory: &Path) -> Result<PathBuf, CommandFailure> {
         for dir in directory.ancestors() {
-            if self.store.workspace_at(bytes(dir))?.is_some() {
+            if self.engine.store.workspace_at(bytes(dir))?.is_some() {
                 return Ok(dir.to_path_buf());
             }
         }
@@ -160,7 +157,7 @@ impl Context {
 
     /// Returns random bytes for an id.
     pub fn fresh_id(&self) -> [u8; 16] {
-        self.env.fresh_id()
+        self.engine.env.fresh_id()
     }
 
     /// Refuses a whole home directory or file system, which is almost never meant and costs time and space.
@@ -180,14 +177,14 @@ impl Context {
     }
 
     /// Returns the checkpoint that a point names.
-    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StepRow, CommandFailure> {
+    pub fn resolve(&self, workspace: &Workspace, point: &str) -> Result<StepRow, CommandFailure> {
         Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
     }
 
     /// Like [`Self::resolve`]; errors, calls and iterations are those of `session`, if one is named.
     pub fn resolve_within(
         &self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         point: &str,
         session: Option<&Session>,
     ) -> Result<StepRow, CommandFailure> {
@@ -198,7 +195,7 @@ impl Context {
     }
 
     /// Turns a path as the user writes it, relative to the current directory, into one relative to the workspace.
-    pub fn relative(&self, workspace: &Workspace<'_>, path: &str) -> String {
+    pub fn relative(&self, workspace: &Workspace, path: &str) -> String {
         let given = Path::new(path);
         if given.is_absolute() {
             return given
@@ -250,8 +247,8 @@ impl Context {
     }
 
     /// Returns the store, for statistics about it.
-    pub fn store(&self) -> &'static dyn Store {
-        self.store
+    pub fn store(&self) -> &dyn Store {
+        self.engine.store()
     }
 }
 
@@ -324,12 +321,6 @@ pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .map(|dir| dir.join(program))
         .find(|file| file.is_absolute() && file.is_file())
-}
-
-/// Returns how many threads to use. The standard library also reads control groups, which takes too long for a small
-/// checkpoint.
-pub fn threads() -> usize {
-    rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, 8)
 }
 
 fn bytes(path: &Path) -> &[u8] {

@@ -8,15 +8,16 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stepback_agents::hook::{Hook, LARGEST};
 use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
+use stepback_model::env::Env;
 use stepback_model::record::LaunchCommand;
 use stepback_watcher::client::WatcherClient;
-use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::ScanHints;
 
 use crate::context;
@@ -84,14 +85,14 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     let settings = Settings::load_or_default(store);
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
-    let watcher = watcher::client(place, &settings, true);
+    let watcher = watcher::client(place, &settings, true).map(Arc::new);
     let policy = context::variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
     let hook = Hook {
         agent,
         store,
         directory: &directory,
         env: &*env,
-        with_engine: &|work| with_engine(place, &*env, watcher.as_ref(), work),
+        with_engine: &|work| with_engine(place, &env, watcher.as_ref(), work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
         patience: settings.patience(),
@@ -154,16 +155,13 @@ fn started(agent: Agent) -> Option<LaunchCommand> {
 
 fn with_engine(
     place: &StoreLocation,
-    env: &dyn stepback_model::env::Env,
-    watcher: Option<&WatcherClient>,
-    work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
+    env: &Arc<dyn Env>,
+    watcher: Option<&Arc<WatcherClient>>,
+    work: &mut dyn FnMut(&Engine) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
-    // Never closed, as everywhere: the process is about to end.
     let store = place.open_impatiently(PATIENCE)?;
-    let threads = context::threads();
-    let watcher = watcher.map(|watcher| watcher as &dyn ScanHints);
-    let engine = Engine { store, env, budget: Budget::default(), threads, progress: None, watcher };
-    work(&engine)
+    let watcher = watcher.map(|watcher| watcher.clone() as Arc<dyn ScanHints>);
+    work(&Engine { watcher, ..Engine::new(store, env.clone()) })
 }
 
 /// Prints to the agent's log, which agents show when a hook misbehaves and ignore otherwise.

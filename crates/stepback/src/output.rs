@@ -219,8 +219,8 @@ impl Progress {
     }
 
     /// Returns the counter that the work advances.
-    pub fn counter(&self) -> &AtomicU64 {
-        &self.count
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        self.count.clone()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stepback_postgres::{Access, PostgresStore};
@@ -77,39 +78,43 @@ impl StoreLocation {
     }
 
     /// Opens the store, for the life of the process.
-    ///
-    /// It is never closed: the process is about to end, and closing a database properly takes as long as the scan of a
-    /// small checkpoint. What is committed is already durable; locks end with the process.
-    pub fn open(&self, make: CreateStore) -> Result<&'static dyn Store, StoreError> {
-        Ok(match (self, make) {
+    pub fn open(&self, make: CreateStore) -> Result<Arc<dyn Store>, StoreError> {
+        let store: Arc<dyn Store> = match (self, make) {
             (Self::Directory(dir), CreateStore::Yes) => {
                 let store = EmbeddedStore::open(dir)?;
                 // The directory holds secrets; the user or another process may have relaxed its permissions.
                 store.tighten_permissions()?;
-                Box::leak(Box::new(store))
+                Arc::new(store)
             }
-            (Self::Directory(dir), CreateStore::No) => {
-                Box::leak(Box::new(EmbeddedStore::open_existing(dir)?))
-            }
+            (Self::Directory(dir), CreateStore::No) => Arc::new(EmbeddedStore::open_existing(dir)?),
             (Self::Server { url, local }, CreateStore::Yes) => {
-                Box::leak(Box::new(PostgresStore::connect(&access(url, local))?))
+                Arc::new(PostgresStore::connect(&access(url, local))?)
             }
             (Self::Server { url, local }, CreateStore::No) => {
-                Box::leak(Box::new(PostgresStore::connect_existing(&access(url, local))?))
+                Arc::new(PostgresStore::connect_existing(&access(url, local))?)
             }
-        })
+        };
+        Ok(keep_open(store))
     }
 
     /// Opens the store, creating it if needed, for a caller that waits for other processes at most for `patience`.
-    pub fn open_impatiently(&self, patience: Duration) -> Result<&'static dyn Store, StoreError> {
-        Ok(match self {
-            Self::Directory(dir) => Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, patience)?)),
+    pub fn open_impatiently(&self, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
+        let store: Arc<dyn Store> = match self {
+            Self::Directory(dir) => Arc::new(EmbeddedStore::open_impatiently(dir, patience)?),
             Self::Server { url, local } => {
                 let access = Access { patience: Some(patience), ..access(url, local) };
-                Box::leak(Box::new(PostgresStore::connect(&access)?))
+                Arc::new(PostgresStore::connect(&access)?)
             }
-        })
+        };
+        Ok(keep_open(store))
     }
+}
+
+/// Keeps the store open until the process ends. Closing a database properly takes as long as the scan of a small
+/// checkpoint; what is committed is already durable, and locks end with the process.
+fn keep_open(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    std::mem::forget(store.clone());
+    store
 }
 
 /// Refuses an address with an unsupported scheme: a directory of that name is never meant. Only the scheme is shown,

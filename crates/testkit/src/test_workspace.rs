@@ -4,6 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stepback_engine::Engine;
 use stepback_model::env::{Env, FrozenEnv};
@@ -23,9 +24,9 @@ pub struct TestWorkspace {
     /// The root of the workspace, a canonical path.
     pub root: PathBuf,
     /// The store.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// The clock and the source of ids.
-    pub env: Box<dyn Env>,
+    pub env: Arc<dyn Env>,
     /// How much of the files that git ignores is stored.
     pub budget: Budget,
     /// How many threads a scan may use.
@@ -43,16 +44,16 @@ impl Default for TestWorkspace {
 impl TestWorkspace {
     /// Creates an empty workspace with a store on disk.
     pub fn new() -> Self {
-        Self::with_store(|top| Box::new(EmbeddedStore::open(&top.join("store")).unwrap()))
+        Self::with_store(|top| Arc::new(EmbeddedStore::open(&top.join("store")).unwrap()))
     }
 
     /// Creates an empty workspace with a store in memory.
     pub fn in_memory() -> Self {
-        Self::with_store(|_| Box::new(MemoryStore::new(1 << 30)))
+        Self::with_store(|_| Arc::new(MemoryStore::new(1 << 30)))
     }
 
     /// Creates an empty workspace with any store; `open` gets the directory that contains everything of the test.
-    pub fn with_store(open: impl FnOnce(&Path) -> Box<dyn Store>) -> Self {
+    pub fn with_store(open: impl FnOnce(&Path) -> Arc<dyn Store>) -> Self {
         let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
@@ -68,18 +69,15 @@ impl TestWorkspace {
 
     /// Replaces the clock and the source of ids.
     pub fn with_env(self, env: impl Env + 'static) -> Self {
-        Self { env: Box::new(env), ..self }
+        Self { env: Arc::new(env), ..self }
     }
 
     /// The engine over the store.
-    pub fn engine(&self) -> Engine<'_> {
+    pub fn engine(&self) -> Engine {
         Engine {
-            store: &*self.store,
-            env: &*self.env,
             budget: self.budget,
             threads: self.threads,
-            progress: None,
-            watcher: None,
+            ..Engine::new(self.store.clone(), self.env.clone())
         }
     }
 
@@ -141,6 +139,6 @@ impl TestWorkspace {
     }
 }
 
-fn frozen_env(seed: u64) -> Box<dyn Env> {
-    Box::new(FrozenEnv::new(Timestamp::from_micros(START), seed))
+fn frozen_env(seed: u64) -> Arc<dyn Env> {
+    Arc::new(FrozenEnv::new(Timestamp::from_micros(START), seed))
 }

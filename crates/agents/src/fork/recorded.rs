@@ -40,7 +40,7 @@ pub struct ForkRequest<'a> {
 
 /// Plans how the conversation of a session continues from one of its steps; fails if it cannot.
 pub fn plan_recorded(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: Session,
     target: &StepRow,
     home: &Home,
@@ -83,8 +83,8 @@ impl PlannedFork {
     /// Carries out the plan, and records where the new session comes from before its first event arrives.
     pub fn carry_out(
         &self,
-        engine: &Engine<'_>,
-        workspace: &Workspace<'_>,
+        engine: &Engine,
+        workspace: &Workspace,
         now: Timestamp,
     ) -> Result<ReadyFork, ForkError> {
         let ready = super::carry_out(&self.fork)?;

@@ -11,7 +11,7 @@ use super::BranchLines;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the starts of calls (of one session, or of all) whose end is on another line, each with whether the end is
     /// rolled back, and the branch of the end.
     pub(super) fn ends_of_split_calls(

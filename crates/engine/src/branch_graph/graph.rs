@@ -233,7 +233,7 @@ impl LineGraph {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Builds the graph of the checkpoints `all` and the moves between them.
     pub(crate) fn line_graph(
         &self,

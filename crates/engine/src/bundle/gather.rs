@@ -16,11 +16,11 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
 
 use super::records::{ExportedStep, ExportedWorkspace, Log, Reference, What, told};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::Engine;
 
 /// Returns the logs of `sessions`, one for each workspace.
-pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, EngineError> {
+pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, EngineError> {
     let mut logs = Vec::new();
     for workspace in engine.store.workspaces()? {
         let mut here: Vec<&Session> = Vec::new();
@@ -36,7 +36,7 @@ pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, Engin
     Ok(logs)
 }
 
-fn log(engine: &Engine<'_>, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, EngineError> {
+fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, EngineError> {
     if sessions.iter().any(|session| session.agent == Session::PERSON) {
         return Err(EngineError::Input(
             "the changes of a user belong to no agent session and cannot be exported on their own".into(),
@@ -93,7 +93,7 @@ pub fn origin_id(step: StepId) -> StepId {
 }
 
 struct Steps<'e> {
-    engine: &'e Engine<'e>,
+    engine: &'e Engine,
     workspace: &'e WorkspaceRecord,
     person: SessionId,
     by_id: HashMap<StepId, StepRow>,
@@ -110,7 +110,7 @@ impl Steps<'_> {
             let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
             let ends = stored.is_checkpoint()
                 || stored.purged
-                || WorkspaceState::load(self.engine.store, stored.step.state)?.files.is_some();
+                || WorkspaceState::load(self.engine.store(), stored.step.state)?.files.is_some();
             next = stored.step.parent.filter(|_| !ends);
             self.by_id.insert(id, stored);
         }
@@ -168,7 +168,7 @@ fn steps_of(action: &OperationAction) -> Vec<StepId> {
 }
 
 fn references(
-    engine: &Engine<'_>,
+    engine: &Engine,
     workspace: &WorkspaceRecord,
     names: &HashMap<StepId, StepId>,
     moments: &[ExportedStep],

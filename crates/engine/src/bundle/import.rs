@@ -23,8 +23,8 @@ use super::error::BundleError;
 use super::gather::origin_id;
 use super::open::Bundle;
 use super::records::{Log, What, told};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::Engine;
 
 /// Root prefix of imported workspaces. The directory need not exist.
 pub const ROOT: &str = "/imported/";
@@ -44,7 +44,7 @@ pub struct ImportReport {
     pub new_git_files: u64,
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Imports everything in a bundle that the store does not have, or nothing.
     pub fn import_bundle(&self, bundle: &Bundle) -> Result<ImportReport, EngineError> {
         let _lock = self.keep_collector_out()?;
@@ -55,7 +55,7 @@ impl Engine<'_> {
         imported.new_git_files = self.import_git_files(bundle)?;
         let batch = self.store.begin()?;
         for (hash, placed) in bundle.objects() {
-            if let Some(progress) = self.progress {
+            if let Some(progress) = &self.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
             if !batch.contains(placed.kind, hash)? {
@@ -153,7 +153,7 @@ pub(super) enum MissingObjects {
 
 /// Returns what will be imported from `logs`, and the mutations that do it.
 pub(super) fn plan(
-    engine: &Engine<'_>,
+    engine: &Engine,
     logs: &[Log],
     lacks: MissingObjects,
 ) -> Result<(ImportReport, Vec<Mutation>), EngineError> {
@@ -170,7 +170,7 @@ pub(super) fn plan(
 
 /// One workspace of a bundle, and the workspace it is imported into.
 struct Planned<'l> {
-    engine: &'l Engine<'l>,
+    engine: &'l Engine,
     log: &'l Log,
     /// The sessions of the log that the store already has.
     known: HashMap<SessionId, Session>,
@@ -180,7 +180,7 @@ struct Planned<'l> {
 }
 
 impl<'l> Planned<'l> {
-    fn new(engine: &'l Engine<'l>, log: &'l Log, lacks: MissingObjects) -> Result<Self, EngineError> {
+    fn new(engine: &'l Engine, log: &'l Log, lacks: MissingObjects) -> Result<Self, EngineError> {
         let mut known = HashMap::new();
         for told in &log.sessions {
             if let Some(session) = engine.store.session(told.id)? {

@@ -19,8 +19,8 @@ use super::error::BundleError;
 use super::records::{ExportedStep, Log, Record};
 use super::{Exported, gather};
 use crate::diff;
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::Engine;
 
 /// Name of the format, in the first line.
 pub const FORMAT: &str = "stepback-jsonl";
@@ -34,7 +34,7 @@ pub fn is_lines(start: &[u8]) -> bool {
     first["record"] == "export" && first["format"] == FORMAT
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Writes `sessions` as lines of JSON.
     pub fn export_lines(&self, sessions: &[Session], out: impl Write) -> Result<Exported, EngineError> {
         let _lock = self.keep_collector_out()?;
@@ -61,7 +61,7 @@ impl Engine<'_> {
             if let Record::Step(moment) = &record {
                 value["detail"] = self.detail(moment.step.meta.detail)?;
                 value["changes"] = files.changes(moment)?;
-                if let Some(progress) = self.progress {
+                if let Some(progress) = &self.progress {
                     progress.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -75,7 +75,7 @@ impl Engine<'_> {
 
     fn detail(&self, root: Option<ValueRoot>) -> Result<Value, EngineError> {
         let Some(root) = root else { return Ok(Value::Null) };
-        stored_json::load(self.store, root).map_err(|error| match error {
+        stored_json::load(self.store(), root).map_err(|error| match error {
             stored_json::JsonError::Object(error) => error.into(),
             error => EngineError::Input(error.to_string()),
         })
@@ -87,10 +87,10 @@ impl Engine<'_> {
         let mut next = session.info.tip;
         while let Some(hash) = next {
             chain.push(hash);
-            next = ConversationMessage::load(self.store, hash)?.previous;
+            next = ConversationMessage::load(self.store(), hash)?.previous;
         }
         for (index, hash) in chain.into_iter().rev().enumerate() {
-            let text = ConversationMessage::load(self.store, hash)?.text;
+            let text = ConversationMessage::load(self.store(), hash)?.text;
             let message = serde_json::from_str(&text).unwrap_or(Value::String(text));
             lines.put(&json!({
                 "record": "message", "session": session.id, "index": index + 1, "message": message,
@@ -116,7 +116,7 @@ impl<W: Write> Lines<W> {
 
 /// The file trees of steps, kept as far as later steps are compared with them.
 struct Files<'e> {
-    engine: &'e Engine<'e>,
+    engine: &'e Engine,
     /// The tree of each step: its own, or that of its parent.
     known: HashMap<StepId, Option<Hash>>,
 }
@@ -130,14 +130,14 @@ impl Files<'_> {
             self.known.insert(moment.step.id, None);
             return Ok(json!([]));
         }
-        let state = WorkspaceState::load(self.engine.store, moment.step.state)?;
+        let state = WorkspaceState::load(self.engine.store(), moment.step.state)?;
         self.known.insert(moment.step.id, state.files.or(before));
         let (Some(_), Some(before), Some(after)) = (moment.trigger, before, state.files) else {
             return Ok(json!([]));
         };
         let [before, after] =
             [before, after].map(|files| WorkspaceState { files: Some(files), ..WorkspaceState::default() });
-        let changes = diff::visible(self.engine.store, &before, &after)?;
+        let changes = diff::visible(self.engine.store(), &before, &after)?;
         let shown = changes.iter().map(|change| {
             json!({
                 "path": change.path.to_string(),

@@ -22,21 +22,21 @@ use super::import::ImportReport;
 use super::lines::{FORMAT, VERSION};
 use super::records::{ExportedStep, Log, Record};
 use super::{check, import};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::Engine;
 
 /// Maximum length of a line, in bytes: the texts of a step are cut when it is recorded, and a message is at most one answer
 /// of a model.
 const LONGEST: u64 = 64 << 20;
 
-impl Engine<'_> {
+impl Engine {
     /// Imports everything in exported lines that the store does not have, or nothing.
     pub fn import_lines(&self, lines: impl BufRead) -> Result<ImportReport, EngineError> {
         let _lock = self.keep_collector_out()?;
         let batch = self.store.begin()?;
         let mut reading = Reading::new(&*batch)?;
         reading.all(lines, |_| {
-            if let Some(progress) = self.progress {
+            if let Some(progress) = &self.progress {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
         })?;

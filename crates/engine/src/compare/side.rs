@@ -34,7 +34,7 @@ pub struct ComparedRun {
 
 impl ComparedRun {
     /// Creates a side from a recorded session.
-    pub fn of_session(workspace: &Workspace<'_>, session: &Session) -> Result<Self, EngineError> {
+    pub fn of_session(workspace: &Workspace, session: &Session) -> Result<Self, EngineError> {
         let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         // A stop at a breakpoint is not a step of the agent; the user's decision there is.
@@ -64,7 +64,7 @@ impl ComparedRun {
     }
 
     /// Creates a side from a branch, with the steps of its line.
-    pub fn of_branch(workspace: &Workspace<'_>, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
+    pub fn of_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
         let line = workspace.ancestry(tip)?;
         let mut side = Self::of_line(workspace, name, &line)?;
         side.steps = on_line(workspace, &line)?;
@@ -84,11 +84,11 @@ impl ComparedRun {
     }
 
     /// Creates a side from the end of a branch, without its steps.
-    pub fn of_tip(workspace: &Workspace<'_>, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
+    pub fn of_tip(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
         Self::of_line(workspace, name, &workspace.ancestry(tip)?)
     }
 
-    fn of_line(workspace: &Workspace<'_>, name: &str, line: &[StepRow]) -> Result<Self, EngineError> {
+    fn of_line(workspace: &Workspace, name: &str, line: &[StepRow]) -> Result<Self, EngineError> {
         Ok(Self {
             name: name.to_string(),
             end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
@@ -99,7 +99,7 @@ impl ComparedRun {
     }
 
     /// Creates a side from a single point.
-    pub fn of_point(workspace: &Workspace<'_>, stored: &StepRow) -> Result<Self, EngineError> {
+    pub fn of_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, EngineError> {
         let end = workspace.state_of(stored)?;
         Ok(Self {
             name: describe(stored),
@@ -130,7 +130,7 @@ impl ComparedRun {
 }
 
 /// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
-fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String> {
+fn directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
     let root = workspace.root.to_string_lossy().into_owned();
     let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
     // A name as short as "/" or "/a" occurs in too many other texts.
@@ -142,7 +142,7 @@ fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String
 
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
-fn on_line(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Vec<Step>, EngineError> {
+fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, EngineError> {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
@@ -177,7 +177,7 @@ fn on_line(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Vec<Step>, Eng
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
-fn last_said(workspace: &Workspace<'_>, line: &[StepRow]) -> Result<Option<Hash>, EngineError> {
+fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, EngineError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
         let state = WorkspaceState::load(workspace.store(), stored.step.state)?;
         if state.conversation.is_some() {

@@ -38,7 +38,7 @@ impl MoveReport {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Applies a planned move. The present state is saved first; `undo` or `redo` takes the move back.
     pub fn apply_move(&self, planned: PlannedMove) -> Result<MoveReport, EngineError> {
         let PlannedMove { request, operation, files, summary, .. } = planned;

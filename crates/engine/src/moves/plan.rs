@@ -87,7 +87,7 @@ impl PlannedMove {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Plans a move and changes nothing. If files may change, the plan holds the workspace's lock.
     pub fn plan_move(&self, request: &MoveRequest) -> Result<PlannedMove, EngineError> {
         let mut planned = match &request.action {

@@ -10,8 +10,9 @@ use stepback_store::port::StoredPlan;
 
 use super::plan::PlannedMove;
 use super::request::{MoveAction, MoveRequest};
+use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::workspace::{Engine, Workspace};
+use crate::workspace::Workspace;
 
 /// How long a plan can be confirmed, in microseconds.
 const LIFE: i64 = 24 * 60 * 60 * 1_000_000;
@@ -60,7 +61,7 @@ pub(super) fn request_document(request: &MoveRequest) -> Value {
     json!({ "request": request, "target": target(request) })
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Returns the plan with this id, if it was kept and is not too old.
     pub fn shown_plan(&self, id: &str) -> Result<Option<ShownPlan>, EngineError> {
         let Some(stored) = self.store.plan(id)? else { return Ok(None) };
@@ -84,7 +85,7 @@ impl Engine<'_> {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Keeps a plan so that it can be confirmed by its id, together with the document that was shown. Drops old plans.
     pub fn keep_plan(&self, planned: &PlannedMove, document: Value) -> Result<(), EngineError> {
         let (target, now) = (target(&planned.request), self.engine.env.now());

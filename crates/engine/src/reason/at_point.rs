@@ -45,7 +45,7 @@ struct Forebear {
     before: Option<u64>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the moment that a point names. Unlike for files, a time is exact: thoughts between two checkpoints count.
     pub fn moment(
         &self,

@@ -68,7 +68,7 @@ impl Ending {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns at most `most` commands that a session ran, newest first, up to step `until`. Refused commands did not run and
     /// are left out.
     pub fn commands_of(

@@ -25,7 +25,7 @@ const LONG: i64 = 5 * 60 * 1_000_000;
 /// A session whose mind is read and changed. It caches the last mind, so that continuing costs only a check that the cached
 /// mind is still the present one.
 pub struct Thinker<'w> {
-    pub(super) workspace: &'w Workspace<'w>,
+    pub(super) workspace: &'w Workspace,
     session: SessionId,
     known: Option<Known>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Next<'a> {
 
 impl<'w> Thinker<'w> {
     /// Creates an editor for the mind of a session. Nothing is read yet.
-    pub fn new(workspace: &'w Workspace<'w>, session: &Session) -> Self {
+    pub fn new(workspace: &'w Workspace, session: &Session) -> Self {
         Self { workspace, session: session.id, known: None }
     }
 

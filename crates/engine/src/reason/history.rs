@@ -34,7 +34,7 @@ pub struct HypothesisHistory {
     pub status: Vec<Option<HypothesisStatus>>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the confidence of a session in its hypotheses at no more than `most` moments: a longer session is sampled every
     /// few thoughts. The values at each moment are exact.
     pub fn confidence_history(&self, session: &Session, most: usize) -> Result<History, EngineError> {

@@ -175,7 +175,7 @@ impl Thinker<'_> {
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// When an operation that restored the board along with the files is undone or redone, reverts the last change it made to
     /// the board. `None` if it did not change the board.
     pub(crate) fn board_goes_along(&self, operation: &Operation) -> Result<Option<Joined>, EngineError> {

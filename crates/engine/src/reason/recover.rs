@@ -31,7 +31,7 @@ pub struct Recovery {
     pub step: Option<u64>,
 }
 
-impl Workspace<'_> {
+impl Workspace {
     /// Returns the recovery page for a session at a moment, with at most `budget` tokens.
     pub fn recovery(
         &self,

@@ -16,14 +16,15 @@ use stepback_store::port::{BatchAnswers, Questions};
 use super::detail_pages::{PageRef, Pages};
 use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
 use super::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::retry::{ATTEMPTS, is_race_or_exists, retry};
-use crate::workspace::{Engine, Workspace};
+use crate::workspace::Workspace;
 
 /// Events of one workspace, in their order. None of them may need a scan.
 pub struct WorkspaceEvents<'a> {
     /// The workspace in which the events happened.
-    pub workspace: &'a Workspace<'a>,
+    pub workspace: &'a Workspace,
     /// Proof that no other process records steps of that workspace meanwhile.
     pub lock: &'a RecordLock,
     /// The events, oldest first.
@@ -39,7 +40,7 @@ enum ReadMode {
     Uncompared,
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Records events of several workspaces by one commit: all of them or none.
     pub fn record_together(
         &self,
@@ -61,7 +62,7 @@ impl Engine<'_> {
         all: &[WorkspaceEvents<'_>],
         basis: ReadMode,
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
-        let objects = ObjectCache::new(self.store);
+        let objects = ObjectCache::new(self.store());
         let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
         let (mut coming, looked) = self.look_ahead(all, &sessions)?;
         let batch = match basis {
@@ -120,7 +121,7 @@ fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>)
     ids
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Reads in one query what must be known before recording: which of the steps are already stored, the sessions, and the
     /// heads of the workspaces.
     fn look_ahead(
@@ -178,7 +179,7 @@ struct PendingBatch {
 impl PendingBatch {
     fn add(
         &mut self,
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         arriving: &RecordingBatch<'_>,
         (id, report): (SessionId, &ReportedEvent<'_>),
         head: Option<StepId>,

@@ -279,7 +279,7 @@ impl BusyWorkspace {
     }
 }
 
-fn prune(workspace: &Workspace<'_>, keep: usize) {
+fn prune(workspace: &Workspace, keep: usize) {
     let rules = Rules { keep_last: Some(keep), now: keep.is_multiple_of(2), ..Rules::default() };
     let plan = workspace.plan_prune(rules).unwrap();
     workspace.prune(plan).unwrap();

@@ -11,13 +11,13 @@ use stepback_model::record::{StepKind, Trigger};
 use crate::place::BoardWorkspace;
 
 /// The agent writes a file, in a call that is recorded.
-fn by_agent(place: &BoardWorkspace, workspace: &Workspace<'_>, call: &str, name: &str, text: &str) {
+fn by_agent(place: &BoardWorkspace, workspace: &Workspace, call: &str, name: &str, text: &str) {
     place.report(workspace, StepKind::ToolStart, Some(call), ScanPolicy::Before);
     place.write(name, text);
     place.report(workspace, StepKind::ToolEnd, Some(call), ScanPolicy::After);
 }
 
-fn in_the_way(workspace: &Workspace<'_>, branch: &str, session: SessionId) -> Vec<String> {
+fn in_the_way(workspace: &Workspace, branch: &str, session: SessionId) -> Vec<String> {
     let prepared = workspace.prepare_switch(branch).unwrap();
     let paths = workspace.foreign_changes(branch, &prepared, session).unwrap();
     paths.iter().map(ToString::to_string).collect()

@@ -65,8 +65,8 @@ impl BoardWorkspace {
 
     pub fn in_postgres() -> Self {
         let server = PostgresServer::start();
-        let open = |top: &Path| -> Box<dyn Store> {
-            Box::new(PostgresStore::open(&server.database(), &top.join("store")).unwrap())
+        let open = |top: &Path| -> Arc<dyn Store> {
+            Arc::new(PostgresStore::open(&server.database(), &top.join("store")).unwrap())
         };
         Self::over(TestWorkspace::with_store(open), Some(server))
     }
@@ -91,7 +91,7 @@ impl BoardWorkspace {
     }
 
     /// Something that an agent reports.
-    pub fn report(&self, workspace: &Workspace<'_>, kind: StepKind, call: Option<&str>, effect: ScanPolicy) {
+    pub fn report(&self, workspace: &Workspace, kind: StepKind, call: Option<&str>, effect: ScanPolicy) {
         let mut event = AgentEvent::new("test", "s", kind, format!("{} happened", kind.as_str()));
         event.call = call.map(str::to_owned);
         event.tool = call.map(|_| "Bash".to_owned());
@@ -103,7 +103,7 @@ impl BoardWorkspace {
     }
 
     /// The session of the agent, which has begun.
-    pub fn session(&self, workspace: &Workspace<'_>) -> Session {
+    pub fn session(&self, workspace: &Workspace) -> Session {
         self.report(workspace, StepKind::AgentStep, None, ScanPolicy::None);
         workspace.thinking_session(None, self.now()).unwrap()
     }

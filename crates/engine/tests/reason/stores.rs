@@ -25,7 +25,7 @@ fn say(place: &BoardWorkspace, thinker: &mut Thinker<'_>, mutation: Value) -> u6
 }
 
 /// A board as a document, without the time that checks took.
-fn board(workspace: &Workspace<'_>, session: &Session, moment: &BoardMoment) -> Value {
+fn board(workspace: &Workspace, session: &Session, moment: &BoardMoment) -> Value {
     let seen = workspace.mind_at(session, moment).unwrap();
     let mut document = seen.mind.document();
     for run in document["runs"].as_array_mut().into_iter().flatten() {
@@ -35,7 +35,7 @@ fn board(workspace: &Workspace<'_>, session: &Session, moment: &BoardMoment) -> 
 }
 
 /// Suspicions, what speaks for them, what rests on what, what is not known, and a check that runs.
-fn suspect(place: &BoardWorkspace, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) {
+fn suspect(place: &BoardWorkspace, workspace: &Workspace, thinker: &mut Thinker<'_>) {
     let said = [
         json!({ "do": "propose-hypothesis", "statement": "it is the cache", "tags": ["perf"] }),
         json!({ "do": "propose-hypothesis", "statement": "it is the old cache", "prior": 0.3, "parent": "H1" }),

@@ -14,7 +14,7 @@ use stepback_store::port::StepQuery;
 use crate::place::{BoardWorkspace, conclude, evidence, propose, think};
 
 /// The mind that a session's thoughts lead to, applied one after the other from the beginning, with the step of each.
-fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, ReasoningBoard)> {
+fn replayed(workspace: &Workspace, session: &Session) -> Vec<(u64, ReasoningBoard)> {
     let query = StepQuery {
         session: Some(session.id),
         kinds: vec![StepKind::Reasoning],

@@ -12,7 +12,7 @@ use stepback_model::record::{Session, StepKind};
 use crate::session::{TestWorkspace, TranscriptFile, event, record, report};
 
 /// The sessions that may have changed a path last.
-fn authors(workspace: &Workspace<'_>, path: &str) -> Vec<String> {
+fn authors(workspace: &Workspace, path: &str) -> Vec<String> {
     let changes = workspace.numbered_changes(None).unwrap();
     let change = changes.iter().rev().find(|numbered| numbered.change.path.as_bytes() == path.as_bytes());
     let authors = match &change.unwrap().who {
@@ -54,7 +54,7 @@ fn an_event_reported_again_changes_nothing() {
 }
 
 /// What a file held at a step.
-fn content_at(workspace: &Workspace<'_>, step: StepId, path: &str) -> Option<String> {
+fn content_at(workspace: &Workspace, step: StepId, path: &str) -> Option<String> {
     let stored = workspace.store().step(step).unwrap().unwrap();
     let path = stepback_model::path::RelPath::parse(path.as_bytes()).unwrap();
     let state = workspace.state_of(&stored).unwrap();
@@ -63,7 +63,7 @@ fn content_at(workspace: &Workspace<'_>, step: StepId, path: &str) -> Option<Str
 }
 
 /// Every change, oldest first: its path and the sessions that may have made it, with a question mark if the person may have.
-fn history(workspace: &Workspace<'_>) -> Vec<String> {
+fn history(workspace: &Workspace) -> Vec<String> {
     let describe = |numbered: &stepback_engine::changes::NumberedChange| {
         let who = match &numbered.who {
             Attribution::Unreported => "the person".to_owned(),

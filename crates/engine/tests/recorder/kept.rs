@@ -13,7 +13,7 @@ use crate::session::{TestWorkspace, event, record, report};
 /// A workspace in which `call` lets an agent write a file.
 struct AgentWorkspace<'a> {
     place: &'a TestWorkspace,
-    workspace: Workspace<'a>,
+    workspace: Workspace,
     clock: std::cell::Cell<i64>,
 }
 

@@ -15,7 +15,7 @@ use crate::session::{TestWorkspace, event, record, report};
 /// A workspace whose steps are made one after the other.
 struct StepScript<'p> {
     place: &'p TestWorkspace,
-    workspace: Workspace<'p>,
+    workspace: Workspace,
     clock: i64,
 }
 

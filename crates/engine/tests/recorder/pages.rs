@@ -20,7 +20,7 @@ fn told<'a>(session: &str, at: usize) -> ReportedEvent<'a> {
     )
 }
 
-fn inputs(workspace: &Workspace<'_>, session: &Session) -> Vec<Value> {
+fn inputs(workspace: &Workspace, session: &Session) -> Vec<Value> {
     let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
     let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
     let detail = |step| workspace.detail_of(step).unwrap().unwrap()["input"].take();

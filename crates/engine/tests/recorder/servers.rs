@@ -1,5 +1,7 @@
 //! Several servers with one database that record the same session: none overwrites what another learned of it.
 
+use std::sync::Arc;
+
 use stepback_engine::Engine;
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
@@ -10,16 +12,14 @@ use stepback_postgres::PostgresStore;
 use stepback_store::port::StepQuery;
 use stepback_store::prelude::*;
 use stepback_testkit::postgres::PostgresServer;
-use stepback_worktree::rules::Budget;
 
 const SERVERS: u64 = 3;
 const EVENTS: u64 = 40;
 
 /// Records events that cost one each, by a server of its own: sometimes one, sometimes three together.
-fn record(store: &PostgresStore, server: u64) {
-    let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), server + 1);
-    let engine =
-        Engine { store, env: &env, budget: Budget::default(), threads: 1, progress: None, watcher: None };
+fn record(store: Arc<PostgresStore>, server: u64) {
+    let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), server + 1));
+    let engine = Engine::new(store, env.clone());
     let workspace = engine.remote_workspace("shared").unwrap();
     let report = |number: u64| ReportedEvent {
         event: AgentEvent {
@@ -49,14 +49,14 @@ fn servers_that_record_one_session_at_once_lose_nothing_of_it() {
     let server = PostgresServer::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
-    let stores: Vec<PostgresStore> = (0..SERVERS)
-        .map(|at| PostgresStore::open(&url, &local.path().join(at.to_string())).unwrap())
+    let stores: Vec<Arc<PostgresStore>> = (0..SERVERS)
+        .map(|at| Arc::new(PostgresStore::open(&url, &local.path().join(at.to_string())).unwrap()))
         .collect();
     // The first makes the session; then all at once.
-    record(&stores[0], 100);
+    record(stores[0].clone(), 100);
     std::thread::scope(|scope| {
         for (at, store) in stores.iter().enumerate() {
-            scope.spawn(move || record(store, at as u64));
+            scope.spawn(move || record(store.clone(), at as u64));
         }
     });
     let workspace = stores[0].workspaces().unwrap().remove(0);

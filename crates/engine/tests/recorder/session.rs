@@ -100,7 +100,7 @@ pub fn report<'a>(event: AgentEvent, effect: ScanPolicy, seconds: i64) -> Report
 }
 
 #[track_caller]
-pub fn record(workspace: &Workspace<'_>, report: &ReportedEvent<'_>) -> RecordedStep {
+pub fn record(workspace: &Workspace, report: &ReportedEvent<'_>) -> RecordedStep {
     let lock = workspace.lock_recording().unwrap();
     workspace.record(&lock, report).unwrap()
 }

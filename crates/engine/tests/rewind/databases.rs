@@ -139,11 +139,11 @@ fn request(target: &StepRow) -> RewindRequest {
     RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
 }
 
-fn prepare(workspace: &Workspace<'_>, target: &StepRow) -> PreparedRewind {
+fn prepare(workspace: &Workspace, target: &StepRow) -> PreparedRewind {
     workspace.prepare_rewind(&request(target)).unwrap()
 }
 
-fn workspace<'e>(engine: &'e Engine<'e>, world: &DatabaseWorkspace) -> Workspace<'e> {
+fn workspace(engine: &Engine, world: &DatabaseWorkspace) -> Workspace {
     engine.workspace(&world.place.root).unwrap()
 }
 

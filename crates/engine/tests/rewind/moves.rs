@@ -1,5 +1,7 @@
 //! Moves that are planned in one process and confirmed in another.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use stepback_engine::moves::{
     Confirmation, MoveAction, MoveKind, MoveReport, MoveRequest, MovingAgent, PlannedMove,
@@ -10,7 +12,7 @@ use stepback_model::env::FrozenEnv;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 
-use crate::support::{OtherStore, START, TestWorkspace, Words};
+use crate::support::{START, TestWorkspace, Words, open_again};
 
 fn back_to(target: &StepRow) -> MoveRequest {
     let rewind = RewindRequest { target: Some(target.clone()), everything: true, ..RewindRequest::default() };
@@ -22,14 +24,14 @@ fn undo() -> MoveRequest {
 }
 
 /// Plans a move and keeps the plan; returns its id.
-fn show(workspace: &Workspace<'_>, request: &MoveRequest) -> String {
+fn show(workspace: &Workspace, request: &MoveRequest) -> String {
     let planned = workspace.plan_move(request).unwrap();
     workspace.keep_plan(&planned, json!({ "shown": planned.summary })).unwrap();
     planned.id
 }
 
 /// Confirms a plan by its id; `Err` holds the plan that would be applied now.
-fn confirm(engine: &Engine<'_>, workspace: &Workspace<'_>, id: &str) -> Result<MoveReport, Box<PlannedMove>> {
+fn confirm(engine: &Engine, workspace: &Workspace, id: &str) -> Result<MoveReport, Box<PlannedMove>> {
     let shown = engine.shown_plan(id).unwrap().expect("the plan was kept");
     assert_eq!(shown.workspace, workspace.record.id);
     match workspace.confirm_move(&shown).unwrap() {
@@ -45,8 +47,7 @@ fn confirm(engine: &Engine<'_>, workspace: &Workspace<'_>, id: &str) -> Result<M
 #[test]
 fn a_plan_is_confirmed_through_another_handle_of_the_store_and_only_once() {
     for place in [TestWorkspace::new(), TestWorkspace::in_memory()] {
-        let other = OtherStore::open(&place);
-        let (engine, there) = (place.engine(), Engine { store: other.store(&place), ..place.engine() });
+        let (engine, there) = (place.engine(), Engine { store: open_again(&place), ..place.engine() });
         let workspace = engine.workspace(&place.root).unwrap();
         place.write("a", "1");
         let good = workspace.checkpoint("good");
@@ -107,7 +108,7 @@ fn plans_are_kept_for_a_day_and_the_newest_stay() {
     assert!(engine.shown_plan(&first).unwrap().is_none(), "the oldest went first");
     assert!(engine.shown_plan("0").unwrap().is_some());
     let tomorrow = FrozenEnv::new(Timestamp::from_micros(START + 25 * 60 * 60 * 1_000_000), 9);
-    let later = Engine { env: &tomorrow, ..place.engine() };
+    let later = Engine { env: Arc::new(tomorrow), ..place.engine() };
     assert!(later.shown_plan("0").unwrap().is_none(), "it is too old");
     let workspace = later.known_workspace(&place.root).unwrap();
     let id = show(&workspace, &back_to(&good));

@@ -12,13 +12,13 @@ fn now() -> Timestamp {
     Timestamp::from_micros(START + 10_000_000_000)
 }
 
-fn number(workspace: &Workspace<'_>, point: &str) -> u64 {
+fn number(workspace: &Workspace, point: &str) -> u64 {
     let found = workspace.resolve(point, now(), &|| TimeZone::UTC);
     found.unwrap_or_else(|error| panic!("{point}: {error}")).step.number
 }
 
 #[track_caller]
-fn refused(workspace: &Workspace<'_>, point: &str, words: &[&str]) {
+fn refused(workspace: &Workspace, point: &str, words: &[&str]) {
     match workspace.resolve(point, now(), &|| TimeZone::UTC) {
         Ok(found) => panic!("{point} was taken for #{}", found.step.number),
         Err(error) => {

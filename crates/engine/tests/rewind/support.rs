@@ -1,5 +1,7 @@
 //! Short words for what these tests do with a workspace.
 
+use std::sync::Arc;
+
 use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::UndoDirection;
 use stepback_engine::{EngineError, Workspace};
@@ -11,21 +13,12 @@ pub use stepback_testkit::TestWorkspace;
 pub use stepback_testkit::test_workspace::START;
 use stepback_worktree::apply::ChangeOutcome;
 
-/// A second handle of a store; of a store in memory there is only one.
-pub struct OtherStore(Option<EmbeddedStore>);
-
-impl OtherStore {
-    /// The store as another process sees it.
-    pub fn open(place: &TestWorkspace) -> Self {
-        let dir = place.top().join("store");
-        Self(dir.exists().then(|| EmbeddedStore::open(&dir).unwrap()))
-    }
-
-    pub fn store<'a>(&'a self, place: &'a TestWorkspace) -> &'a dyn Store {
-        match &self.0 {
-            Some(store) => store,
-            None => &*place.store,
-        }
+/// Opens the store again, as another process does; a store in memory has one handle only.
+pub fn open_again(place: &TestWorkspace) -> Arc<dyn Store> {
+    let dir = place.top().join("store");
+    match dir.exists() {
+        true => Arc::new(EmbeddedStore::open(&dir).unwrap()),
+        false => place.store.clone(),
     }
 }
 
@@ -42,7 +35,7 @@ pub trait Words {
     fn change_of(&self, path: &str) -> usize;
 }
 
-impl Words for Workspace<'_> {
+impl Words for Workspace {
     fn checkpoint(&self, label: &str) -> StepRow {
         let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
         self.create_checkpoint(annotation, Trigger::Manual).unwrap().stored

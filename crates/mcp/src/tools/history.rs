@@ -248,7 +248,7 @@ fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErro
         ToolError::new(format!("query: {}", short(&error.to_string(), 300)))
             .hint("use word, \"a phrase\", begin* or -not; substring: true also matches punctuation")
     })?;
-    let engine = ground.workspace.engine;
+    let engine = &ground.workspace.engine;
     let (_, complete) = engine.bring_index_forward(INDEXED)?;
     let found = engine.store.search(&SearchRequest {
         pattern,

@@ -115,8 +115,8 @@ pub async fn operations(
 
 /// The document of a move that was made.
 pub(super) fn applied(
-    engine: &Engine<'_>,
-    workspace: &Workspace<'_>,
+    engine: &Engine,
+    workspace: &Workspace,
     report: &MoveReport,
 ) -> Result<AppliedDocument, Problem> {
     let mut document = AppliedDocument {
@@ -142,7 +142,7 @@ pub(super) fn applied(
 }
 
 /// How to undo an operation: an undo is undone by a redo, everything else by an undo.
-fn way_back(workspace: &Workspace<'_>, operation: &Operation) -> UndoDocument {
+fn way_back(workspace: &Workspace, operation: &Operation) -> UndoDocument {
     let (plans, body) = match &operation.action {
         OperationAction::Undo { .. } => ("redo-plans", json!({})),
         OperationAction::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),

@@ -57,7 +57,7 @@ pub async fn list(
     .await
 }
 
-fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
+fn all(workspace: &Workspace) -> Result<Vec<BranchDocument>, Problem> {
     let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
     let lines = TipDocument::all(&workspace.branch_lines()?);
@@ -72,13 +72,13 @@ fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
 }
 
 /// Finds the branch with this name.
-pub(super) fn known(workspace: &Workspace<'_>, name: &str) -> Result<BranchDocument, Problem> {
+pub(super) fn known(workspace: &Workspace, name: &str) -> Result<BranchDocument, Problem> {
     let found = all(workspace)?.into_iter().find(|branch| branch.name == name);
     found.ok_or_else(|| Problem::unknown("branch", name))
 }
 
 /// Fails if a name is taken.
-fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
+fn free(workspace: &Workspace, name: &str) -> Result<(), Problem> {
     match workspace.branch_tip(name)? {
         Some(_) => {
             Err(Problem::new(StatusCode::CONFLICT, "refused", format!("branch {name} already exists")))
@@ -180,7 +180,7 @@ pub async fn compared(
         let workspace = sides.workspace.as_ref().map(|id| state::workspace(engine, id)).transpose()?;
         let a = side(engine, workspace.as_ref(), &sides.a)?;
         let b = side(engine, workspace.as_ref(), &sides.b)?;
-        let found = compare::compare(engine.store, &a, &b)?;
+        let found = compare::compare(engine.store(), &a, &b)?;
         let mut document = json!(found);
         // Changes have the same form as everywhere else in the API.
         if let Some(changes) = &found.ends.files {
@@ -191,7 +191,7 @@ pub async fn compared(
     .await
 }
 
-fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> Result<ComparedRun, Problem> {
+fn side(engine: &Engine, workspace: Option<&Workspace>, text: &str) -> Result<ComparedRun, Problem> {
     if let Some(named) = text.strip_prefix("session:") {
         let (workspace, session) = state::session(engine, named)?;
         return Ok(ComparedRun::of_session(&workspace, &session)?);

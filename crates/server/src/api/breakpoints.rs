@@ -105,7 +105,7 @@ pub struct RemovedDocument {
     pub removed: u64,
 }
 
-fn control(engine: &Engine<'_>, id: &str) -> Result<Control, Problem> {
+fn control(engine: &Engine, id: &str) -> Result<Control, Problem> {
     Ok(state::workspace(engine, id)?.control()?)
 }
 

@@ -212,7 +212,7 @@ pub async fn delete(
 }
 
 /// Finds a step that is not hidden, and its workspace.
-pub(super) fn found<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, StepRow), Problem> {
+pub(super) fn found(engine: &Engine, id: &str) -> Result<(Workspace, StepRow), Problem> {
     let unknown = || Problem::unknown("checkpoint", id);
     let stored = engine.store.step(StepId::from_hex(id).ok_or_else(unknown)?)?.ok_or_else(unknown)?;
     if stored.hidden_by.is_some() {

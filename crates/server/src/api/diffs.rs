@@ -70,7 +70,7 @@ pub async fn between(
 }
 
 fn document(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     from: &StepRow,
     to: Option<&StepRow>,
     (before, after): (&Moment, &Moment),

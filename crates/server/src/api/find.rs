@@ -46,7 +46,7 @@ pub struct SearchScope {
 
 impl SearchScope {
     /// Resolves the workspace and the query; records first what hooks left there.
-    fn resolve(&self, engine: &Engine<'_>) -> Result<(Option<WorkspaceId>, Steps), Problem> {
+    fn resolve(&self, engine: &Engine) -> Result<(Option<WorkspaceId>, Steps), Problem> {
         let mut workspace = match &self.workspace {
             Some(id) => Some(state::workspace(engine, id)?.record.id),
             None => None,

@@ -107,7 +107,7 @@ pub async fn create(
 }
 
 fn plan(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     stage: &ServerHost,
     session: Session,
     target: &stepback_store::port::StepRow,

@@ -92,7 +92,7 @@ pub async fn take(
             false => body::too_large(),
         });
     };
-    let reading = move |engine: &Engine<'_>| read(engine, form, &named, key.as_deref(), &bytes, room);
+    let reading = move |engine: &Engine| read(engine, form, &named, key.as_deref(), &bytes, room);
     let added = match length <= LITTLE && work.ingest().is_idle() && may_wait_here() {
         true => added_here(&work, reading)?,
         false => added_beside(&work, reading).await?,
@@ -103,7 +103,7 @@ pub async fn take(
 /// Reads and commits a batch on a blocking thread.
 async fn added_beside(
     work: &AppState,
-    read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem> + Send + 'static,
+    read: impl FnOnce(&Engine) -> Result<Read, Problem> + Send + 'static,
 ) -> Result<Added, Problem> {
     let (told, added) = oneshot::channel();
     let own = work.clone();
@@ -125,7 +125,7 @@ async fn added_beside(
 /// recording a few steps. What arrives meanwhile is left to another thread.
 fn added_here(
     work: &AppState,
-    read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem>,
+    read: impl FnOnce(&Engine) -> Result<Read, Problem>,
 ) -> Result<Added, Problem> {
     tokio::task::block_in_place(|| {
         work.on_this_thread(|engine| {
@@ -157,7 +157,7 @@ struct Read {
 }
 
 fn read(
-    engine: &Engine<'_>,
+    engine: &Engine,
     form: Form,
     named: &BatchDefaults,
     key: Option<&str>,

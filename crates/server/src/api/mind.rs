@@ -76,7 +76,7 @@ pub struct GraphQuery {
 }
 
 /// Resolves a point to a moment; now if there is none.
-fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<BoardMoment, Problem> {
+fn moment(workspace: &Workspace, point: Option<&str>) -> Result<BoardMoment, Problem> {
     match point {
         None => Ok(BoardMoment::Now),
         Some(text) if text.len() > LONGEST => {
@@ -91,7 +91,7 @@ fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<BoardMoment,
 
 /// The mind that the one of a moment is compared with.
 fn before(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: &Session,
     at: &BoardMoment,
     seen: &BoardAtPoint,

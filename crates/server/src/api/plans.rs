@@ -153,7 +153,7 @@ async fn create(
     work: AppState,
     id: String,
     force: bool,
-    action: impl FnOnce(&Workspace<'_>) -> Result<MoveAction, Problem> + Send + 'static,
+    action: impl FnOnce(&Workspace) -> Result<MoveAction, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
@@ -166,13 +166,13 @@ async fn create(
 }
 
 /// Keeps a plan until it is confirmed, and returns its document.
-fn show(workspace: &Workspace<'_>, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
+fn show(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
     let document = plan_document(workspace, planned);
     workspace.keep_plan(planned, json!(document))?;
     Ok(document)
 }
 
-fn plan_document(workspace: &Workspace<'_>, planned: &PlannedMove) -> PlanDocument {
+fn plan_document(workspace: &Workspace, planned: &PlannedMove) -> PlanDocument {
     let (empty, id, kind) = (RewindPlan::default(), planned.id.clone(), planned.request.action.kind().name());
     let files = planned.files.as_ref();
     let plan = files.map_or(&empty, |files| &files.plan);
@@ -196,7 +196,7 @@ fn plan_document(workspace: &Workspace<'_>, planned: &PlannedMove) -> PlanDocume
 }
 
 /// Finds a plan that was shown, by this server or by any other process.
-fn shown(engine: &Engine<'_>, kind: MoveKind, id: &str) -> Result<ShownPlan, Problem> {
+fn shown(engine: &Engine, kind: MoveKind, id: &str) -> Result<ShownPlan, Problem> {
     let found = engine.shown_plan(id)?.filter(|shown| shown.request.action.kind() == kind);
     found.ok_or_else(|| {
         let what = format!("{} plan", kind.name());

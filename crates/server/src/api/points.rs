@@ -34,7 +34,7 @@ pub async fn get(
 
 /// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is given.
 pub fn resolved_within(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     point: &str,
     session: Option<&Session>,
 ) -> Result<StepRow, Problem> {
@@ -45,7 +45,7 @@ pub fn resolved_within(
 }
 
 /// Resolves a point to a step; relative times count from now.
-pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StepRow, Problem> {
+pub fn resolved(workspace: &Workspace, point: &str) -> Result<StepRow, Problem> {
     if point.len() > LONGEST {
         return Err(Problem::usage(format!("a point must not be longer than {LONGEST} bytes")));
     }

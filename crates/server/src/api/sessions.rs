@@ -88,7 +88,7 @@ pub async fn list(
 }
 
 /// Counts the steps of a session, or only those that failed.
-fn count(engine: &Engine<'_>, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
+fn count(engine: &Engine, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
     let query = Steps {
         session: Some(session.id),
         failed,
@@ -101,7 +101,7 @@ fn count(engine: &Engine<'_>, session: &Session, failed: Option<bool>) -> Result
 }
 
 /// Returns the sessions that wait at a breakpoint.
-fn stopped(engine: &Engine<'_>) -> Result<HashSet<SessionId>, Problem> {
+fn stopped(engine: &Engine) -> Result<HashSet<SessionId>, Problem> {
     let mut stopped = HashSet::new();
     for workspace in engine.every_workspace()? {
         stopped.extend(workspace.control()?.stops()?.into_iter().map(|stop| stop.session));

@@ -37,18 +37,14 @@ pub struct Below {
     pub path: Option<String>,
 }
 
-fn moment<'e>(
-    engine: &'e Engine<'_>,
-    id: &str,
-    number: u64,
-) -> Result<(Workspace<'e>, Session, StepRow), Problem> {
+fn moment(engine: &Engine, id: &str, number: u64) -> Result<(Workspace, Session, StepRow), Problem> {
     let (workspace, session) = state::session(engine, id)?;
     let stored = numbered(engine, &workspace, &session, number)?;
     Ok((workspace, session, stored))
 }
 
 /// Loads the state of a step with the files of the step it grew from; without files if none were scanned by then.
-fn known(workspace: &Workspace<'_>, stored: &StepRow) -> Result<Moment, Problem> {
+fn known(workspace: &Workspace, stored: &StepRow) -> Result<Moment, Problem> {
     match workspace.state_of(stored) {
         Ok(state) => Ok(state),
         Err(stepback_engine::EngineError::NoFiles { .. }) => {
@@ -76,7 +72,7 @@ pub async fn get(
         // Keeps a concurrent prune from freeing what is being read.
         let _lock = workspace.lock_shared()?;
         let state = known(&workspace, &stored)?;
-        let git = state.git.map(|hash| GitState::load(engine.store, hash)).transpose()?.unwrap_or_default();
+        let git = state.git.map(|hash| GitState::load(engine.store(), hash)).transpose()?.unwrap_or_default();
         let mut listing = Listing { engine, after, most: limit + 1, count: 0, found: Vec::new() };
         if let Some(files) = state.files {
             match below.path.as_deref().map(|path| path.trim_end_matches('/')).filter(|path| !path.is_empty())
@@ -84,7 +80,7 @@ pub async fn get(
                 None => listing.below(RelPath::root(), files)?,
                 Some(path) => {
                     let path = relative(path)?;
-                    let node = diff::lookup(engine.store, files, &path)?;
+                    let node = diff::lookup(engine.store(), files, &path)?;
                     let node = node.ok_or_else(|| Problem::unknown("path", &path.display()))?;
                     listing.add(&path, &node);
                     if let TreeNode::Dir { tree, .. } = node {
@@ -108,7 +104,7 @@ pub async fn get(
 
 /// Walks a tree until a page is full.
 struct Listing<'e> {
-    engine: &'e Engine<'e>,
+    engine: &'e Engine,
     after: u64,
     most: u64,
     count: u64,
@@ -130,7 +126,7 @@ impl Listing<'_> {
 
     /// Adds everything below a directory. Iterative, because trees may be deeper than the stack allows.
     fn below(&mut self, path: RelPath, tree: Hash) -> Result<(), Problem> {
-        let mut open = vec![(path, Tree::load(self.engine.store, tree)?.into_entries().into_iter())];
+        let mut open = vec![(path, Tree::load(self.engine.store(), tree)?.into_entries().into_iter())];
         while let Some((above, entries)) = open.last_mut() {
             if self.is_full() {
                 break;
@@ -142,7 +138,7 @@ impl Listing<'_> {
             let path = above.join(&entry.name);
             self.add(&path, &entry.node);
             if let TreeNode::Dir { tree, .. } = entry.node {
-                open.push((path, Tree::load(self.engine.store, tree)?.into_entries().into_iter()));
+                open.push((path, Tree::load(self.engine.store(), tree)?.into_entries().into_iter()));
             }
         }
         Ok(())
@@ -184,7 +180,7 @@ pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) ->
         let _lock = workspace.lock_shared()?;
         let state = workspace.state_of(&stored)?;
         let node = match state.files {
-            Some(files) => diff::lookup(engine.store, files, &path)?,
+            Some(files) => diff::lookup(engine.store(), files, &path)?,
             None => None,
         };
         let node = node.ok_or_else(|| Problem::unknown("file", &path.display()))?;
@@ -238,7 +234,7 @@ pub async fn conversation(
         let after = paging.position(&about)?.unwrap_or(0);
         let _lock = workspace.lock_shared()?;
         let state = known(&workspace, &stored)?;
-        let lines = conversation::texts(engine.store, state.conversation)?;
+        let lines = conversation::texts(engine.store(), state.conversation)?;
         let mut messages = messages(&session.agent, &lines);
         messages.retain(|message| message.number > after);
         messages.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
@@ -297,7 +293,7 @@ async fn slot(
         let (workspace, _, stored) = moment(engine, &id, number)?;
         let _lock = workspace.lock_shared()?;
         let value = match part(&known(&workspace, &stored)?) {
-            Some(hash) => json::load(engine.store, hash)
+            Some(hash) => json::load(engine.store(), hash)
                 .map_err(|error| Problem::internal(format!("it cannot be read: {error}")))?,
             None => Value::Null,
         };

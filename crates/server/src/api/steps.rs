@@ -163,8 +163,8 @@ async fn beside(
 }
 
 pub(super) fn numbered(
-    engine: &Engine<'_>,
-    workspace: &Workspace<'_>,
+    engine: &Engine,
+    workspace: &Workspace,
     session: &Session,
     number: u64,
 ) -> Result<StepRow, Problem> {
@@ -174,9 +174,9 @@ pub(super) fn numbered(
         .ok_or_else(|| Problem::unknown("step", &format!("#{number} in this session")))
 }
 
-fn detailed(engine: &Engine<'_>, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
+fn detailed(engine: &Engine, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
     let mut fields = match stored.step.meta.detail {
-        Some(hash) => match json::load(engine.store, hash) {
+        Some(hash) => match json::load(engine.store(), hash) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => serde_json::Map::new(),
             Err(error) => return Err(Problem::internal(format!("the step cannot be read: {error}"))),

@@ -57,7 +57,7 @@ pub struct ControlledDocument {
 }
 
 /// All agents that wait in the store, the longest waiting first, each with its workspace id.
-pub(crate) fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>, Problem> {
+pub(crate) fn stops(engine: &Engine) -> Result<Vec<(String, Control, Stop)>, Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for workspace in engine.store.workspaces()? {

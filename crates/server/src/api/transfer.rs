@@ -108,7 +108,7 @@ pub async fn export(
 }
 
 /// Creates an unlinked file in the directory of the store; it is gone once it is closed.
-fn nameless(engine: &Engine<'_>) -> Result<File, Problem> {
+fn nameless(engine: &Engine) -> Result<File, Problem> {
     let dir = engine.store.local_dir();
     let dir = dir.ok_or_else(|| Problem::internal("this store has no directory for files"))?;
     let path = dir.join(format!("passing-{}", hex::encode(&engine.env.fresh_id())));

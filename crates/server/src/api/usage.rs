@@ -95,7 +95,7 @@ pub async fn get(
     work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(USUAL))?))).await
 }
 
-fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
+fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
     let query = Steps {
         kinds: vec![StepKind::ModelEnd],
         since: moment("since", Some(since), engine.env.now())?,
@@ -111,7 +111,7 @@ fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
         let step = &placed.stored.step;
         let Some(detail) = step.meta.detail else { continue };
         // Requests and answers can be large, so only the metadata is loaded.
-        let metadata = json::get(engine.store, detail, "/metadata")
+        let metadata = json::get(engine.store(), detail, "/metadata")
             .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
         let spent = Spent::of(&serde_json::json!({ "metadata": metadata }));
         let Some(spent) = spent.filter(|spent| !spent.replayed) else { continue };

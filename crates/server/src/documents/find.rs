@@ -98,7 +98,7 @@ impl Agents {
     /// The document of a step that was found.
     pub fn found(
         &mut self,
-        engine: &Engine<'_>,
+        engine: &Engine,
         workspace: WorkspaceId,
         stored: &StepRow,
     ) -> Result<FoundStepDocument, Problem> {
@@ -115,7 +115,7 @@ impl Agents {
     }
 
     /// The document of a match.
-    pub fn hit(&mut self, engine: &Engine<'_>, hit: &SearchHit) -> Result<HitDocument, Problem> {
+    pub fn hit(&mut self, engine: &Engine, hit: &SearchHit) -> Result<HitDocument, Problem> {
         Ok(HitDocument {
             found: self.found(engine, hit.workspace, &hit.stored)?,
             score: hit.score,

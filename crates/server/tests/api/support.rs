@@ -21,7 +21,6 @@ use stepback_model::time::Timestamp;
 use stepback_server::{AppState, HttpServer, ServerConfig, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_worktree::rules::Budget;
 
 /// When the clocks of these tests start: 2023-11-14T22:13:20Z.
 const START: i64 = 1_700_000_000_000_000;
@@ -30,8 +29,8 @@ const START: i64 = 1_700_000_000_000_000;
 pub struct TestServer {
     pub server: HttpServer,
     pub root: PathBuf,
-    store: &'static dyn Store,
-    env: FrozenEnv,
+    store: Arc<dyn Store>,
+    env: Arc<FrozenEnv>,
     dir: Arc<tempfile::TempDir>,
 }
 
@@ -117,35 +116,34 @@ impl TestServer {
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
         fs::create_dir(&root).unwrap();
-        let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&top.join("store")).unwrap());
         let env = |seed| FrozenEnv::new(Timestamp::from_micros(start), seed);
         let config = ServerConfig {
             origins: vec!["https://studio.example".to_owned()],
             ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
         };
-        let server = serve(AppState::new(store, Box::new(env(1)), 2), change(config))?;
-        Ok(Self { server, root, store, env: env(2), dir: Arc::new(dir) })
+        let server = serve(AppState::new(Engine::new(store.clone(), Arc::new(env(1)))), change(config))?;
+        Ok(Self { server, root, store, env: Arc::new(env(2)), dir: Arc::new(dir) })
     }
 
     /// Another server that opens the same store; `seed` makes its ids different.
     pub fn another(&self, seed: u64) -> Self {
         let top = self.dir.path().canonicalize().unwrap();
-        let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&top.join("store")).unwrap());
         let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), top.join("token"));
-        let server = serve(AppState::new(store, Box::new(env(seed)), 2), config).unwrap();
-        Self { server, root: self.root.clone(), store, env: env(seed + 1), dir: Arc::clone(&self.dir) }
+        let server = serve(AppState::new(Engine::new(store.clone(), Arc::new(env(seed)))), config).unwrap();
+        Self {
+            server,
+            root: self.root.clone(),
+            store,
+            env: Arc::new(env(seed + 1)),
+            dir: Arc::clone(&self.dir),
+        }
     }
 
-    pub fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: self.store,
-            env: &self.env,
-            budget: Budget::default(),
-            threads: 2,
-            progress: None,
-            watcher: None,
-        }
+    pub fn engine(&self) -> Engine {
+        Engine::new(self.store.clone(), self.env.clone())
     }
 
     pub fn write(&self, name: &str, text: &str) {
@@ -221,7 +219,7 @@ impl TestServer {
             metadata: None,
             raw: None,
         };
-        let at = stepback_model::env::Env::now(&self.env);
+        let at = stepback_model::env::Env::now(&*self.env);
         ReportedEvent {
             event,
             effect,

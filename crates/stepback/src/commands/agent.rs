@@ -51,8 +51,7 @@ pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
     let wish = understood(arguments)?;
     let stop = stop_on_signals()?;
     let (mut provider, model) = provider(&wish, arguments, &stop)?;
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     stepback_agents::record::take_in_quietly(&workspace)?;
     let Begin { history, memory, session } = match (&arguments.from, &arguments.session) {
         (Some(point), _) => at_point(context, &workspace, point)?,
@@ -93,8 +92,7 @@ fn again(context: &Context, file: &Path) -> CommandResult {
     let key = std::env::var("ANTHROPIC_API_KEY").ok().or(key);
     let base = beginning.base_url.clone();
     let mut provider = Http::new(transport()?, Dialect::Anthropic, Some(&base), key, stop.clone());
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let prices = context.prices()?;
     let paint = Paint::stdout();
     let mut watch = |happening: RunEvent<'_>| narrate(paint, happening);
@@ -236,7 +234,7 @@ struct Begin {
 
 impl Begin {
     fn with(
-        workspace: &Workspace<'_>,
+        workspace: &Workspace,
         conversation: Option<Hash>,
         memory: Option<Hash>,
     ) -> Result<Self, CommandFailure> {
@@ -254,14 +252,14 @@ impl Begin {
         })
     }
 
-    fn at(workspace: &Workspace<'_>, step: &Step) -> Result<Self, CommandFailure> {
+    fn at(workspace: &Workspace, step: &Step) -> Result<Self, CommandFailure> {
         let state = WorkspaceState::load(workspace.store(), step.state).map_err(EngineError::from)?;
         Self::with(workspace, state.conversation, state.memory)
     }
 }
 
 /// Returns the state of the built-in agent at a point.
-fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, CommandFailure> {
+fn at_point(context: &Context, workspace: &Workspace, point: &str) -> Result<Begin, CommandFailure> {
     let target = context.resolve(workspace, point)?;
     let session = workspace.store().session(target.step.session).map_err(EngineError::from)?;
     if session.is_none_or(|session| session.agent != NAME) {
@@ -276,7 +274,7 @@ fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result
 
 /// Returns the state of a session of the built-in agent. A session that was only prepared by a rewind or a branch has the
 /// state of the point it comes from.
-fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, CommandFailure> {
+fn of_session(workspace: &Workspace, session: &str) -> Result<Begin, CommandFailure> {
     let session = workspace.find_session(session)?;
     if session.agent != NAME {
         return Err(CommandFailure::new(

@@ -31,8 +31,7 @@ struct Probe {
 
 /// Runs `stepback bisect`.
 pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let line = candidates(context, &workspace, arguments)?;
     let _lock = workspace.lock_shared()?;
     let temp = tempfile::Builder::new().prefix("stepback-bisect-").tempdir()?;
@@ -94,7 +93,7 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
 /// Returns the checkpoints between the good and the bad one, oldest first.
 fn candidates(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     arguments: &Bisect,
 ) -> Result<Vec<StepRow>, CommandFailure> {
     let bad = context.resolve(workspace, arguments.bad.as_deref().unwrap_or("@"))?;
@@ -126,7 +125,7 @@ fn candidates(
 }
 
 fn probe(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     scratch: &mut Scratch<'_>,
     stored: &StepRow,
     command: &str,
@@ -205,7 +204,7 @@ fn not_as_expected(stored: &StepRow, expected: ProbeVerdict) -> CommandFailure {
 
 fn conclude(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     line: &[StepRow],
     found: &BisectResult,
     probes: &[(usize, Probe)],

@@ -59,10 +59,9 @@ pub fn part(context: &Context, command: &BoardPartCommand) -> CommandResult {
 fn with_board(
     context: &Context,
     board: &BoardSelector,
-    act: impl FnOnce(&Workspace<'_>, &Session) -> CommandResult,
+    act: impl FnOnce(&Workspace, &Session) -> CommandResult,
 ) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     stepback_agents::record::take_in_quietly(&workspace)?;
     let session = workspace.thinking_session(board.session.as_deref(), context.now())?;
     act(&workspace, &session)
@@ -72,7 +71,7 @@ fn with_board(
 fn think(
     context: &Context,
     board: &BoardSelector,
-    make: impl FnOnce(&Workspace<'_>) -> Result<BoardMutation, CommandFailure>,
+    make: impl FnOnce(&Workspace) -> Result<BoardMutation, CommandFailure>,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
@@ -113,11 +112,7 @@ fn look(
 }
 
 /// Resolves a point to a moment.
-fn moment(
-    context: &Context,
-    workspace: &Workspace<'_>,
-    at: Option<&str>,
-) -> Result<BoardMoment, CommandFailure> {
+fn moment(context: &Context, workspace: &Workspace, at: Option<&str>) -> Result<BoardMoment, CommandFailure> {
     match at {
         None => Ok(BoardMoment::Now),
         Some(point) => Ok(workspace.moment(point, context.now(), &TimeZone::system)?),

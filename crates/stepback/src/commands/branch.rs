@@ -24,8 +24,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback branch …`.
 pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     match command {
         BranchCommand::Create { name, from, worktree, resume, agree } => {
             let from = match from {
@@ -97,7 +96,7 @@ fn done(context: &Context, name: &str, line: &str) -> CommandResult {
 /// Creates a branch, switches to it, and continues the agent there with the conversation and the files of the point.
 fn create_and_go_on(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     name: &str,
     from: &StepRow,
     prompt: &str,
@@ -121,7 +120,7 @@ fn create_and_go_on(
 
 fn create(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     name: &str,
     from: &StepRow,
     worktree: Option<&Path>,
@@ -188,7 +187,7 @@ fn create(
     }
 }
 
-fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
+fn list(context: &Context, workspace: &Workspace) -> CommandResult {
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
@@ -253,7 +252,7 @@ fn about(rerun: &Rerun) -> String {
     about
 }
 
-fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> CommandResult {
+fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) -> CommandResult {
     let tip = |name: &str| -> Result<StepRow, CommandFailure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");

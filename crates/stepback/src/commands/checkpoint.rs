@@ -17,8 +17,7 @@ pub fn create(
     tags: Vec<String>,
 ) -> CommandResult {
     let annotation = checked(Annotation { label, note, tags })?;
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
     let stored = &created.stored;
     if context.json {
@@ -53,8 +52,7 @@ pub fn create(
 
 /// Runs `stepback checkpoint list`.
 pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let wanted = find.map(str::to_lowercase);
     let mut listed = workspace.checkpoints()?;
     listed.retain(|stored| {
@@ -103,8 +101,7 @@ pub fn annotate(
     label: Option<&str>,
     tags: &[String],
 ) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let mut stored = context.resolve(&workspace, point)?;
     let mut annotation = stored.annotation.clone();
     annotation.note = (!note.is_empty()).then(|| note.to_string());
@@ -132,8 +129,7 @@ pub fn annotate(
 
 /// Runs `stepback checkpoint delete`.
 pub fn delete(context: &Context, point: &str) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let stored = context.resolve(&workspace, point)?;
     let operation = workspace.delete_checkpoint(&stored)?;
     if context.json {

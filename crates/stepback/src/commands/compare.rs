@@ -3,9 +3,9 @@
 mod table;
 
 use serde_json::{Value, json};
+use stepback_engine::Workspace;
 use stepback_engine::compare::{self, ComparedRun, Comparison, Ending, Totals};
 use stepback_engine::timeline::all_tokens;
-use stepback_engine::{Engine, Workspace};
 use stepback_model::change::PathChange;
 use stepback_model::point::is_number;
 
@@ -23,9 +23,8 @@ const ENOUGH: usize = 4;
 
 /// Runs `stepback compare`.
 pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
-    let engine = context.engine();
-    let a = side(context, &engine, &arguments.a)?;
-    let b = side(context, &engine, &arguments.b)?;
+    let a = side(context, &arguments.a)?;
+    let b = side(context, &arguments.b)?;
     let found = compare::compare(context.store(), &a, &b)?;
     match context.json {
         true => output::document(&document(&found)),
@@ -45,12 +44,12 @@ pub fn document(found: &Comparison) -> Value {
 }
 
 /// Resolves `text` to a branch, a session of any workspace, or a point.
-fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<ComparedRun, CommandFailure> {
+fn side(context: &Context, text: &str) -> Result<ComparedRun, CommandFailure> {
     if let Some(named) = text.strip_prefix("session:") {
-        let (workspace, session) = sessions::find(context, engine, Some(named))?;
+        let (workspace, session) = sessions::find(context, Some(named))?;
         return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
-    let here = context.workspace(engine);
+    let here = context.workspace();
     if is_number(text) {
         let here = here?;
         return Ok(ComparedRun::of_point(&here, &context.resolve(&here, text)?)?);
@@ -63,7 +62,7 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<ComparedRu
     }
     let is_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
     if (is_id || here.as_ref().is_ok_and(|here| is_agents_id(here, text)))
-        && let Ok((workspace, session)) = sessions::find_by_id(context, engine, text)
+        && let Ok((workspace, session)) = sessions::find_by_id(context, text)
     {
         return Ok(ComparedRun::of_session(&workspace, &session)?);
     }
@@ -78,7 +77,7 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<ComparedRu
 }
 
 /// Whether `text` is exactly an agent's own id of a session, however short.
-fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
+fn is_agents_id(workspace: &Workspace, text: &str) -> bool {
     let sessions = workspace.agent_sessions().unwrap_or_default();
     sessions.iter().any(|session| session.info.external.as_deref() == Some(text))
 }

@@ -23,8 +23,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback breakpoint …`.
 pub fn breakpoint(context: &Context, command: &BreakpointCommand) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     let control = workspace.control()?;
     match command {
         BreakpointCommand::Add(add) => {
@@ -160,8 +159,7 @@ fn said(context: &Context, document: Value, line: &str) {
 
 /// Runs `stepback pause`.
 pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let session = session.map(|text| sessions::pick_running(context, &workspace, Some(text))).transpose()?;
     workspace.control()?.pause(session.as_ref().map(|session| session.id))?;
     let running = workspace.running_sessions()?;
@@ -183,8 +181,7 @@ pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
 
 /// Runs `stepback resume`, or `stepback step` if `again` is set.
 pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let control = workspace.control()?;
     let stop = stopped(&workspace, &control, session)?;
     let asked = session.map(|text| workspace.find_session(text)).transpose()?.map(|session| session.id);
@@ -240,8 +237,7 @@ pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> Comma
 }
 
 fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let control = workspace.control()?;
     let stop = stopped(&workspace, &control, session)?.ok_or_else(nobody_waits)?;
     control.answer(&stop, answer)?;
@@ -279,8 +275,7 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandRe
     if text.trim().is_empty() {
         return Err(CommandFailure::new(FailureKind::Usage, "the message is empty"));
     }
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let session = sessions::pick_running(context, &workspace, session)?;
     workspace.control()?.say(session.id, text)?;
     said(
@@ -293,7 +288,7 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandRe
 
 /// Returns the waiting agent: that of the given session, or the one that has waited longest.
 fn stopped(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     control: &Control,
     session: Option<&str>,
 ) -> Result<Option<Stop>, CommandFailure> {
@@ -309,8 +304,7 @@ fn nobody_waits() -> CommandFailure {
 
 /// Runs `stepback inspect`.
 pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let control = workspace.control()?;
     let stop = stopped(&workspace, &control, session)?;
     let stopped_in = match &stop {
@@ -376,7 +370,7 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
 
 fn show(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: &Session,
     stop: Option<&Stop>,
 ) -> Result<(), CommandFailure> {

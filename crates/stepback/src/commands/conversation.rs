@@ -31,7 +31,7 @@ pub struct Continued {
 /// Prepares the conversation as it was at `target` to continue under a new id, in the directory `cwd` if one is given.
 pub fn fork_at(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
@@ -42,10 +42,10 @@ pub fn fork_at(
 /// Carries out a planned continuation.
 pub fn carry_out(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     planned: PlannedFork,
 ) -> Result<Continued, CommandFailure> {
-    let ready = planned.carry_out(&context.engine(), workspace, context.now());
+    let ready = planned.carry_out(context.engine(), workspace, context.now());
     let ready = ready.map_err(|error| cannot(error, &planned.target))?;
     Ok(Continued { session: planned.session, ready, kept: planned.fork.kept, note: planned.fork.note })
 }
@@ -53,7 +53,7 @@ pub fn carry_out(
 /// Checks whether and how the conversation can continue from `target`, without writing anything.
 pub fn plan_at(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
     cwd: Option<&Path>,
     prompt: Option<&str>,
@@ -83,7 +83,7 @@ pub fn plan_at(
 /// Returns the step at which the conversation of `session` was at `target`: the newest of its own steps up to there.
 /// Without a session, returns `target` itself.
 pub fn point_in(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
     session: Option<&Session>,
 ) -> Result<StepRow, CommandFailure> {
@@ -128,7 +128,7 @@ fn cannot(error: ForkError, target: &StepRow) -> CommandFailure {
 }
 
 /// Returns the session whose conversation is meant: that of the step, or the one that was active at that time.
-fn session_of(workspace: &Workspace<'_>, target: &StepRow) -> Result<Session, CommandFailure> {
+fn session_of(workspace: &Workspace, target: &StepRow) -> Result<Session, CommandFailure> {
     workspace.session_of_conversation(target)?.ok_or_else(|| {
         CommandFailure::new(
             FailureKind::Nothing,

@@ -23,8 +23,7 @@ const CONTEXT: usize = 3;
 
 /// Runs `stepback diff`.
 pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let (points, paths) = sides(context, &workspace, arguments)?;
@@ -93,7 +92,7 @@ fn style(context: usize) -> Style {
 
 /// Returns the changed lines as `diff` shows them, or `None` if there are more than `most`.
 pub fn short(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     changes: &[PathChange],
     most: usize,
 ) -> Result<Option<Vec<u8>>, CommandFailure> {
@@ -114,7 +113,7 @@ pub fn short(
 /// Splits the arguments into points and paths: up to two points come first, unless a name is a file and not a point.
 fn sides(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     arguments: &DiffArgs,
 ) -> Result<(Vec<String>, Vec<String>), CommandFailure> {
     let mut points: Vec<String> = Vec::new();
@@ -135,7 +134,7 @@ fn sides(
     Ok((points, paths))
 }
 
-fn load(workspace: &Workspace<'_>, change: &PathChange) -> Result<FileDiff, CommandFailure> {
+fn load(workspace: &Workspace, change: &PathChange) -> Result<FileDiff, CommandFailure> {
     let side = |node: &Option<TreeNode>| -> Result<PathSide, CommandFailure> {
         Ok(match node {
             None => PathSide::Absent,

@@ -103,8 +103,7 @@ fn settings(context: &Context) -> Finding {
 
 /// Adds the findings about the current workspace, if there is one.
 fn workspace(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CommandFailure> {
-    let engine = context.engine();
-    let Ok(workspace) = context.workspace(&engine) else {
+    let Ok(workspace) = context.workspace() else {
         findings.push(finding("workspace", Verdict::Note, "nothing is recorded in this directory yet"));
         return Ok(());
     };

@@ -31,7 +31,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
         (text, false) => Some(Pattern::words(text).map_err(not_understood)?),
     };
     let engine = context.engine();
-    let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
+    let (workspace, among) = steps_of(context, engine, &arguments.among)?;
     if arguments.reindex {
         context.store().forget_index()?;
         let told = engine.bring_index_up_to_date()?;
@@ -56,7 +56,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
     if context.json {
         let mut items = Vec::new();
         for hit in &found.hits {
-            let mut value = places.value(&engine, hit.workspace, &hit.stored)?;
+            let mut value = places.value(engine, hit.workspace, &hit.stored)?;
             value["score"] = json!(hit.score);
             value["snippets"] = json!(hit.snippets);
             items.push(value);
@@ -69,7 +69,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
     }
     let paint = Paint::stdout();
     for hit in &found.hits {
-        output::line(places.line(context, &engine, hit.workspace, &hit.stored, workspace.is_none())?);
+        output::line(places.line(context, engine, hit.workspace, &hit.stored, workspace.is_none())?);
         for snippet in hit.snippets.iter().take(SNIPPETS) {
             let name = paint.dim(format!("{}:", snippet.field.as_str()));
             output::line(format!("       {name} {}", marked(paint, snippet)));
@@ -97,7 +97,7 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
 /// Runs `stepback query`.
 pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     let engine = context.engine();
-    let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
+    let (workspace, among) = steps_of(context, engine, &arguments.among)?;
     let usage = |what: &str, why: &str| CommandFailure::new(FailureKind::Usage, format!("{what}: {why}"));
     let state = match &arguments.state {
         Some(text) => Some(Hash::from_hex(text).ok_or_else(|| {
@@ -138,7 +138,7 @@ pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
     if context.json {
         let mut items = Vec::new();
         for placed in &page.steps {
-            items.push(places.value(&engine, placed.workspace, &placed.stored)?);
+            items.push(places.value(engine, placed.workspace, &placed.stored)?);
         }
         let next = page.next.map(|cursor| cursor.to_string());
         let exact = !page.at_least;
@@ -152,7 +152,7 @@ pub fn query(context: &Context, arguments: &args::QueryArgs) -> CommandResult {
         return DONE;
     }
     for placed in &page.steps {
-        output::line(places.line(context, &engine, placed.workspace, &placed.stored, workspace.is_none())?);
+        output::line(places.line(context, engine, placed.workspace, &placed.stored, workspace.is_none())?);
     }
     let more = match page.next {
         Some(next) => format!("; --cursor {next} shows the next ones"),
@@ -182,7 +182,7 @@ fn not_understood(error: PatternError) -> CommandFailure {
 /// Returns the workspace and the steps to search. Pending events of the workspace are recorded first.
 fn steps_of(
     context: &Context,
-    engine: &Engine<'_>,
+    engine: &Engine,
     among: &Among,
 ) -> Result<(Option<WorkspaceId>, StepQuery), CommandFailure> {
     let time = |name: &str, text: &Option<String>| {
@@ -208,10 +208,10 @@ fn steps_of(
         };
         // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it, which
         // the user did not ask for.
-        let _ = context.workspace(engine);
+        let _ = context.workspace();
         return Ok((None, query));
     }
-    let workspace = context.workspace(engine)?;
+    let workspace = context.workspace()?;
     query.session = match &among.session {
         Some(text) => Some(workspace.find_session(text)?.id),
         None => None,
@@ -227,14 +227,14 @@ struct Places {
 }
 
 impl Places {
-    fn session(&mut self, engine: &Engine<'_>, id: SessionId) -> Result<Option<&Session>, CommandFailure> {
+    fn session(&mut self, engine: &Engine, id: SessionId) -> Result<Option<&Session>, CommandFailure> {
         if let std::collections::hash_map::Entry::Vacant(place) = self.sessions.entry(id) {
             place.insert(engine.store.session(id).map_err(EngineError::from)?);
         }
         Ok(self.sessions.get(&id).and_then(Option::as_ref))
     }
 
-    fn root(&mut self, engine: &Engine<'_>, id: WorkspaceId) -> Result<String, CommandFailure> {
+    fn root(&mut self, engine: &Engine, id: WorkspaceId) -> Result<String, CommandFailure> {
         if self.roots.is_empty() {
             let all = engine.store.workspaces().map_err(EngineError::from)?;
             let shown = |root: &[u8]| display_bytes(root).into_owned();
@@ -245,7 +245,7 @@ impl Places {
 
     fn value(
         &mut self,
-        engine: &Engine<'_>,
+        engine: &Engine,
         workspace: WorkspaceId,
         stored: &StepRow,
     ) -> Result<Value, CommandFailure> {
@@ -260,7 +260,7 @@ impl Places {
     fn line(
         &mut self,
         context: &Context,
-        engine: &Engine<'_>,
+        engine: &Engine,
         workspace: WorkspaceId,
         stored: &StepRow,
         with_root: bool,

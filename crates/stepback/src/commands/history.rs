@@ -23,8 +23,7 @@ pub fn log(
     kinds: &[String],
 ) -> CommandResult {
     let kinds = super::sessions::kinds(kinds)?;
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head_id()?;
     let query = StepQuery { session: session.map(|session| session.id), kinds, ..StepQuery::default() };
@@ -72,8 +71,7 @@ pub fn log(
 
 /// Runs `stepback timeline`.
 pub fn timeline(context: &Context) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let head = workspace.head()?.step.id;
     let (steps, lines) = (workspace.checkpoints()?, workspace.lines()?);
     let shown: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
@@ -149,8 +147,7 @@ pub fn timeline(context: &Context) -> CommandResult {
 
 /// Runs `stepback op log`.
 pub fn op_log(context: &Context) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let operations = workspace.operations()?;
     if context.json {
         let items: Vec<_> = operations.iter().map(view::operation).collect();

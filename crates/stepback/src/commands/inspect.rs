@@ -20,8 +20,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback at` and `stepback checkpoint show`.
 pub fn at(context: &Context, point: &str) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
@@ -110,7 +109,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
 }
 
 /// Prints what is recorded about a step of an agent.
-fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandFailure> {
+fn show_step(workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailure> {
     /// Most lines shown of an input or output; the JSON document has all of it.
     const SHOWN: usize = 8;
     let step = &stored.step;
@@ -151,8 +150,7 @@ fn show_step(workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandF
 
 /// Runs `stepback cat`.
 pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
@@ -187,8 +185,7 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
 
 /// Runs `stepback restore`.
 pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let _lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;

@@ -14,8 +14,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback prune`.
 pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let rules = Rules {
         keep_last: arguments.keep_last,
         keep_days: arguments.keep_days,

@@ -18,12 +18,11 @@ impl Host for Here<'_> {
     fn with_workspace(
         &self,
         make: bool,
-        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+        work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError> {
-        let engine = self.0.engine();
         let workspace = match make {
-            true => self.0.workspace_or_new(&engine).map_err(trouble)?,
-            false => self.0.workspace(&engine).map_err(trouble)?,
+            true => self.0.workspace_or_new().map_err(trouble)?,
+            false => self.0.workspace().map_err(trouble)?,
         };
         // Includes pending hook events, such as the call that is being made right now.
         stepback_agents::record::take_in_quietly(&workspace)?;

@@ -15,8 +15,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback undo`.
 pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let operation = operation.map(|text| workspace.find_operation(text)).transpose();
     let operation = operation
         .map_err(|error| CommandFailure::from(error).hint("\"stepback op log\" lists the operations"))?;
@@ -27,8 +26,7 @@ pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs)
 
 /// Runs `stepback redo`.
 pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let request = MoveRequest { force: arguments.force, ..MoveRequest::by_user(MoveAction::Redo) };
     carry_out(context, &workspace, workspace.plan_move(&request)?, arguments)
 }
@@ -36,7 +34,7 @@ pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
 /// Shows a plan, asks for confirmation, applies it, and prints what was done.
 pub fn carry_out(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     planned: PlannedMove,
     arguments: &ConfirmArgs,
 ) -> CommandResult {
@@ -56,7 +54,7 @@ pub fn carry_out(
 /// Undoes or redoes an operation that changed no file.
 fn reverse_log(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     planned: PlannedMove,
     arguments: &ConfirmArgs,
 ) -> CommandResult {
@@ -88,7 +86,7 @@ fn reverse_log(
 /// Shows the plan and asks for confirmation. Returns `None` if nothing is to be done and everything was printed.
 pub fn agree(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     planned: PlannedMove,
     arguments: &ConfirmArgs,
 ) -> Result<Option<PlannedMove>, CommandFailure> {
@@ -145,7 +143,7 @@ fn show_and_ask(
 /// Applies a plan that a server showed, to the user or to an agent.
 pub fn apply_shown(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     id: &str,
     arguments: &ConfirmArgs,
 ) -> CommandResult {

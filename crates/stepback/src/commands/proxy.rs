@@ -35,8 +35,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         signal_hook::flag::register_conditional_shutdown(signal, 130, ended.clone())?;
         signal_hook::flag::register(signal, ended.clone())?;
     }
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     let replayer = match &arguments.replay {
         Some(session) => Some(Arc::new(replayer(&workspace, session, &arguments.recorded)?)),
         None => None,
@@ -133,7 +132,7 @@ fn upstreams(arguments: &ProxyArgs) -> Upstreams {
     }
 }
 
-fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<Replayer, CommandFailure> {
+fn replayer(workspace: &Workspace, session: &str, how: &Recorded) -> Result<Replayer, CommandFailure> {
     let session = sessions::pick(workspace, Some(session))?;
     let tape = RecordedSession::of(workspace, session)?;
     if tape.exchanges.is_empty() {

@@ -33,8 +33,7 @@ fn pause(gap: Duration, speed: f64) -> Duration {
 
 /// Runs `stepback replay`.
 pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
-    let engine = context.engine();
-    let (workspace, session) = sessions::find(context, &engine, arguments.session.as_deref())?;
+    let (workspace, session) = sessions::find(context, arguments.session.as_deref())?;
     let cursor = TimelineCursor::new(wanted(context, &workspace, &session, arguments)?);
     if cursor.is_empty() {
         output::say_for_people(context.json, "No step matches.");
@@ -73,7 +72,7 @@ pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
 /// Returns the requested steps of the session.
 fn wanted(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: &Session,
     arguments: &Replay,
 ) -> Result<Vec<StepRow>, CommandFailure> {
@@ -96,7 +95,7 @@ fn wanted(
 }
 
 /// Returns when the first step of a session was made.
-fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, CommandFailure> {
+fn began(workspace: &Workspace, session: &Session) -> Result<Timestamp, CommandFailure> {
     let query =
         StepQuery { session: Some(session.id), oldest_first: true, limit: Some(1), ..StepQuery::default() };
     let first = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
@@ -106,7 +105,7 @@ fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, Comm
 /// Returns the number of the step that a point names. Points that need a session refer to this one.
 fn until(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: &Session,
     given: &str,
 ) -> Result<u64, CommandFailure> {
@@ -115,7 +114,7 @@ fn until(
 
 /// A session, and what is needed to show its steps.
 struct Tape<'w> {
-    workspace: &'w Workspace<'w>,
+    workspace: &'w Workspace,
     session: &'w Session,
     /// The time of the first step of the session, even if that step is not shown.
     began: Timestamp,

@@ -38,7 +38,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
     let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     let from = arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
     let session = session(&workspace, arguments, from.as_ref())?;
     let options = RerunOptions {
@@ -88,7 +88,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
         drop(scratch);
     }
     let done = done.map_err(refused)?;
-    let compared = compared(&engine, &workspace, &done)?;
+    let compared = compared(engine, &workspace, &done)?;
     show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
         RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
@@ -98,7 +98,7 @@ pub fn rerun(context: &Context, arguments: &RerunArgs) -> CommandResult {
 
 /// Returns the session to rerun: the named one, else the one that the point is a step of, else the last.
 fn session(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     arguments: &RerunArgs,
     from: Option<&StepRow>,
 ) -> Result<Session, CommandFailure> {
@@ -125,8 +125,8 @@ fn session(
 
 /// Compares the original from the point on with the rerun.
 fn compared(
-    engine: &Engine<'_>,
-    workspace: &Workspace<'_>,
+    engine: &Engine,
+    workspace: &Workspace,
     done: &RerunResult,
 ) -> Result<Option<Comparison>, CommandFailure> {
     let Some(session) = &done.ran.session else { return Ok(None) };

@@ -30,8 +30,7 @@ const SHOWN_KEPT: usize = 8;
 
 /// Runs `stepback rewind`.
 pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     if let Some(id) = &arguments.plan {
         return moves::apply_shown(context, &workspace, id, &arguments.agree);
     }
@@ -115,7 +114,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
 /// Rewinds only the conversation; no file is touched.
 fn conversation_alone(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
     arguments: &Rewind,
 ) -> CommandResult {
@@ -144,7 +143,7 @@ fn conversation_alone(
 /// Prints how to rewind the conversation too, if there is one.
 fn hint_conversation(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: Option<&StepRow>,
 ) -> Result<(), CommandFailure> {
     let Some(target) = target else { return Ok(()) };
@@ -185,7 +184,7 @@ pub fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool
 
 /// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
 /// user should know.
-fn uncommitted(workspace: &Workspace<'_>, plan: &RewindPlan) -> Option<String> {
+fn uncommitted(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
     let index = GitIndex::read(&workspace.root)?;
     let differs = |change: &&PlannedChange| {
         let now = change.now.as_ref().filter(|node| matches!(node, TreeNode::File { .. }));
@@ -311,7 +310,7 @@ pub fn plan_document(prepared: &PreparedRewind) -> Value {
 /// Prints what was done and how to undo it.
 pub fn finish(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     report: RewindReport,
     kind: MoveKind,
     continued: Option<&Continued>,

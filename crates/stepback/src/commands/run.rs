@@ -100,8 +100,7 @@ fn carried(
             return with_hooks(&plan, run.place, run.binary, directory);
         }
     };
-    let engine = context.engine();
-    let prepared = context.workspace_or_new(&engine).and_then(|workspace| {
+    let prepared = context.workspace_or_new().and_then(|workspace| {
         let recorder = recorder(&context, &workspace, agent, wanted, directory)?;
         Ok((workspace, recorder))
     });
@@ -146,7 +145,7 @@ fn carried(
 
 fn recorder(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     agent: Agent,
     wanted: &RunArgs,
     directory: &Path,
@@ -186,7 +185,7 @@ fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy>
 }
 
 /// Records what the proxy notes, until the proxy has ended.
-pub fn take_in(workspace: &Workspace<'_>, taken: Receiver<()>) {
+pub fn take_in(workspace: &Workspace, taken: Receiver<()>) {
     while taken.recv().is_ok() {
         while taken.try_recv().is_ok() {}
         // On failure, the next event or command tries again.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use stepback_engine::Engine;
 use stepback_server::{AppState, HttpServer, ServerConfig, ServerHost, Tls};
 use stepback_watcher::server::Watcher;
 
@@ -50,7 +51,8 @@ pub fn work(context: &Context) -> Result<AppState, CommandFailure> {
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
         budget: Settings::load_or_default(context.place().local()).budget(),
     };
-    Ok(AppState::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
+    let engine = Engine { progress: None, watcher: None, ..context.engine().clone() };
+    Ok(AppState::with_stage(engine, stage))
 }
 
 /// A running server and what belongs to it.
@@ -102,7 +104,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
         rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
         ..ServerConfig::new(listen, token_file.clone())
     };
-    let wanted = !arguments.no_watcher && context.watcher().is_some();
+    let wanted = !arguments.no_watcher && context.uses_watcher();
     let watcher = match wanted.then(|| stepback_server::watch(&work, context.place().local())) {
         Some(Ok(watcher)) => watcher,
         Some(Err(error)) => {

@@ -27,7 +27,7 @@ pub fn name(session: &Session) -> String {
 }
 
 /// Returns the named session, or the one that was active last. A fork that was never started was never active.
-pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, CommandFailure> {
+pub fn pick(workspace: &Workspace, session: Option<&str>) -> Result<Session, CommandFailure> {
     match session {
         Some(text) => Ok(workspace.find_session(text)?),
         None => {
@@ -43,7 +43,7 @@ pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session,
 /// Returns the named session, or the running one that was active last. Fails if nothing can be delivered to it.
 pub fn pick_running(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: Option<&str>,
 ) -> Result<Session, CommandFailure> {
     let session = match (session, workspace.running_sessions()?.into_iter().next()) {
@@ -57,23 +57,19 @@ pub fn pick_running(
 
 /// Returns the session that `text` names, in any workspace of the store: by the beginning of its id, by the agent's own
 /// record of it, or by the directory it ran in. Without a text, returns the one that was active last here.
-pub fn find<'e>(
-    context: &Context,
-    engine: &'e Engine<'_>,
-    text: Option<&str>,
-) -> Result<(Workspace<'e>, Session), CommandFailure> {
+pub fn find(context: &Context, text: Option<&str>) -> Result<(Workspace, Session), CommandFailure> {
     let Some(text) = text else {
-        let here = context.workspace(engine)?;
+        let here = context.workspace()?;
         let session = pick(&here, None)?;
         return Ok((here, session));
     };
-    let unknown = match find_by_id(context, engine, text) {
+    let unknown = match find_by_id(context, text) {
         Ok(found) => return Ok(found),
         Err(failure) => failure,
     };
     let Ok(path) = context.directory.join(text).canonicalize() else { return Err(unknown) };
     if path.is_dir() {
-        let workspace = engine.known_workspace(&context.root_of(&path)?)?;
+        let workspace = context.engine().known_workspace(&context.root_of(&path)?)?;
         stepback_agents::record::take_in_quietly(&workspace)?;
         let session = pick(&workspace, None)?;
         return Ok((workspace, session));
@@ -85,33 +81,29 @@ pub fn find<'e>(
         })
     };
     // Some agents keep many sessions in one file; the one that was active last is meant.
-    let found = engine.all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
+    let found = context.engine().all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
     let session = found.ok_or_else(|| {
         CommandFailure::new(FailureKind::Nothing, format!("no session was recorded from {}", path.display()))
             .hint("\"stepback import FILE\" imports a conversation that an agent recorded itself")
     })?;
-    open(engine, session)
+    open(context.engine(), session)
 }
 
 /// Returns the session whose id, ours or the agent's, begins with `text`: one of this workspace, else one of the store.
-pub fn find_by_id<'e>(
-    context: &Context,
-    engine: &'e Engine<'_>,
-    text: &str,
-) -> Result<(Workspace<'e>, Session), CommandFailure> {
-    if let Ok(here) = context.workspace(engine)
+pub fn find_by_id(context: &Context, text: &str) -> Result<(Workspace, Session), CommandFailure> {
+    if let Ok(here) = context.workspace()
         && let Ok(session) = here.find_session(text)
     {
         return Ok((here, session));
     }
-    let session = engine.find_session_anywhere(text).map_err(|error| {
+    let session = context.engine().find_session_anywhere(text).map_err(|error| {
         CommandFailure::from(error).hint("\"stepback sessions\" lists the sessions of this workspace")
     })?;
-    open(engine, session)
+    open(context.engine(), session)
 }
 
 /// Opens the workspace of a session and records its pending events.
-fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, Session), CommandFailure> {
+fn open(engine: &Engine, session: Session) -> Result<(Workspace, Session), CommandFailure> {
     let workspace = engine.workspace_of(&session)?;
     stepback_agents::record::take_in_quietly(&workspace)?;
     let now = workspace.store().session(session.id).map_err(EngineError::from)?;
@@ -133,12 +125,12 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
         true => {
             // Pending events of other workspaces are not recorded: opening a workspace finishes interrupted work in it,
             // which the user did not ask for.
-            let _ = context.workspace(&engine);
+            let _ = context.workspace();
             let mut all = engine.every_workspace()?;
             all.retain(|workspace| !workspace.record.is_rerun());
             all
         }
-        false => vec![context.workspace(&engine)?],
+        false => vec![context.workspace()?],
     };
     let mut listed = Vec::new();
     for workspace in &workspaces {
@@ -219,7 +211,7 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
     DONE
 }
 
-fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), CommandFailure> {
+fn counts(workspace: &Workspace, session: SessionId) -> Result<(u64, u64), CommandFailure> {
     let steps = workspace
         .store()
         .steps(workspace.record.id, &StepQuery { session: Some(session), ..StepQuery::default() })
@@ -250,8 +242,7 @@ pub fn watch(
     limit: Option<usize>,
 ) -> CommandResult {
     let kinds = kinds(filter)?;
-    let engine = context.engine();
-    let workspace = context.workspace_or_new(&engine)?;
+    let workspace = context.workspace_or_new()?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let newest = |query: StepQuery| -> Result<Vec<StepRow>, CommandFailure> {
         Ok(workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?)
@@ -292,7 +283,7 @@ pub fn watch(
     }
 }
 
-fn show(context: &Context, workspace: &Workspace<'_>, stored: &StepRow) -> Result<(), CommandFailure> {
+fn show(context: &Context, workspace: &Workspace, stored: &StepRow) -> Result<(), CommandFailure> {
     let step = &stored.step;
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     let agent = session.map(|session| session.agent).unwrap_or_default();

@@ -24,9 +24,9 @@ const START: u64 = 64 << 10;
 pub fn export(context: &Context, arguments: &Export) -> CommandResult {
     let engine = context.engine();
     let chosen = match arguments.sessions.as_slice() {
-        [] => vec![sessions::find(context, &engine, None)?.1],
+        [] => vec![sessions::find(context, None)?.1],
         named => {
-            let find = |text: &String| Ok(sessions::find(context, &engine, Some(text))?.1);
+            let find = |text: &String| Ok(sessions::find(context, Some(text))?.1);
             named.iter().map(find).collect::<Result<Vec<_>, CommandFailure>>()?
         }
     };
@@ -42,11 +42,11 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
         if context.json {
             return Err(CommandFailure::new(FailureKind::Usage, "--json requires -o FILE"));
         }
-        write(&engine, arguments.format, &chosen, stdout.lock())?;
+        write(engine, arguments.format, &chosen, stdout.lock())?;
         return DONE;
     }
     let path = context.directory.join(&arguments.output);
-    let exported = into_file(&path, |file| write(&engine, arguments.format, &chosen, file))?;
+    let exported = into_file(&path, |file| write(engine, arguments.format, &chosen, file))?;
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     if context.json {
         output::document(&json!({ "file": path, "bytes": bytes, "exported": exported }));
@@ -67,7 +67,7 @@ pub fn export(context: &Context, arguments: &Export) -> CommandResult {
 }
 
 fn write(
-    engine: &Engine<'_>,
+    engine: &Engine,
     format: ExportFormat,
     chosen: &[Session],
     out: impl io::Write,

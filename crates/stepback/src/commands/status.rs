@@ -26,8 +26,7 @@ use crate::output::{self, Paint};
 
 /// Runs `stepback status`.
 pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     // The lock keeps a prune from freeing objects that are being read.
     let lock = workspace.lock_shared()?;
     let head = workspace.head()?;
@@ -63,8 +62,8 @@ pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
 }
 
 /// What `stepback status` found.
-struct StatusReport<'w> {
-    workspace: Workspace<'w>,
+struct StatusReport {
+    workspace: Workspace,
     head: StepRow,
     present: PresentState,
     /// Whether the scan was slow enough for a watcher to help.
@@ -78,7 +77,7 @@ struct StatusReport<'w> {
     watcher: WatcherState,
 }
 
-impl StatusReport<'_> {
+impl StatusReport {
     fn document(&self, context: &Context) -> Value {
         let repositories = self.git.repositories.iter().map(|repository| {
             json!({ "id": stepback_model::path::display_bytes(&repository.path), "head": repository.summary })
@@ -181,7 +180,7 @@ impl StatusReport<'_> {
 }
 
 /// Returns how many agent events could not be recorded in the last day.
-pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, CommandFailure> {
+pub fn recent_gaps(context: &Context, workspace: &Workspace) -> Result<u64, CommandFailure> {
     const DAY: i64 = 86_400_000_000;
     let query = StepQuery { kinds: vec![StepKind::Gap], limit: Some(1000), ..StepQuery::default() };
     let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
@@ -203,8 +202,7 @@ pub struct Wanted<'a> {
 
 /// Runs `stepback changes`.
 pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
-    let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
+    let workspace = context.workspace()?;
     if wanted.point == Some("clear") {
         let operation = workspace.clear_changes()?;
         match context.json {
@@ -226,14 +224,14 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
 }
 
 /// Prints the changes one session made.
-pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Session) -> CommandResult {
+pub fn changes_of(context: &Context, workspace: &Workspace, session: &Session) -> CommandResult {
     let wanted = Wanted { point: None, paths: &[], session: None, all: false };
     list_changes(context, workspace, None, Some(session), &wanted)
 }
 
 fn list_changes(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     since: Option<&StepRow>,
     session: Option<&Session>,
     wanted: &Wanted<'_>,
@@ -287,7 +285,7 @@ fn list_changes(
     DONE
 }
 
-fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
+fn document(workspace: &Workspace, numbered: &NumberedChange) -> Value {
     let mut value = view::change(&numbered.change);
     value["id"] = json!(numbered.number);
     value["number"] = json!(numbered.number);
@@ -322,7 +320,7 @@ fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
 }
 
 /// Returns the call and the prompt that caused the changes a step found.
-pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<String> {
+pub fn behind_step(workspace: &Workspace, detail: Option<&Value>) -> Option<String> {
     let call = detail?.pointer("/authors/calls/0")?;
     let author = serde_json::from_value(call.clone()).ok()?;
     behind(workspace, &Attribution::Call(author), None)
@@ -330,7 +328,7 @@ pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<
 
 /// Returns a call as it ran, which differs from what the model asked for if its input was edited. `found` is the step
 /// that found the change.
-fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Option<String> {
+fn call(workspace: &Workspace, author: &Author, found: Option<StepId>) -> Option<String> {
     let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step);
     let ended = found.and_then(step).filter(|end| {
         let detail = workspace.detail_of(end).ok().flatten();
@@ -340,7 +338,7 @@ fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Op
 }
 
 /// Returns the call and the prompt that caused a change, on one line.
-fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -> Option<String> {
+fn behind(workspace: &Workspace, who: &Attribution, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;
         Some((stored.step.number, stored.step.summary))

@@ -36,7 +36,7 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
             progress.counter().store(done, Ordering::Relaxed);
         }
     };
-    let copied = copy::copy(source, target, &mut progress);
+    let copied = copy::copy(&*source, &*target, &mut progress);
     drop(shown);
     let copied = copied.map_err(|error| failure(error, &to))?;
     if json {

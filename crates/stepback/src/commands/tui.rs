@@ -59,16 +59,15 @@ fn here(
     wanted: &Tui,
 ) -> Result<(DataSource, Option<String>, Option<AppState>), CommandFailure> {
     let context = Context::open(arguments, CreateStore::No, "")?;
-    let engine = context.engine();
     let session = match wanted.session.as_deref() {
-        Some(text) => Some(sessions::find(&context, &engine, Some(text))?.1.id.to_string()),
+        Some(text) => Some(sessions::find(&context, Some(text))?.1.id.to_string()),
         None => None,
     };
     let work = serve::work(&context)?;
     if let Some(watcher) =
         watcher::client(context.place(), &Settings::load_or_default(context.place().local()), false)
     {
-        work.ask(watcher);
+        work.set_watcher(watcher);
     }
     Ok((DataSource::direct(work.clone())?, session, Some(work)))
 }

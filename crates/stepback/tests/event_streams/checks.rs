@@ -48,7 +48,7 @@ impl Script {
         Ok(())
     }
 
-    pub fn conversation_len(&self, workspace: &Workspace<'_>, stored: &StepRow) -> u64 {
+    pub fn conversation_len(&self, workspace: &Workspace, stored: &StepRow) -> u64 {
         let state = WorkspaceState::load(workspace.store(), stored.step.state).unwrap();
         conversation::len(workspace.store(), state.conversation).unwrap()
     }

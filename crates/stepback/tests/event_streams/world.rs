@@ -79,7 +79,7 @@ impl StreamWorkspace {
     }
 
     /// Does something with the workspace, after everything that was reported is recorded.
-    pub fn with<T>(&self, work: impl FnOnce(&Workspace<'_>) -> T) -> T {
+    pub fn with<T>(&self, work: impl FnOnce(&Workspace) -> T) -> T {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         stepback_agents::record::take_in_quietly(&workspace).unwrap();
@@ -230,7 +230,7 @@ impl StreamWorkspace {
     }
 
     /// The files at a step, as the store has them.
-    pub fn files_at(&self, workspace: &Workspace<'_>, step: &StepRow) -> Result<Files, String> {
+    pub fn files_at(&self, workspace: &Workspace, step: &StepRow) -> Result<Files, String> {
         let state = workspace.state_of(step).map_err(|error| error.to_string())?;
         let mut files = Files::new();
         for path in PATHS {
@@ -244,7 +244,7 @@ impl StreamWorkspace {
     }
 
     /// Steps after the one with this number, oldest first.
-    pub fn steps_after(&self, workspace: &Workspace<'_>, number: u64) -> Vec<StepRow> {
+    pub fn steps_after(&self, workspace: &Workspace, number: u64) -> Vec<StepRow> {
         let query = StepQuery { after: Some(number), oldest_first: true, ..StepQuery::default() };
         workspace.store().steps(workspace.record.id, &query).unwrap()
     }

@@ -56,7 +56,7 @@ pub enum WatchAnswer {
 }
 
 /// A source of hints: a watcher, or a client of one.
-pub trait ScanHints: Sync {
+pub trait ScanHints: Send + Sync {
     /// Returns what may have changed. Must return soon; a scan waits for it.
     fn changes(&self, question: &WatchQuestion<'_>) -> WatchAnswer;
 

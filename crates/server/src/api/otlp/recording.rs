@@ -31,17 +31,14 @@ pub fn root(service: &TelemetrySource) -> Vec<u8> {
 }
 
 /// Opens the workspace of a service; creates it if it is new.
-pub fn workspace<'e>(
-    engine: &'e Engine<'_>,
-    service: &TelemetrySource,
-) -> Result<Workspace<'e>, EngineError> {
+pub fn workspace(engine: &Engine, service: &TelemetrySource) -> Result<Workspace, EngineError> {
     engine.remote_workspace(&name(service))
 }
 
 /// Records the events of one workspace; those recorded before are skipped. An event that cannot be recorded does not fail the
 /// others.
 pub fn record(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     events: Vec<AgentEvent>,
     rejected: &mut Rejected,
 ) -> Result<(), EngineError> {
@@ -59,7 +56,7 @@ pub fn record(
 }
 
 fn one_by_one(
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     lock: &RecordLock,
     reports: &[ReportedEvent<'_>],
     rejected: &mut Rejected,
@@ -74,7 +71,7 @@ fn one_by_one(
     Ok(())
 }
 
-fn report<'a>(workspace: &Workspace<'_>, mut event: AgentEvent) -> ReportedEvent<'a> {
+fn report<'a>(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent<'a> {
     redact_event(&mut event);
     let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
     let learned = learned(&event);

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 
 /// Turns the items of a mind into documents.
 pub struct Describer<'m> {
-    workspace: &'m Workspace<'m>,
+    workspace: &'m Workspace,
     mind: &'m ReasoningBoard,
     confidences: BTreeMap<u32, f64>,
     effective: BTreeMap<u32, f64>,
@@ -25,7 +25,7 @@ pub struct Describer<'m> {
 impl<'m> Describer<'m> {
     /// Describes the mind of a session in this workspace. `changes` says what happened to items since another moment.
     pub fn new(
-        workspace: &'m Workspace<'m>,
+        workspace: &'m Workspace,
         mind: &'m ReasoningBoard,
         changes: HashMap<ItemId, &'static str>,
     ) -> Self {

@@ -48,7 +48,7 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
 /// Finds the session whose board goes back with the files to a point.
 pub fn session_at(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
 ) -> Result<Session, CommandFailure> {
     match workspace.store().session(target.step.session)? {
@@ -60,7 +60,7 @@ pub fn session_at(
 /// Rewinds the board alone to a point at which the files already are.
 pub fn go_back(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     target: &StepRow,
     session: &Session,
     dry_run: bool,

@@ -136,7 +136,7 @@ pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
 
 fn source(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     step: &Option<String>,
     tool: &Option<String>,
     code: &Option<String>,

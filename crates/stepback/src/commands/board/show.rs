@@ -18,7 +18,7 @@ pub fn show(context: &Context, arguments: &BoardShowArgs) -> CommandResult {
 
 fn print(
     context: &Context,
-    workspace: &Workspace<'_>,
+    workspace: &Workspace,
     session: &Session,
     arguments: &BoardShowArgs,
 ) -> CommandResult {
