@@ -10,6 +10,7 @@ use stepback_model::path::RelPath;
 use stepback_model::record::{Operation, StateTransition};
 
 use crate::authorship::Attribution;
+use crate::branch::BranchError;
 use crate::error::EngineError;
 use crate::rewind::PreparedRewind;
 use crate::undo::{Reversal, in_force, latest_move, undone_last};
@@ -30,9 +31,7 @@ impl Workspace {
         let fork = line.iter().position(|stored| there.contains(&stored.step.id));
         line.truncate(fork.map_or(0, |fork| fork + 1));
         if line.is_empty() || line.iter().any(|stored| stored.purged) {
-            return Err(EngineError::Input(format!(
-                "the authors of changes since branch {name} and the current branch diverged are not known any more"
-            )));
+            return Err(BranchError::UnknownAuthors(name.to_owned()).into());
         }
         line.reverse();
         let planned: HashSet<&RelPath> = prepared.plan.changes.iter().map(|change| &change.path).collect();

@@ -14,6 +14,34 @@ use crate::error::EngineError;
 use crate::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use crate::workspace::Workspace;
 
+/// Why something cannot be done with a branch.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BranchError {
+    /// The name is not allowed.
+    #[error("\"{0}\" is not a valid branch name: use letters, digits, and - _ . / +")]
+    InvalidName(String),
+    /// Another branch has this name.
+    #[error("branch {0} already exists")]
+    Exists(String),
+    /// No branch has this name.
+    #[error("branch {name} not found; branches are {}", known.join(", "))]
+    NotFound {
+        /// The name.
+        name: String,
+        /// The branches there are.
+        known: Vec<String>,
+    },
+    /// The current branch cannot be deleted or renamed.
+    #[error("{0} is the current branch; switch to another one first")]
+    Current(String),
+    /// The workspace is on this branch already.
+    #[error("{0} is already the current branch")]
+    AlreadyCurrent(String),
+    /// The checkpoints that say who made the changes are gone.
+    #[error("the authors of changes since branch {0} and the current branch diverged are not known any more")]
+    UnknownAuthors(String),
+}
+
 /// Name of the branch that every workspace starts on.
 pub const MAIN: &str = "main";
 
@@ -115,9 +143,7 @@ impl Workspace {
     fn check_name(&self, name: &str) -> Result<(), EngineError> {
         match is_name(name) {
             true => Ok(()),
-            false => Err(EngineError::Input(format!(
-                "\"{name}\" is not a valid branch name: use letters, digits, and - _ . / +"
-            ))),
+            false => Err(BranchError::InvalidName(name.to_owned()).into()),
         }
     }
 
@@ -125,7 +151,7 @@ impl Workspace {
     pub fn check_new_branch(&self, name: &str) -> Result<(), EngineError> {
         self.check_name(name)?;
         match self.branch_tip(name)? {
-            Some(_) => Err(EngineError::Input(format!("branch {name} already exists"))),
+            Some(_) => Err(BranchError::Exists(name.to_owned()).into()),
             None => Ok(()),
         }
     }
@@ -151,9 +177,7 @@ impl Workspace {
             Mutation::AppendOp(operation.clone()),
         ];
         match self.store().commit(None, &mutations) {
-            Err(stepback_store::StoreError::Moved { .. }) => {
-                Err(EngineError::Input(format!("branch {name} already exists")))
-            }
+            Err(stepback_store::StoreError::Moved { .. }) => Err(BranchError::Exists(name.to_owned()).into()),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(operation),
         }
@@ -163,9 +187,7 @@ impl Workspace {
     pub fn delete_branch(&self, name: &str) -> Result<Operation, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
-            return Err(EngineError::Input(format!(
-                "{name} is the current branch; switch to another one first"
-            )));
+            return Err(BranchError::Current(name.to_owned()).into());
         }
         let step = tip.step.id;
         let operation = self.operation(
@@ -183,12 +205,10 @@ impl Workspace {
         self.check_name(to)?;
         let step = self.known_branch(name)?.step.id;
         if self.branch_tip(to)?.is_some() {
-            return Err(EngineError::Input(format!("branch {to} already exists")));
+            return Err(BranchError::Exists(to.to_owned()).into());
         }
         if self.present_branch()? == name {
-            return Err(EngineError::Input(format!(
-                "{name} is the current branch; switch to another one first"
-            )));
+            return Err(BranchError::Current(name.to_owned()).into());
         }
         let action = OperationAction::BranchRename { from: name.to_string(), to: to.to_string(), step };
         let operation = self.operation(format!("rename branch {name} to {to}"), action);
@@ -203,8 +223,8 @@ impl Workspace {
 
     fn known_branch(&self, name: &str) -> Result<StepRow, EngineError> {
         self.branch_tip(name)?.ok_or_else(|| {
-            let known = self.branch_names().unwrap_or_default().join(", ");
-            EngineError::Input(format!("branch {name} not found; branches are {known}"))
+            let known = self.branch_names().unwrap_or_default();
+            BranchError::NotFound { name: name.to_owned(), known }.into()
         })
     }
 
@@ -212,7 +232,7 @@ impl Workspace {
     pub fn prepare_switch(&self, name: &str) -> Result<PreparedRewind, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
-            return Err(EngineError::Input(format!("{name} is already the current branch")));
+            return Err(BranchError::AlreadyCurrent(name.to_owned()).into());
         }
         let conversation_from = self.conversation_of_branch(name, &tip)?;
         self.prepare_move_to(name, tip, conversation_from)
@@ -276,8 +296,7 @@ impl Workspace {
             _ => self.fill_session_slots(&mut state)?,
         }
         let state = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
-        let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)
-            .map_err(|error| EngineError::Input(error.to_string()))?;
+        let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)?;
         self.store().commit(Some(batch.finish()?), &[])?;
         let summary = match kind {
             StepKind::BranchCreated => format!("created branch {name}"),

@@ -8,6 +8,7 @@ use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::hex;
 use stepback_model::ids::{SessionId, StepId};
+use stepback_model::path::RelPath;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Operation, OperationAction, SessionInfo, Step};
 use stepback_model::state::WorkspaceState;
@@ -19,6 +20,53 @@ use crate::calls;
 use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::{StoreSource, Workspace};
+
+/// Why changes cannot be listed or selected.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SelectionError {
+    /// The list begins at a step that is not on the current line.
+    #[error("{0} is not on the current line, so there is no list of changes since then")]
+    OtherLine(String),
+    /// No change has this number.
+    #[error("there is no change {number}: {}", match listed {
+        Some((first, last)) => format!("changes {first} to {last} are listed"),
+        None => "no changes are recorded".to_owned(),
+    })]
+    NoSuchChange {
+        /// The number.
+        number: usize,
+        /// The first and the last number in the list, if it is not empty.
+        listed: Option<(usize, usize)>,
+    },
+    /// The change was not made by the session it was expected from.
+    #[error("change {number} ({path}) was made by {author}, not by {expected}")]
+    OtherAuthor {
+        /// The number of the change.
+        number: usize,
+        /// The path that it changed.
+        path: RelPath,
+        /// Who made it.
+        author: String,
+        /// Who was expected to have made it.
+        expected: String,
+    },
+    /// Hunks were named, but not exactly one change.
+    #[error("hunks can be named only together with exactly one change")]
+    HunksOfMany,
+    /// The change is not one of a text.
+    #[error("{0} has no hunks: it is not a text file that was modified")]
+    NoHunks(RelPath),
+    /// No hunk has this number.
+    #[error("there is no hunk {number}: the change of {path} has {count} of them")]
+    NoSuchHunk {
+        /// The path of the file.
+        path: RelPath,
+        /// The number.
+        number: usize,
+        /// How many hunks there are.
+        count: usize,
+    },
+}
 
 /// A change with its number in the list.
 #[derive(Clone, Debug)]
@@ -67,10 +115,7 @@ impl Workspace {
                 .collect();
             let on_line = line.iter().any(|stored| stored.step.id == since.step.id);
             if !on_line {
-                return Err(EngineError::Input(format!(
-                    "{} is not on the current line, so there is no list of changes since then; \"stepback diff\" compares them",
-                    crate::workspace::describe(since)
-                )));
+                return Err(SelectionError::OtherLine(crate::workspace::describe(since)).into());
             }
             numbered.retain(|numbered| numbered.step.is_none_or(|(id, _)| after.contains(&id)));
         }
@@ -153,11 +198,7 @@ impl Workspace {
     /// Loads the detail record of a step: its input, output and other facts.
     pub fn detail_of(&self, step: &Step) -> Result<Option<Value>, EngineError> {
         let Some(hash) = step.meta.detail else { return Ok(None) };
-        match stepback_model::json::load(self.store(), hash) {
-            Ok(value) => Ok(Some(value)),
-            Err(stepback_model::json::JsonError::Object(error)) => Err(error.into()),
-            Err(error) => Err(EngineError::Input(error.to_string())),
-        }
+        Ok(Some(stepback_model::json::load(self.store(), hash)?))
     }
 }
 

@@ -33,19 +33,37 @@ const MAX_LABEL: usize = 200;
 /// Longest note, in bytes.
 const MAX_NOTE: usize = 10_000;
 
+/// Why a label, a note or a tag is not valid; the string is which of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AnnotationError {
+    /// It has no visible characters.
+    #[error("the {0} is empty")]
+    Empty(&'static str),
+    /// It is too long.
+    #[error("the {part} is longer than {most} bytes")]
+    TooLong {
+        /// `label`, `note` or `tag`.
+        part: &'static str,
+        /// The maximum length in bytes.
+        most: usize,
+    },
+    /// A label or a tag has control characters.
+    #[error("the {0} contains control characters")]
+    ControlCharacters(&'static str),
+}
+
 /// Returns `annotation` if its label, note and tags are valid: not empty, not too long, no control characters except in a
 /// note.
 pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
-    let fits = |what: &str, text: &str, most: usize| {
-        let wrong = |how: String| Err(EngineError::Input(format!("the {what} {how}")));
+    let fits = |part: &'static str, text: &str, most: usize| {
         if text.trim().is_empty() {
-            return wrong("is empty".into());
+            return Err(AnnotationError::Empty(part));
         }
         if text.len() > most {
-            return wrong(format!("is longer than {most} bytes"));
+            return Err(AnnotationError::TooLong { part, most });
         }
-        if what != "note" && text.chars().any(char::is_control) {
-            return wrong("contains control characters".into());
+        if part != "note" && text.chars().any(char::is_control) {
+            return Err(AnnotationError::ControlCharacters(part));
         }
         Ok(())
     };
@@ -158,10 +176,7 @@ impl Workspace {
     /// Hides a checkpoint. Its content stays stored until a prune frees it.
     pub fn delete_checkpoint(&self, stored: &StepRow) -> Result<Operation, EngineError> {
         if !stored.is_checkpoint() {
-            return Err(EngineError::Input(format!(
-                "{} is a step without its own files, not a checkpoint; there is nothing to delete",
-                describe(stored)
-            )));
+            return Err(EngineError::NotACheckpoint { what: describe(stored) });
         }
         let steps = vec![stored.step.id];
         let operation = self.operation(

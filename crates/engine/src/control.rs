@@ -42,7 +42,7 @@ impl Workspace {
     pub fn control(&self) -> Result<Control, EngineError> {
         match self.local_dir()? {
             Some(dir) => Ok(Control::of(&dir)),
-            None => Err(EngineError::Input("this store does not support breakpoints".into())),
+            None => Err(EngineError::NoLocalDirectory),
         }
     }
 }

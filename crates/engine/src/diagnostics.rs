@@ -7,6 +7,7 @@ use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
 use crate::bundle::BundleError;
+use crate::changes::SelectionError;
 use crate::error::EngineError;
 
 /// Kinds of failure, each with its own exit code. Documented in `docs/guide/exit-codes.md`.
@@ -79,7 +80,28 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
             (FailureKind::Nothing, Some("\"stepback sessions\" lists all sessions"))
         }
         EngineError::Mind(error) => of_mind(error),
-        EngineError::Input(_) => (FailureKind::Usage, None),
+        EngineError::Selection(SelectionError::OtherLine(_)) => {
+            (FailureKind::Usage, Some("\"stepback diff\" compares them"))
+        }
+        EngineError::Selection(SelectionError::NoSuchChange { .. }) => {
+            (FailureKind::Usage, Some("\"stepback changes\" lists them"))
+        }
+        EngineError::Selection(SelectionError::HunksOfMany) => {
+            (FailureKind::Usage, Some("name the change with --change N"))
+        }
+        EngineError::Branch(_)
+        | EngineError::Selection(_)
+        | EngineError::Pattern(_)
+        | EngineError::Annotation(_)
+        | EngineError::NoTarget
+        | EngineError::NothingMatches { .. }
+        | EngineError::NotACheckpoint { .. }
+        | EngineError::PlanOutdated
+        | EngineError::NotEmpty { .. }
+        | EngineError::NoLocalDirectory
+        | EngineError::Json(_)
+        | EngineError::Input(_) => (FailureKind::Usage, None),
+        EngineError::Io { error, .. } => of_io(error),
         EngineError::GaveUp { .. } => (
             FailureKind::Busy,
             Some("many stepback processes are writing to this store; retry when there are fewer"),

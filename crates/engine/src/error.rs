@@ -1,13 +1,19 @@
 //! Errors of the engine. [`crate::diagnostics`] says what to do about each.
 
+use std::io;
 use std::path::PathBuf;
 
+use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
+use crate::branch::BranchError;
 use crate::bundle::BundleError;
+use crate::changes::SelectionError;
+use crate::checkpoint::AnnotationError;
+use crate::path_filter::PatternError;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +66,58 @@ pub enum EngineError {
     /// A change of an agent's reasoning was refused, or it cannot be read.
     #[error(transparent)]
     Mind(#[from] MindError),
+    /// Something cannot be done with a branch.
+    #[error(transparent)]
+    Branch(#[from] BranchError),
+    /// Changes cannot be listed or selected.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// A path pattern cannot be used.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// A label, a note or a tag is not valid.
+    #[error(transparent)]
+    Annotation(#[from] AnnotationError),
+    /// A rewind was requested without a point and without changes.
+    #[error("specify a point to rewind to, or changes to take back")]
+    NoTarget,
+    /// A rewind of paths that exist neither now nor then.
+    #[error("nothing in the workspace or in {what} matches {}", patterns.join(", "))]
+    NothingMatches {
+        /// Description of the target.
+        what: String,
+        /// The patterns.
+        patterns: Vec<String>,
+    },
+    /// Only checkpoints can be deleted.
+    #[error("{what} is a step without its own files, not a checkpoint; there is nothing to delete")]
+    NotACheckpoint {
+        /// Description of the step.
+        what: String,
+    },
+    /// What the plan needs may have been freed since.
+    #[error("the store was pruned since the plan was made; plan again")]
+    PlanOutdated,
+    /// A state is written only into a new or empty directory.
+    #[error("{path} exists and is not an empty directory; choose a new one")]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The store has no directory on this machine for the files that stop an agent.
+    #[error("this store does not support breakpoints")]
+    NoLocalDirectory,
+    /// A JSON value cannot be stored, for example because it is too large.
+    #[error(transparent)]
+    Json(JsonError),
+    /// A file that is neither in the workspace nor in the store's database failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried, such as `cannot read the inbox`.
+        what: String,
+        /// The error of the system.
+        error: io::Error,
+    },
     /// An input of the caller is invalid.
     #[error("{0}")]
     Input(String),
@@ -109,6 +167,15 @@ pub enum EngineError {
         /// Why it could not be reverted.
         revert: Box<EngineError>,
     },
+}
+
+impl From<JsonError> for EngineError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Object(error) => error.into(),
+            error => Self::Json(error),
+        }
+    }
 }
 
 impl From<ObjectError> for EngineError {

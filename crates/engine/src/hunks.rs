@@ -6,6 +6,7 @@ use stepback_model::hash::ObjectKind;
 use stepback_model::object::{ObjectSink, ObjectSource};
 use stepback_model::tree::{Content, TreeNode};
 
+use crate::changes::SelectionError;
 use crate::error::EngineError;
 
 /// Returns the change reduced to the hunks `wanted` (counted from 1): taking it back takes back only those.
@@ -16,10 +17,7 @@ pub(crate) fn without(
     wanted: &[usize],
 ) -> Result<PathChange, EngineError> {
     let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
-        return Err(EngineError::Input(format!(
-            "{} has no hunks: it is not a text file that was modified",
-            change.path
-        )));
+        return Err(SelectionError::NoHunks(change.path.clone()).into());
     };
     let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (lines(&before), lines(&after));
     let hunks: Vec<_> = capture_diff_slices(Algorithm::Myers, &old, &new)
@@ -27,11 +25,8 @@ pub(crate) fn without(
         .filter(|op| op.tag() != similar::DiffTag::Equal)
         .collect();
     if let Some(unknown) = wanted.iter().find(|number| **number == 0 || **number > hunks.len()) {
-        return Err(EngineError::Input(format!(
-            "there is no hunk {unknown}: the change of {} has {} of them",
-            change.path,
-            hunks.len()
-        )));
+        let (path, number, count) = (change.path.clone(), *unknown, hunks.len());
+        return Err(SelectionError::NoSuchHunk { path, number, count }.into());
     }
     let mut result = Vec::with_capacity(after.len());
     let mut at = 0;

@@ -49,9 +49,7 @@ impl Workspace {
             None => self.lock_exclusive()?,
         };
         if self.store().gc_generation()? != prepared.epoch {
-            return Err(EngineError::Input(
-                "the store was pruned since the plan was made; plan again".into(),
-            ));
+            return Err(EngineError::PlanOutdated);
         }
         let shown = prepared.plan.left_alone.clone();
         let held = self.check_open_files_again(&mut prepared)?;
@@ -261,18 +259,15 @@ impl Workspace {
         if left.is_empty() && moved.conversation_from.is_none() {
             return Ok(moved.detail);
         }
-        let wrong = |error: stepback_model::json::JsonError| EngineError::Input(error.to_string());
-        let known = moved.detail.map(|hash| stepback_model::json::load(self.store(), hash)).transpose();
-        let Some(mut value) =
-            known.map_err(wrong)?.or_else(|| moved.conversation_from.map(|_| serde_json::json!({})))
-        else {
+        let known = moved.detail.map(|hash| stepback_model::json::load(self.store(), hash)).transpose()?;
+        let Some(mut value) = known.or_else(|| moved.conversation_from.map(|_| serde_json::json!({}))) else {
             return Ok(None);
         };
         crate::changes::unmark(&mut value, |path| left.iter().any(|left| left.as_bytes() == path));
         if let Some(from) = moved.conversation_from {
             value["conversation_from"] = serde_json::json!(from);
         }
-        Ok(Some(stepback_model::json::store(batch, &value, None).map_err(wrong)?))
+        Ok(Some(stepback_model::json::store(batch, &value, None)?))
     }
 
     /// Returns the state after a plan was applied as far as `outcomes` say.

@@ -58,10 +58,7 @@ impl Workspace {
         if into.exists() {
             let empty = is_dir(into) && fs::read_dir(into).is_ok_and(|mut entries| entries.next().is_none());
             if !empty {
-                return Err(EngineError::Input(format!(
-                    "{} exists and is not an empty directory; choose a new one",
-                    into.display()
-                )));
+                return Err(EngineError::NotEmpty { path: into.to_path_buf() });
             }
         }
         fs::create_dir_all(into).map_err(WorktreeError::aside("create", into))?;

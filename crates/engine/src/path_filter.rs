@@ -7,6 +7,25 @@ use stepback_model::path::RelPath;
 
 use crate::error::EngineError;
 
+/// Why a path pattern cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PatternError {
+    /// It is absolute, or leaves the workspace.
+    #[error("the path {0} must be relative to the workspace and stay inside it")]
+    Outside(String),
+    /// It is not a valid glob.
+    #[error("{pattern} is not a valid pattern: {error}")]
+    Invalid {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        error: globset::Error,
+    },
+    /// All patterns together are too complex.
+    #[error(transparent)]
+    TooComplex(globset::Error),
+}
+
 /// The paths that a command is limited to.
 pub struct PathFilter {
     globs: GlobSet,
@@ -21,18 +40,16 @@ impl PathFilter {
         for pattern in patterns {
             let clean = pattern.trim_start_matches("./").trim_end_matches('/');
             if clean.starts_with('/') || clean.split('/').any(|part| part == "..") {
-                return Err(EngineError::Input(format!(
-                    "the path {pattern} must be relative to the workspace and stay inside it"
-                )));
+                return Err(PatternError::Outside(pattern.clone()).into());
             }
             let glob = GlobBuilder::new(clean)
                 .literal_separator(true)
                 .build()
-                .map_err(|error| EngineError::Input(format!("{pattern} is not a valid pattern: {error}")))?;
+                .map_err(|error| PatternError::Invalid { pattern: pattern.clone(), error })?;
             builder.add(glob);
             cleaned.push(clean.to_string());
         }
-        let globs = builder.build().map_err(|error| EngineError::Input(error.to_string()))?;
+        let globs = builder.build().map_err(PatternError::TooComplex)?;
         Ok(Self { globs, patterns: cleaned })
     }
 

@@ -154,8 +154,7 @@ impl Workspace {
         let mut known: Vec<Rerun> = Vec::new();
         for stored in self.store().steps(self.record.id, &query)? {
             let Some(detail) = stored.step.meta.detail else { continue };
-            let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)
-                .map_err(|error| EngineError::Input(error.to_string()))?;
+            let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)?;
             let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
             if !known.iter().any(|newer| newer.branch == rerun.branch) {
                 known.push(rerun);
@@ -213,8 +212,7 @@ impl Workspace {
         let batch = self.store().begin()?;
         let state = state.cloned().unwrap_or_default();
         let state = batch.write(ObjectKind::State, &state.encode(), None)?;
-        let detail = values::store(&*batch, &json!({ "rerun": rerun }), None)
-            .map_err(|error| EngineError::Input(error.to_string()))?;
+        let detail = values::store(&*batch, &json!({ "rerun": rerun }), None)?;
         let step = Step {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
             session: self.session.id,

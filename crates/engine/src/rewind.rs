@@ -154,7 +154,7 @@ impl Workspace {
             return self.prepare_changes(request);
         }
         let Some(target) = &request.target else {
-            return Err(EngineError::Input("specify a point to rewind to, or changes to take back".into()));
+            return Err(EngineError::NoTarget);
         };
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
@@ -209,11 +209,8 @@ impl Workspace {
             warnings.extend(self.head_moves(&present.state, &wanted)?);
         }
         if !filter.is_empty() && !matched && !self.any_matches(&filter, &present.state, &wanted)? {
-            return Err(EngineError::Input(format!(
-                "nothing in the workspace or in {} matches {}",
-                describe(target),
-                request.paths.join(", ")
-            )));
+            let (what, patterns) = (describe(target), request.paths.clone());
+            return Err(EngineError::NothingMatches { what, patterns });
         }
         let mut plan = direct(changes);
         plan.left_alone.append(&mut left_alone);

@@ -13,6 +13,7 @@ use stepback_model::plan::RewindPlan;
 use stepback_model::record::StepRow;
 use stepback_model::state::GitState;
 
+use crate::changes::SelectionError;
 use crate::changes::{NumberedChange, mark};
 use crate::error::EngineError;
 use crate::hunks;
@@ -174,24 +175,17 @@ impl Workspace {
             let Some(numbered) = known(number) else {
                 let mut left = listed.iter().filter(|numbered| !numbered.taken_back);
                 let first = left.next();
-                let range = match (first, left.next_back().or(first)) {
-                    (Some(first), Some(last)) => {
-                        let (first, last) = (first.number, last.number);
-                        format!("changes {first} to {last} are listed by \"stepback changes\"")
-                    }
-                    _ => "no changes are recorded".into(),
-                };
-                return Err(EngineError::Input(format!("there is no change {number}: {range}")));
+                let listed = first.zip(left.next_back().or(first));
+                let listed = listed.map(|(first, last)| (first.number, last.number));
+                return Err(SelectionError::NoSuchChange { number, listed }.into());
             };
             if let Some(session) = request.session
                 && !numbered.who.is_session(session)
             {
                 let author = self.change_author(&numbered.who)?.name(request.audience);
-                return Err(EngineError::Input(format!(
-                    "change {number} ({}) was made by {author}, not by {}",
-                    numbered.change.path,
-                    self.whose(&HashSet::from([session]))?
-                )));
+                let path = numbered.change.path.clone();
+                let expected = self.whose(&HashSet::from([session]))?;
+                return Err(SelectionError::OtherAuthor { number, path, author, expected }.into());
             }
         }
         let chosen = listed.iter().filter(|numbered| numbers.contains(&numbered.number)).collect();
@@ -254,9 +248,7 @@ impl Workspace {
                 reverter.take_back(&part)?;
             }
             _ => {
-                return Err(EngineError::Input(
-                    "--hunk needs exactly one change: name it with --change N".into(),
-                ));
+                return Err(SelectionError::HunksOfMany.into());
             }
         }
         let oldest = chosen.first().and_then(|numbered| numbered.before);
@@ -311,8 +303,7 @@ impl Workspace {
 
     fn store_detail(&self, value: &Value) -> Result<Hash, EngineError> {
         let batch = self.store().begin()?;
-        let hash = stepback_model::json::store(&*batch, value, None)
-            .map_err(|error| EngineError::Input(error.to_string()))?;
+        let hash = stepback_model::json::store(&*batch, value, None)?;
         self.store().commit(Some(batch.finish()?), &[])?;
         Ok(hash)
     }

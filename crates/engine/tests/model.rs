@@ -259,7 +259,7 @@ impl ModelRun {
         let whole = paths.is_empty();
         let request = RewindRequest { target: Some(target), paths, ..RewindRequest::default() };
         let prepared = match self.workspace.prepare_rewind(&request) {
-            Err(EngineError::Input(_))
+            Err(EngineError::NothingMatches { .. })
                 if path.as_ref().is_some_and(|path| !now.contains_key(path) && !copy.contains_key(path)) =>
             {
                 return self.expect(now);

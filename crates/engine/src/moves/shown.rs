@@ -91,7 +91,10 @@ impl Workspace {
         let (target, now) = (target(&planned.request), self.engine.env.now());
         let encode = |document: Value| {
             let body = PlanBody { request: planned.request.clone(), target, document };
-            serde_json::to_vec(&body).map_err(|error| EngineError::Input(error.to_string()))
+            serde_json::to_vec(&body).map_err(|error| EngineError::Io {
+                what: "cannot encode the plan".into(),
+                error: error.into(),
+            })
         };
         let mut body = encode(document)?;
         if body.len() > MAX_DOCUMENT {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use stepback_engine::EngineError;
+use stepback_engine::changes::SelectionError;
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::plan::How;
 
@@ -226,8 +227,9 @@ fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
     workspace.checkpoint("one");
     let request = RewindRequest { changes: vec![7], ..RewindRequest::default() };
     match workspace.prepare_rewind(&request) {
-        Err(EngineError::Input(message)) => {
-            assert!(message.contains("no change 7") && message.contains("1 to 1"), "{message}")
+        Err(EngineError::Selection(error)) => {
+            assert_eq!(error, SelectionError::NoSuchChange { number: 7, listed: Some((1, 1)) });
+            assert_eq!(error.to_string(), "there is no change 7: changes 1 to 1 are listed");
         }
         _ => panic!("change 7 was accepted"),
     }
