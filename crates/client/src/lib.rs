@@ -45,3 +45,7 @@ pub use session::{AgentSession, StartedCall};
 pub use step::StepReport;
 pub use stepback_model::record::StepKind;
 pub use trace::TraceContext;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -18,6 +18,9 @@ use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{StepQuery, StepRow};
 
+#[path = "../../../examples/report.rs"]
+mod report;
+
 const LONG: Duration = Duration::from_secs(60);
 
 fn start(store: Arc<dyn Store>, top: &Path, listen: SocketAddr) -> HttpServer {
@@ -76,6 +79,14 @@ impl stepback_model::object::ObjectSource for Source<'_> {
     ) -> Result<Vec<u8>, stepback_model::object::ObjectError> {
         self.0.read(kind, hash)
     }
+}
+
+#[test]
+fn the_example_reports_a_session() {
+    let place = TestServer::new();
+    report::report(&format!("http://{}", place.address), &place.token).unwrap();
+    let kinds: Vec<&str> = place.steps().iter().map(|stored| stored.step.kind.as_str()).collect();
+    assert_eq!(kinds, ["user-input", "tool-start", "tool-end", "tool-start", "tool-end", "agent-step"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session, SessionInfo};
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Mutation, Store, StoreError};
+use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::ScanHints;
 use stepback_worktree::vault::Vault;
@@ -61,6 +62,13 @@ impl Engine {
     /// The store that holds objects and the log.
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// Opens the workspace at a path, which may be relative or contain links; registers it if it is new.
+    pub fn open_workspace(&self, path: impl AsRef<Path>) -> Result<Workspace, EngineError> {
+        let path = path.as_ref();
+        let root = path.canonicalize().map_err(WorktreeError::aside("open", path))?;
+        self.workspace(&root)
     }
 
     /// Opens the workspace at `root`, which must be a canonical path; registers it if it is new.

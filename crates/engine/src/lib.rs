@@ -1,5 +1,25 @@
 //! The engine: everything stepback does, over any store and any workspace.
 //!
+//! ```
+//! use stepback_engine::prelude::*;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let (store, project) = (dir.path().join("store"), dir.path().join("project"));
+//! # std::fs::create_dir(&project)?;
+//! std::fs::write(project.join("main.py"), "print(1)\n")?;
+//! let workspace = Engine::open(&store)?.open_workspace(&project)?;
+//! let good = workspace.create_checkpoint(Annotation::labelled("it works"), Trigger::Manual)?;
+//! std::fs::write(project.join("main.py"), "print(2)\n")?;
+//!
+//! let plan = workspace.plan_move(&MoveRequest::restore(&good.stored))?;
+//! assert_eq!(plan.summary, "rewind to #1 \"it works\"");
+//! workspace.apply_move(plan)?;
+//! assert_eq!(std::fs::read_to_string(project.join("main.py"))?, "print(1)\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. It knows
 //! no agent by name and no protocol: agents report events, surfaces show plans. Every change of the user's files is
 //! planned, shown, journalled, applied and verified ([`rewind`]).
@@ -69,6 +89,7 @@ pub mod materialize;
 pub mod merge;
 pub mod moves;
 pub mod path_filter;
+pub mod prelude;
 pub mod prune;
 mod reachability;
 mod read_cache;
@@ -97,3 +118,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use system_env::SystemEnv;
 pub use workspace::Workspace;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::record::StepRow;
 
 use crate::rewind::RewindRequest;
 
@@ -20,6 +21,26 @@ pub struct MoveRequest {
 }
 
 impl MoveRequest {
+    /// Takes back what agents changed since a step. What the user changed stays.
+    pub fn rewind_to(step: &StepRow) -> Self {
+        Self::rewind(step, false)
+    }
+
+    /// Restores the whole workspace as it was at a step, including what the user changed since.
+    pub fn restore(step: &StepRow) -> Self {
+        Self::rewind(step, true)
+    }
+
+    /// Undoes the newest operation.
+    pub fn undo() -> Self {
+        Self::by_user(MoveAction::Undo { operation: None })
+    }
+
+    fn rewind(step: &StepRow, everything: bool) -> Self {
+        let request = RewindRequest { target: Some(step.clone()), everything, ..RewindRequest::default() };
+        Self::by_user(MoveAction::Rewind(Box::new(request)))
+    }
+
     /// A request of the user that moves no board.
     pub fn by_user(action: MoveAction) -> Self {
         Self { action, agent: None, board: None, force: false }

@@ -37,7 +37,7 @@ pub trait Words {
 
 impl Words for Workspace {
     fn checkpoint(&self, label: &str) -> StepRow {
-        let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
+        let annotation = Annotation::labelled(label);
         self.create_checkpoint(annotation, Trigger::Manual).unwrap().stored
     }
 

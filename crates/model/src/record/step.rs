@@ -216,6 +216,13 @@ pub struct Annotation {
     pub tags: Vec<String>,
 }
 
+impl Annotation {
+    /// An annotation that is only a label.
+    pub fn labelled(label: impl Into<String>) -> Self {
+        Self { label: Some(label.into()), ..Self::default() }
+    }
+}
+
 /// A step as the store returns it: with its annotation, and with what became of its state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepRow {

@@ -160,7 +160,7 @@ impl TestServer {
     pub fn checkpoint(&self, label: &str) -> u64 {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
+        let annotation = Annotation::labelled(label);
         workspace.create_checkpoint(annotation, Trigger::Manual).unwrap().stored.step.number
     }
 

@@ -49,10 +49,7 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
             Mutation::SetOpUndone { op: op.id, undone: true },
             Mutation::SetHidden { steps: vec![first], by: Some(op.id) },
             Mutation::Purge { steps: vec![first] },
-            Mutation::Annotate {
-                step: first,
-                annotation: Annotation { label: Some("x".into()), ..Default::default() },
-            },
+            Mutation::Annotate { step: first, annotation: Annotation::labelled("x") },
             set_ref("new", None, first),
             set_ref("head", Some(first), step.id),
             set_ref("head", Some(first), first),

@@ -135,7 +135,7 @@ pub fn the_index_follows_the_log(store: &dyn Store) {
     assert_eq!(store.unindexed(2).unwrap().len(), 2);
     assert_eq!(tell(store, |step| step.summary.clone()), 3);
     assert_eq!(tell(store, |step| step.summary.clone()), 0);
-    let label = |text: &str| Annotation { label: Some(text.into()), ..Annotation::default() };
+    let label = |text: &str| Annotation::labelled(text);
     let annotate = |step: StepId, annotation: Annotation| {
         store.commit(None, &[Mutation::Annotate { step, annotation }]).unwrap();
     };
