@@ -6,7 +6,7 @@ use crate::agent::Agent;
 
 /// Tools that only read, plan or ask. Every tool not listed, including unknown ones and those of MCP servers, can change
 /// something. A tool that starts a sub-agent is listed because the sub-agent's own calls are reported one by one.
-const ONLY_LOOK: [(Agent, &[&str]); 4] = [
+const READ_ONLY_TOOLS: [(Agent, &[&str]); 4] = [
     (
         Agent::Claude,
         &[
@@ -95,7 +95,7 @@ const ONLY_LOOK: [(Agent, &[&str]); 4] = [
 ];
 
 /// Tools of stepback's own MCP server that only read.
-const OURS_ONLY_LOOK: [&str; 13] = [
+const OWN_READ_ONLY_TOOLS: [&str; 13] = [
     "recover",
     "mind",
     "next",
@@ -112,8 +112,8 @@ const OURS_ONLY_LOOK: [&str; 13] = [
 ];
 
 /// Returns the plain name of a tool of stepback's own MCP server: each agent adds its own prefix with the server's name.
-fn ours(tool: &str) -> Option<&str> {
-    ["mcp__stepback__", "mcp_stepback_", "stepback_"].iter().find_map(|before| tool.strip_prefix(before))
+fn own_tool_name(tool: &str) -> Option<&str> {
+    ["mcp__stepback__", "mcp_stepback_", "stepback_"].iter().find_map(|prefix| tool.strip_prefix(prefix))
 }
 
 /// Tools whose input is the whole task list.
@@ -121,8 +121,8 @@ pub const REPLACE_TASKS: [&str; 4] = ["TodoWrite", "update_plan", "write_todos",
 
 /// Whether a tool of an agent can change something.
 pub fn can_change(agent: Agent, tool: &str) -> bool {
-    let looks = ONLY_LOOK.iter().any(|(of, names)| *of == agent && names.contains(&tool));
-    !looks && !ours(tool).is_some_and(|tool| OURS_ONLY_LOOK.contains(&tool))
+    let looks = READ_ONLY_TOOLS.iter().any(|(of, names)| *of == agent && names.contains(&tool));
+    !looks && !own_tool_name(tool).is_some_and(|tool| OWN_READ_ONLY_TOOLS.contains(&tool))
 }
 
 /// Tools that change nothing but the files they name.
@@ -137,13 +137,13 @@ const EDITORS: [(Agent, &[&str]); 4] = [
 /// changes to files are steps of their own. Except for the one that runs programs.
 pub fn changes_only_named(agent: Agent, tool: &str) -> bool {
     let edits = EDITORS.iter().any(|(of, names)| *of == agent && names.contains(&tool));
-    edits || ours(tool).is_some_and(|tool| tool != "verify_run")
+    edits || own_tool_name(tool).is_some_and(|tool| tool != "verify_run")
 }
 
 /// Whether an agent runs this tool only when no other call of the same worker is running. Claude Code runs calls in parallel
 /// only if all of them just read; the other agents run any calls of one model turn in parallel.
 pub fn runs_alone(agent: Agent, tool: &str) -> bool {
-    agent == Agent::Claude && ours(tool).is_none() && changes_only_named(agent, tool)
+    agent == Agent::Claude && own_tool_name(tool).is_none() && changes_only_named(agent, tool)
 }
 
 /// Returns the paths that a call names as those it works on, as written.

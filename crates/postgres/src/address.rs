@@ -1,5 +1,6 @@
 //! Database addresses: which database, as which user, and the name of this machine.
 
+use std::borrow::Cow;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -115,20 +116,13 @@ fn read(url: &str) -> Result<(Config, Asked), String> {
 
 /// Decodes percent-encoding such as `%2F`.
 fn decoded(value: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| format!("\"{value}\" has a % without two digits after it"))?);
-        rest = &after[2..];
+    let are_digits =
+        |after: &str| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if !value.split('%').skip(1).all(are_digits) {
+        return Err(format!("\"{value}\" has a % without two digits after it"));
     }
-    String::from_utf8(bytes).map_err(|_| format!("\"{value}\" is not UTF-8"))
+    let decoded = percent_encoding::percent_decode_str(value).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| format!("\"{value}\" is not UTF-8"))
 }
 
 /// Host, port and database of an address.

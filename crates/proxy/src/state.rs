@@ -1,4 +1,4 @@
-//! The state that all requests of one proxy share, and the calls of the sink, which run beside the streams.
+//! The state that all requests of one proxy share, and the calls to the sink, which run beside the streams.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::connect::Models;
 use crate::upstream::Routes;
 use crate::{ProxyLimits, Responder, Sink, Stats};
 
-/// The most concurrent calls of the sink: enough for several that wait for a disk, few enough to leave a processor for
+/// The most concurrent calls to the sink: enough for several that wait for a disk, few enough to leave a processor for
 /// the streams.
 const SINK_CALLS: usize = 8;
 /// How long to wait for a sink that was late the last time.
@@ -27,13 +27,13 @@ pub(crate) struct ProxyState {
     pub(crate) models: Models,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
-    /// Whether the proxy is shutting down and the time for running streams is over.
+    /// Whether the proxy is shutting down and streams that are still open are to be cut off.
     pub(crate) ending: AtomicBool,
-    /// Whether the sink was late and has not finished in time since.
-    late: AtomicBool,
+    /// Whether the last call to the sink took longer than the limit: the next one is given less time.
+    sink_was_slow: AtomicBool,
     runtime: Handle,
     sink_calls: Arc<Semaphore>,
-    waiting: Waiting,
+    pending: PendingSinkCalls,
     prefix: String,
     next: AtomicU64,
 }
@@ -57,19 +57,21 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Calls of the sink that are not done, so that a proxy that shuts down can wait for them.
+/// The unfinished calls to the sink, so that a proxy that shuts down can wait for them.
 #[derive(Default)]
-struct Waiting {
-    calls: AtomicUsize,
-    none: Notify,
+struct PendingSinkCalls {
+    count: AtomicUsize,
+    /// Notified when the last one has ended.
+    all_done: Notify,
 }
 
-struct Waits(Arc<ProxyState>);
+/// Counts one call to the sink for as long as it runs.
+struct PendingSinkCall(Arc<ProxyState>);
 
-impl Drop for Waits {
+impl Drop for PendingSinkCall {
     fn drop(&mut self) {
-        if self.0.waiting.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.waiting.none.notify_waiters();
+        if self.0.pending.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.pending.all_done.notify_waiters();
         }
     }
 }
@@ -95,10 +97,10 @@ impl ProxyState {
             models,
             counts: Counts::default(),
             ending: AtomicBool::new(false),
-            late: AtomicBool::new(false),
+            sink_was_slow: AtomicBool::new(false),
             runtime,
             sink_calls: Arc::new(Semaphore::new(SINK_CALLS)),
-            waiting: Waiting::default(),
+            pending: PendingSinkCalls::default(),
             prefix,
             next: AtomicU64::new(1),
         }))
@@ -123,8 +125,8 @@ impl ProxyState {
         B: Send + 'static,
         T: Send + 'static,
     {
-        self.waiting.calls.fetch_add(1, Ordering::SeqCst);
-        let waits = Waits(Arc::clone(self));
+        self.pending.count.fetch_add(1, Ordering::SeqCst);
+        let waits = PendingSinkCall(Arc::clone(self));
         self.runtime.spawn(async move {
             let before = before.await;
             let shared = Arc::clone(&waits.0);
@@ -146,7 +148,7 @@ impl ProxyState {
     /// Returns how long the end of an answer waits for the sink. A sink that hangs costs the agent the full wait once,
     /// not with every call.
     pub(crate) fn patience(&self) -> Duration {
-        match self.late.load(Ordering::Relaxed) {
+        match self.sink_was_slow.load(Ordering::Relaxed) {
             true => self.limits.hold.min(LITTLE_PATIENCE),
             false => self.limits.hold,
         }
@@ -154,20 +156,20 @@ impl ProxyState {
 
     /// Records that the end of an answer was sent before the sink was done with it.
     pub(crate) fn was_late(&self) {
-        self.late.store(true, Ordering::Relaxed);
+        self.sink_was_slow.store(true, Ordering::Relaxed);
         count(&self.counts.sink_late);
     }
 
     /// Records that the sink is done with an answer.
     pub(crate) fn is_done(&self) {
-        self.late.store(false, Ordering::Relaxed);
+        self.sink_was_slow.store(false, Ordering::Relaxed);
     }
 
     /// Waits until all calls of the sink are done.
     pub(crate) async fn all_told(&self) {
         loop {
-            let none = self.waiting.none.notified();
-            if self.waiting.calls.load(Ordering::SeqCst) == 0 {
+            let none = self.pending.all_done.notified();
+            if self.pending.count.load(Ordering::SeqCst) == 0 {
                 return;
             }
             none.await;

@@ -1,14 +1,14 @@
-//! Text that arrives in chunks: a proxy's bodies, a transcript that grows.
+//! Redacts text that arrives in chunks: the bodies of a proxy, a transcript that grows.
 //!
-//! The result is the same as for the whole text, because the scanner decides nothing before it has as many bytes as it
-//! would look at in the whole text; that many, some 16 KiB, are held back.
+//! The result does not depend on where the text was cut: the scanner decides nothing until it has all the bytes that the
+//! decision may depend on, and holds back up to 16 KiB for that.
 
 use crate::scan::{Output, Scanner};
 
 /// Removes secrets from bytes that arrive in chunks.
 ///
-/// What the calls return, put together, is what [`redact`](crate::redact) makes of the whole, however it
-/// was cut. Bytes that are not UTF-8 pass unchanged.
+/// The concatenated results equal [`redact`](crate::redact) of the concatenated chunks. Bytes that are not UTF-8 are
+/// passed on unchanged.
 ///
 /// ```
 /// let mut stream = stepback_redact::Stream::new();
@@ -19,8 +19,9 @@ use crate::scan::{Output, Scanner};
 /// ```
 pub struct Stream {
     scanner: Scanner,
+    /// The bytes that decisions may still depend on.
     held: Vec<u8>,
-    /// How much of `held` is already in the output.
+    /// How many bytes at the start of `held` were already returned.
     done: usize,
     replaced: usize,
 }

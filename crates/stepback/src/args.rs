@@ -152,7 +152,7 @@ pub enum Command {
         after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at '#3' --json      with every file"
     )]
     At {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
     },
     /// Print a file as it was at a point
@@ -160,7 +160,7 @@ pub enum Command {
         after_help = "Examples:\n  stepback cat @-1 src/main.rs\n  stepback cat \"yesterday\" .env > .env.old"
     )]
     Cat {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
         /// The file, relative to where you are
         path: String,
@@ -170,7 +170,7 @@ pub enum Command {
         after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore '#3' --into ../old --git"
     )]
     Restore {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
         /// A directory that does not exist or is empty
         #[arg(long, value_name = "DIR")]
@@ -453,7 +453,7 @@ pub enum CheckpointCommand {
     /// Show one checkpoint
     #[command(after_help = concat!("Examples:\n  stepback checkpoint show @\n  stepback checkpoint show '#3' --json"))]
     Show {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
     },
     /// Replace a checkpoint's note
@@ -461,7 +461,7 @@ pub enum CheckpointCommand {
         after_help = "Examples:\n  stepback checkpoint annotate '#3' \"this one works\"\n  stepback checkpoint annotate '#3' \"works\" --label good --tag release"
     )]
     Annotate {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
         /// The note
         note: String,
@@ -475,7 +475,7 @@ pub enum CheckpointCommand {
     /// Delete a checkpoint ("stepback undo" restores it)
     #[command(after_help = "Examples:\n  stepback checkpoint delete '#3'")]
     Delete {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
     },
 }

@@ -36,7 +36,7 @@ pub fn run(keep: bool, fast: bool) -> CommandResult {
     let stage = DemoProject::new(&place, fast, stop.clone());
     let played = story::play(&stage);
     let interrupted = stop.load(Ordering::Relaxed);
-    if stage.nobody_listens() {
+    if stage.is_output_closed() {
         return Ok(ExitCode::SUCCESS);
     }
     if keep {

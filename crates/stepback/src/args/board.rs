@@ -73,7 +73,7 @@ pub enum BoardCommand {
         after_help = "Examples:\n  stepback board restore '#40'\n  stepback board restore \"1 hour ago\" --dry-run"
     )]
     Restore {
-        /// The point
+        /// A step number, label, time or other point ("stepback help points" lists the forms)
         point: String,
         /// Show what would change and change nothing
         #[arg(long)]

@@ -1,4 +1,4 @@
-//! Runs the demo's commands: shows them as typed, runs them for real, and prints their output.
+//! Runs the demo's commands: prints them as the user would type them, runs them for real, and prints their output.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -39,19 +39,19 @@ pub struct DemoProject {
     /// Whether the user asked to stop.
     stop: Arc<AtomicBool>,
     /// Whether the reader of the output has closed it.
-    unheard: Cell<bool>,
+    output_closed: Cell<bool>,
     paint: Paint,
 }
 
 impl DemoProject {
-    /// Creates a stage in `place`. It pauses for reading unless it is `fast` or the output is not a terminal.
+    /// Creates the project and its store below `place`. It pauses for reading unless it is `fast` or the output is not a terminal.
     pub fn new(place: &Path, fast: bool, stop: Arc<AtomicBool>) -> Self {
         Self {
             root: place.join("auth"),
             store: place.join("store"),
             slow: !fast && io::stdout().is_terminal(),
             stop,
-            unheard: Cell::new(false),
+            output_closed: Cell::new(false),
             paint: Paint::stdout(),
         }
     }
@@ -96,24 +96,24 @@ impl DemoProject {
         self.line(format!("  {}{what}", self.paint.name(command)))
     }
 
-    /// Prints a line. If the output is closed, the demo ends, and the agent with it.
+    /// Prints a line. Fails if the output is closed, which ends the demo.
     pub fn line(&self, text: impl std::fmt::Display) -> Result<(), CommandFailure> {
         writeln!(io::stdout(), "{text}").map_err(|error| {
-            self.unheard.set(true);
+            self.output_closed.set(true);
             error.into()
         })
     }
 
     /// Whether the reader of the output has closed it.
-    pub fn nobody_listens(&self) -> bool {
-        self.unheard.get()
+    pub fn is_output_closed(&self) -> bool {
+        self.output_closed.get()
     }
 
     fn width(&self) -> usize {
         output::width().min(WIDEST)
     }
 
-    /// Shows a command as typed, and pauses briefly.
+    /// Prints a command as the user would type it, and pauses briefly.
     fn show(&self, command: &str) -> Result<(), CommandFailure> {
         self.line(format!("{} {}", self.paint.dim("$"), self.paint.name(command)))?;
         self.pause(500)
