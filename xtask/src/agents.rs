@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::npm::{self, said};
+use crate::npm::{self, output_text};
 
 /// What `cargo xtask agents` says about itself.
 pub const HELP: &str = "\
@@ -34,12 +34,12 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 
 /// Installs the pinned agents unless they are there, and checks that they can be kept off the network.
 pub fn install() -> Result<()> {
-    namespaces()?;
-    npm::install(&npm::Pinned { name: "agents", what: "the agents", size: "about 1 GB" }, link)
+    ensure_namespaces()?;
+    npm::install(&npm::NpmPackages { name: "agents", what: "the agents", size: "about 1 GB" }, link_programs)
 }
 
 /// Puts one link for each agent into `bin`, which is what tests add to the search path.
-fn link(target: &Path) -> Result<()> {
+fn link_programs(target: &Path) -> Result<()> {
     let bin = target.join("bin");
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     let arch = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
@@ -67,8 +67,8 @@ fn link(target: &Path) -> Result<()> {
 }
 
 /// Makes sure that a network namespace with loopback alone can be had.
-fn namespaces() -> Result<()> {
-    if isolated().is_ok() {
+fn ensure_namespaces() -> Result<()> {
+    if try_isolation().is_ok() {
         return Ok(());
     }
     let root = rustix::process::geteuid().is_root();
@@ -81,14 +81,14 @@ fn namespaces() -> Result<()> {
             eprintln!("apt-get cannot be started: {error}");
         }
     }
-    isolated().context(
+    try_isolation().context(
         "the tests run real agents in a network namespace with loopback alone, and there can be none here; \
          install `ip` (iproute2) and `unshare` (util-linux), and either run as root with CAP_SYS_ADMIN or \
          allow unprivileged user namespaces",
     )
 }
 
-fn isolated() -> Result<()> {
+fn try_isolation() -> Result<()> {
     let flags = if rustix::process::geteuid().is_root() { "-n" } else { "-rn" };
     let output = Command::new("unshare")
         .args([flags, "--", "ip", "link", "set", "lo", "up"])
@@ -96,7 +96,7 @@ fn isolated() -> Result<()> {
         .output()
         .context("cannot start unshare")?;
     if !output.status.success() {
-        bail!("`unshare {flags} -- ip link set lo up` failed: {}", said(&output));
+        bail!("`unshare {flags} -- ip link set lo up` failed: {}", output_text(&output));
     }
     Ok(())
 }

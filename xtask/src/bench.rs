@@ -9,7 +9,7 @@ use crate::{studio, workspace};
 /// Runs a benchmark with these arguments. Its own exit code becomes that of this process.
 pub fn run(args: &[String]) -> Result<()> {
     let workspace = workspace::load()?;
-    let mut cargo = workspace::cargo();
+    let mut cargo = workspace::cargo_command();
     cargo.args(["build", "--release", "--quiet", "--package", "stepback-bench"]).current_dir(&workspace.root);
     if !cargo.status().context("cannot start cargo")?.success() {
         bail!("cannot build the benchmarks");

@@ -5,7 +5,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::stages::{Stages, cargo, has_nextest};
+use crate::stages::{Stages, cargo_command, has_nextest};
 use crate::tidy;
 
 /// Runs all stages.
@@ -16,16 +16,16 @@ pub fn run(args: &[String]) -> Result<()> {
         );
     }
     let mut stages = Stages::start();
-    stages.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    stages.run("format", &mut cargo_command(&["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--offline", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    stages.run("lints", &mut cargo(&lints))?;
-    stages.call("tidy", tidy::run)?;
+    stages.run("lints", &mut cargo_command(&lints))?;
+    stages.run_task("tidy", tidy::run)?;
     let units = ["--offline", "--workspace", "--lib", "--bins"];
     let engine = ["--offline", "--package", "stepback-engine", "--tests"];
     let runner: &[&str] =
         if has_nextest() { &["nextest", "run", "--no-fail-fast"] } else { &["test", "--no-fail-fast"] };
-    stages.run("unit tests", cargo(runner).args(units))?;
-    stages.run("engine tests", cargo(runner).args(engine))?;
+    stages.run("unit tests", cargo_command(runner).args(units))?;
+    stages.run("engine tests", cargo_command(runner).args(engine))?;
     stages.finish();
     Ok(())
 }

@@ -49,10 +49,10 @@ fn main() -> ExitCode {
         "check" => check::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(),
-        "agents" => installs(task, rest, agents::HELP, agents::install),
-        "mcp" => installs(task, rest, mcp::HELP, mcp::install),
-        "postgres" => installs(task, rest, postgres::HELP, postgres::install),
-        "python" => installs(task, rest, python::HELP, python::install),
+        "agents" => run_install_task(task, rest, agents::HELP, agents::install),
+        "mcp" => run_install_task(task, rest, mcp::HELP, mcp::install),
+        "postgres" => run_install_task(task, rest, postgres::HELP, postgres::install),
+        "python" => run_install_task(task, rest, python::HELP, python::install),
         "studio" => studio::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a task that can do one thing: install something for the tests.
-fn installs(
+fn run_install_task(
     task: &str,
     args: &[String],
     help: &str,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_unknown_word_is_refused() {
-        let error = installs("agents", &["remove".to_owned()], "", || Ok(())).unwrap_err();
+        let error = run_install_task("agents", &["remove".to_owned()], "", || Ok(())).unwrap_err();
         assert!(error.to_string().contains("remove"), "{error}");
     }
 }

@@ -21,12 +21,12 @@ Installs the versions pinned in xtask/mcp/package.json into target/mcp, unless t
 /// Installs the pinned packages unless they are there.
 pub fn install() -> Result<()> {
     let pinned =
-        npm::Pinned { name: "mcp", what: "the counterparts of the MCP server", size: "about 470 MB" };
-    npm::install(&pinned, link)
+        npm::NpmPackages { name: "mcp", what: "the counterparts of the MCP server", size: "about 470 MB" };
+    npm::install(&pinned, link_node)
 }
 
 /// Puts a link to Node into `bin`.
-fn link(target: &Path) -> Result<()> {
+fn link_node(target: &Path) -> Result<()> {
     let bin = target.join("bin");
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     let arch = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };

@@ -17,7 +17,7 @@ use crate::workspace;
 const MARKER: &str = "installed.json";
 
 /// Packages that belong together.
-pub struct Pinned {
+pub struct NpmPackages {
     /// The folder below `xtask` that pins them, and the one below the target directory that they go to.
     pub name: &'static str,
     /// What they are.
@@ -27,18 +27,18 @@ pub struct Pinned {
 }
 
 /// Installs packages unless they are there; `after` does what an install script would have done.
-pub fn install(pinned: &Pinned, after: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let Pinned { name, what, size } = pinned;
+pub fn install(pinned: &NpmPackages, after: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let NpmPackages { name, what, size } = pinned;
     let source = workspace::root().join("xtask").join(name);
     let target = workspace::load()?.target.join(name);
     let lock = fs::read_to_string(source.join("package-lock.json"))
         .with_context(|| format!("cannot read the lock of {what}"))?;
     if fs::read_to_string(target.join(MARKER)).is_ok_and(|installed| installed == lock) {
-        eprintln!("Installed already: {}.", versions(&lock)?.join(", "));
+        eprintln!("Installed already: {}.", pinned_versions(&lock)?.join(", "));
         return Ok(());
     }
     let started = Instant::now();
-    eprintln!("Installing {} into {} ({size}).", versions(&lock)?.join(", "), target.display());
+    eprintln!("Installing {} into {} ({size}).", pinned_versions(&lock)?.join(", "), target.display());
     fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
     match fs::remove_file(target.join(MARKER)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -49,15 +49,15 @@ pub fn install(pinned: &Pinned, after: impl FnOnce(&Path) -> Result<()>) -> Resu
     for file in ["package.json", "package-lock.json"] {
         fs::copy(source.join(file), target.join(file)).with_context(|| format!("cannot copy {file}"))?;
     }
-    npm(pinned, &target)?;
+    run_npm(pinned, &target)?;
     after(&target)?;
     fs::write(target.join(MARKER), &lock).context("cannot write the marker of the installation")?;
     eprintln!("Installed in {:.1} s.", started.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn npm(pinned: &Pinned, target: &Path) -> Result<()> {
-    let Pinned { name, what, .. } = pinned;
+fn run_npm(pinned: &NpmPackages, target: &Path) -> Result<()> {
+    let NpmPackages { name, what, .. } = pinned;
     let mut command = Command::new("npm");
     command
         .args([
@@ -83,21 +83,21 @@ fn npm(pinned: &Pinned, target: &Path) -> Result<()> {
         bail!(
             "npm cannot install {what} ({}); with a working registry, `cargo xtask {name} install` tries again:\n{}",
             output.status,
-            said(&output)
+            output_text(&output)
         );
     }
     Ok(())
 }
 
 /// All that a command said.
-pub fn said(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     text.trim_end().to_owned()
 }
 
 /// `name version` of every package that a lock pins.
-fn versions(lock: &str) -> Result<Vec<String>> {
+fn pinned_versions(lock: &str) -> Result<Vec<String>> {
     let lock: serde_json::Value = serde_json::from_str(lock).context("the lock is no JSON")?;
     let wanted = lock["packages"][""]["dependencies"].as_object().context("the lock names no packages")?;
     Ok(wanted.iter().map(|(name, version)| format!("{name} {}", version.as_str().unwrap_or("?"))).collect())
@@ -120,7 +120,7 @@ mod tests {
                 .iter()
                 .map(|(name, version)| format!("{name} {}", version.as_str().unwrap()))
                 .collect();
-            assert_eq!(versions(&lock).unwrap(), wanted);
+            assert_eq!(pinned_versions(&lock).unwrap(), wanted);
             assert!(
                 !lock.contains("://"),
                 "the lock of {name} names a host; make it with --omit-lockfile-registry-resolved"

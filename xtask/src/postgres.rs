@@ -23,7 +23,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// Installs a server unless there is one.
 pub fn install() -> Result<()> {
-    if let Some(version) = installed() {
+    if let Some(version) = installed_version() {
         eprintln!("PostgreSQL is installed: {version}.");
         return Ok(());
     }
@@ -48,14 +48,14 @@ pub fn install() -> Result<()> {
             bail!("apt-get cannot install PostgreSQL; {BY_HAND}");
         }
     }
-    if installed().is_none() {
+    if installed_version().is_none() {
         bail!("apt-get installed PostgreSQL, but there is no server in {VERSIONS}; {BY_HAND}");
     }
     Ok(())
 }
 
 /// The newest version that is there.
-fn installed() -> Option<u32> {
+fn installed_version() -> Option<u32> {
     let versions = fs::read_dir(VERSIONS).ok()?.flatten();
     versions
         .filter(|entry| entry.path().join("bin/initdb").exists())

@@ -29,7 +29,7 @@ pub fn install() -> Result<()> {
     let list = workspace::root().join("xtask/python/requirements.txt");
     let wanted = fs::read_to_string(&list).context("cannot read the list of Python packages")?;
     let target = workspace::load()?.target.join("python");
-    let count = packages(&wanted).count();
+    let count = parse_packages(&wanted).count();
     if fs::read_to_string(target.join(MARKER)).is_ok_and(|installed| installed == wanted) {
         eprintln!("The Python packages are installed: {count}.");
         return Ok(());
@@ -40,7 +40,7 @@ pub fn install() -> Result<()> {
         // An environment of other versions, or half of one.
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
     }
-    environment(&target)?;
+    create_venv(&target)?;
     let mut pip = Command::new(target.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "-r"])
         .arg(&list);
@@ -58,7 +58,7 @@ pub fn install() -> Result<()> {
 }
 
 /// Makes an empty environment with pip in it.
-fn environment(target: &Path) -> Result<()> {
+fn create_venv(target: &Path) -> Result<()> {
     let make = || Command::new("python3").args(["-m", "venv"]).arg(target).stdin(Stdio::null()).output();
     if make().is_ok_and(|output| output.status.success()) {
         return Ok(());
@@ -84,7 +84,7 @@ fn environment(target: &Path) -> Result<()> {
     Ok(())
 }
 
-fn packages(list: &str) -> impl Iterator<Item = &str> {
+fn parse_packages(list: &str) -> impl Iterator<Item = &str> {
     list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
@@ -96,8 +96,8 @@ mod tests {
     fn every_package_is_pinned_and_no_host_is_named() {
         let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/requirements.txt");
         let list = fs::read_to_string(list).unwrap();
-        assert!(packages(&list).count() > 10);
-        for package in packages(&list) {
+        assert!(parse_packages(&list).count() > 10);
+        for package in parse_packages(&list) {
             let (name, version) = package.split_once("==").unwrap_or_default();
             assert!(!name.is_empty() && version.starts_with(|c: char| c.is_ascii_digit()), "{package}");
         }

@@ -35,17 +35,18 @@ impl Stages {
         if self.require_all {
             command.env(REQUIRE_ALL, "1");
         }
-        self.call(name, || {
-            let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
+        self.run_task(name, || {
+            let status =
+                command.status().with_context(|| format!("cannot start `{}`", command_line(command)))?;
             if !status.success() {
-                bail!("stage \"{name}\" failed ({status}); to repeat it: {}", shown(command));
+                bail!("stage \"{name}\" failed ({status}); to repeat it: {}", command_line(command));
             }
             Ok(())
         })
     }
 
     /// Calls a function of ours.
-    pub fn call(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn run_task(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         eprintln!("\n=== {name} ===");
         let started = Instant::now();
         work()?;
@@ -68,15 +69,15 @@ impl Stages {
 }
 
 /// The cargo that runs this task, in the workspace.
-pub fn cargo(args: &[&str]) -> Command {
-    let mut command = workspace::cargo();
+pub fn cargo_command(args: &[&str]) -> Command {
+    let mut command = workspace::cargo_command();
     command.args(args).current_dir(workspace::root());
     command
 }
 
 /// Whether tests can run in parallel processes.
 pub fn has_nextest() -> bool {
-    is_successful(&mut cargo(&["nextest", "--version"]))
+    is_successful(&mut cargo_command(&["nextest", "--version"]))
 }
 
 /// Whether a command runs and succeeds, with nothing printed.
@@ -84,7 +85,7 @@ pub fn is_successful(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let variables = command
         .get_envs()
         .filter_map(|(key, value)| Some(format!("{}={:?}", key.to_string_lossy(), value?.to_str()?)));
@@ -98,15 +99,16 @@ mod tests {
 
     #[test]
     fn a_failed_stage_names_the_command_to_repeat() {
-        let mut command = cargo(&["doc", "--no-deps"]);
+        let mut command = cargo_command(&["doc", "--no-deps"]);
         command.env("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(shown(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
+        assert_eq!(command_line(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
     }
 
     #[test]
     fn a_failure_ends_the_run_and_tests_have_to_run_where_all_are_required() {
         let mut stages = Stages::start().require_all();
-        let error = stages.run("broken", &mut cargo(&["there-is-no-such-command"])).unwrap_err().to_string();
+        let error =
+            stages.run("broken", &mut cargo_command(&["there-is-no-such-command"])).unwrap_err().to_string();
         assert!(error.contains("stage \"broken\" failed"), "{error}");
         assert!(error.contains("STEPBACK_TEST_REQUIRE_ALL=\"1\" cargo there-is-no-such-command"), "{error}");
         assert!(stages.times.is_empty());

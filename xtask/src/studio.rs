@@ -51,11 +51,11 @@ pub fn run(args: &[String]) -> Result<()> {
 
 /// Installs packages and the browser unless they are there.
 pub fn install() -> Result<()> {
-    packages()?;
-    browser()
+    install_packages()?;
+    install_browser()
 }
 
-fn packages() -> Result<()> {
+fn install_packages() -> Result<()> {
     let studio = workspace::root().join("studio");
     let lock_file = studio.join("package-lock.json");
     let lock = fs::read_to_string(&lock_file).context("cannot read the lock of the Studio")?;
@@ -82,7 +82,7 @@ fn packages() -> Result<()> {
     Ok(())
 }
 
-fn browser() -> Result<()> {
+fn install_browser() -> Result<()> {
     if let Some(path) = BROWSERS.iter().find(|path| Path::new(path).exists()) {
         eprintln!("The browser is {path}.");
         return Ok(());
@@ -133,14 +133,14 @@ fn by_playwright(words: &[&str], says: &str) -> bool {
 /// Builds the program, checks types, and drives the pages.
 pub fn test(args: &[&str]) -> Result<()> {
     let target = workspace::load()?.target;
-    done(workspace::cargo().args(["build", "-p", "stepback"]).current_dir(workspace::root()))?;
-    done(npm(&["run", "check"], &target))?;
-    done(npm(&["test", "--"], &target).args(args))?;
+    run_checked(workspace::cargo_command().args(["build", "-p", "stepback"]).current_dir(workspace::root()))?;
+    run_checked(npm_command(&["run", "check"], &target))?;
+    run_checked(npm_command(&["test", "--"], &target).args(args))?;
     eprintln!("Pictures of every page are in {}.", target.join("studio/screens").display());
     Ok(())
 }
 
-fn npm(words: &[&str], target: &Path) -> Command {
+fn npm_command(words: &[&str], target: &Path) -> Command {
     let program: PathBuf = target.join("debug/stepback");
     let mut npm = Command::new("npm");
     npm.args(words).current_dir(workspace::root().join("studio"));
@@ -148,7 +148,7 @@ fn npm(words: &[&str], target: &Path) -> Command {
     npm
 }
 
-fn done(mut command: impl std::borrow::BorrowMut<Command>) -> Result<()> {
+fn run_checked(mut command: impl std::borrow::BorrowMut<Command>) -> Result<()> {
     let command = command.borrow_mut();
     let status =
         command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {command:?}"))?;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::stages::{Stages, cargo, has_nextest, is_successful};
+use crate::stages::{Stages, cargo_command, has_nextest, is_successful};
 use crate::{agents, mcp, postgres, python, studio, tidy};
 
 /// Runs all stages; arguments after `--` go to the test runner.
@@ -21,22 +21,26 @@ pub fn run(args: &[String]) -> Result<()> {
     install_components()?;
 
     let mut stages = Stages::start().require_all();
-    stages.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
-    stages.run("lints", &mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    stages.call("tidy", tidy::run)?;
-    stages.call("agents", agents::install)?;
-    stages.call("mcp", mcp::install)?;
-    stages.call("postgres", postgres::install)?;
-    stages.call("python", python::install)?;
-    stages.call("studio", studio::install)?;
+    stages.run("format", &mut cargo_command(&["fmt", "--all", "--check"]))?;
+    stages.run(
+        "lints",
+        &mut cargo_command(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    )?;
+    stages.run_task("tidy", tidy::run)?;
+    stages.run_task("agents", agents::install)?;
+    stages.run_task("mcp", mcp::install)?;
+    stages.run_task("postgres", postgres::install)?;
+    stages.run_task("python", python::install)?;
+    stages.run_task("studio", studio::install)?;
     if has_nextest() {
-        stages.run("tests", cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
-        stages.run("documentation tests", &mut cargo(&["test", "--doc", "--workspace"]))?;
+        stages
+            .run("tests", cargo_command(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
+        stages.run("documentation tests", &mut cargo_command(&["test", "--doc", "--workspace"]))?;
     } else {
-        stages.run("tests", cargo(&["test", "--workspace"]).args(extra))?;
+        stages.run("tests", cargo_command(&["test", "--workspace"]).args(extra))?;
     }
-    stages.call("studio tests", || studio::test(&[]))?;
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    stages.run_task("studio tests", || studio::test(&[]))?;
+    let mut doc = cargo_command(&["doc", "--workspace", "--no-deps"]);
     stages.run("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     stages.finish();
     Ok(())
@@ -45,7 +49,7 @@ pub fn run(args: &[String]) -> Result<()> {
 /// A minimal toolchain lacks the formatter and the linter; without rustup there is nothing to install with.
 fn install_components() -> Result<()> {
     for (component, check) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
-        if is_successful(&mut cargo(&[check, "--version"])) {
+        if is_successful(&mut cargo_command(&[check, "--version"])) {
             continue;
         }
         eprintln!("{component} is missing: installing it with rustup.");

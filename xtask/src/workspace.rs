@@ -54,18 +54,18 @@ pub fn root() -> PathBuf {
 }
 
 /// The cargo that runs this task, or the one on the path.
-pub fn cargo() -> Command {
+pub fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Asks cargo for the workspace's crates.
 pub fn load() -> Result<CargoWorkspace> {
-    parse(&metadata(&["--no-deps"])?)
+    parse(&cargo_metadata(&["--no-deps"])?)
 }
 
 /// What `cargo metadata` prints with these arguments.
-pub fn metadata(args: &[&str]) -> Result<Value> {
-    let mut cargo = cargo();
+pub fn cargo_metadata(args: &[&str]) -> Result<Value> {
+    let mut cargo = cargo_command();
     cargo.args(["metadata", "--format-version", "1"]).args(args).current_dir(root());
     let output = cargo.output().context("cannot start cargo metadata")?;
     if !output.status.success() {

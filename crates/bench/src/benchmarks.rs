@@ -29,51 +29,53 @@ pub const NAMES: [&str; 10] =
 pub fn run(name: &str, paths: &Paths, options: &Options) -> Result<()> {
     let trees = prepare_trees(name, paths, options)?;
     let mut run = Run::start(paths, options)?;
-    let findings = measure(name, &mut run, &trees)?;
+    let findings = measure_benchmark(name, &mut run, &trees)?;
     run.finish(name, &findings)
 }
 
-fn measure(name: &str, run: &mut Run<'_>, trees: &[SourceTree]) -> Result<Findings> {
+fn measure_benchmark(name: &str, run: &mut Run<'_>, trees: &[SourceTree]) -> Result<Findings> {
     Ok(match name {
         "files" => files::measure(run, trees)?,
         "hook" => {
             let found = hook::measure(run, trees)?;
-            let report =
-                format!("A fresh process from start to exit, all in turns.\n\n{}", found.report(trees));
-            Findings::new("processes", found.json(), found.goals(trees), report)
+            let report = format!(
+                "A fresh process from start to exit, all in turns.\n\n{}",
+                found.render_report(trees)
+            );
+            Findings::new("processes", found.to_json(), found.judge_goals(trees), report)
         }
         "session" => {
             let found = session::measure(run)?;
-            let report = session::report(&found);
+            let report = session::render_report(&found);
             Findings::new("session", found, Vec::new(), report)
         }
         "proxy" => {
             let found = proxy::measure(run)?;
-            Findings::new("proxy", found.json(), found.goals(), found.report())
+            Findings::new("proxy", found.to_json(), found.judge_goals(), found.render_report())
         }
         "bisect" => {
             let found = bisect::measure(run, &trees[0])?;
-            Findings::new("bisect", found.json(), found.goals(), found.report())
+            Findings::new("bisect", found.to_json(), found.judge_goals(), found.render_report())
         }
         "watcher" => {
             let found = watcher::measure(run, &trees[0], &trees[1])?;
-            Findings::new("watcher", found.json(), found.goals(), found.report())
+            Findings::new("watcher", found.to_json(), found.judge_goals(), found.render_report())
         }
         "server" => {
             let found = server::measure(run)?;
-            Findings::new("server", found.json(), found.goals(), found.report())
+            Findings::new("server", found.to_json(), found.judge_goals(), found.render_report())
         }
         "tui" => {
             let found = tui::measure(run)?;
-            Findings::new("tui", found.json(), found.goals(), found.report())
+            Findings::new("tui", found.to_json(), found.judge_goals(), found.render_report())
         }
         "studio" => {
             let found = studio::measure(run)?;
-            Findings::new("studio", found.json(), found.goals(), found.report())
+            Findings::new("studio", found.to_json(), found.judge_goals(), found.render_report())
         }
         _ => {
             let found = mind::measure(run)?;
-            Findings::new("mind", found.json(), found.goals(), found.report())
+            Findings::new("mind", found.to_json(), found.judge_goals(), found.render_report())
         }
     })
 }
@@ -82,7 +84,7 @@ fn measure(name: &str, run: &mut Run<'_>, trees: &[SourceTree]) -> Result<Findin
 fn prepare_trees(name: &str, paths: &Paths, options: &Options) -> Result<Vec<SourceTree>> {
     let cache = paths.target.join("bench-trees");
     fs::create_dir_all(&cache)?;
-    let generated = |(name, files): (&str, usize)| trees::generated(&cache, name, files);
+    let generated = |(name, files): (&str, usize)| trees::load_or_generate(&cache, name, files);
     let [small, middle, _] = trees::GENERATED;
     let of_themselves: Vec<(&str, usize)> = match name {
         "files" if options.quick => vec![small, middle],
@@ -94,7 +96,9 @@ fn prepare_trees(name: &str, paths: &Paths, options: &Options) -> Result<Vec<Sou
     };
     let mut trees: Vec<SourceTree> = match options.trees.is_empty() {
         true => of_themselves.into_iter().map(generated).collect::<Result<_>>()?,
-        false => options.trees.iter().map(|directory| trees::given(directory)).collect::<Result<_>>()?,
+        false => {
+            options.trees.iter().map(|directory| trees::from_directory(directory)).collect::<Result<_>>()?
+        }
     };
     if name == "watcher" {
         trees.truncate(1);

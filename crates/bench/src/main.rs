@@ -27,7 +27,7 @@ use paths::Paths;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match bench(&args) {
+    match run_bench(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn bench(args: &[String]) -> Result<()> {
+fn run_bench(args: &[String]) -> Result<()> {
     let Some((name, rest)) = args.split_first() else {
         bail!("say what to measure, one of: {}; `bench --help` explains them", NAMES.join(", "))
     };

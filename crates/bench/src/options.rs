@@ -83,8 +83,8 @@ impl Options {
             match flag {
                 "--tree" => options.trees.push(value()?.into()),
                 "--quick" => options.quick = true,
-                "--only" => options.only.extend(listed(&value()?)),
-                "--systems" => options.systems.extend(listed(&value()?)),
+                "--only" => options.only.extend(split_list(&value()?)),
+                "--systems" => options.systems.extend(split_list(&value()?)),
                 "--binary" => options.binary = Some(value()?.into()),
                 "--json" => options.json = Some(value()?.into()),
                 "--keep" => options.keep = true,
@@ -95,7 +95,7 @@ impl Options {
         for chosen in &options.only {
             let one = Self { only: vec![chosen.clone()], ..Self::default() };
             let known = OPERATIONS.into_iter().chain(["big", "disk"]);
-            if !known.clone().any(|operation| one.wants(operation)) {
+            if !known.clone().any(|operation| one.runs_operation(operation)) {
                 bail!(
                     "there is no operation `{chosen}`; choose from {}",
                     known.collect::<Vec<_>>().join(", ")
@@ -116,7 +116,7 @@ impl Options {
     }
 
     /// Whether an operation was asked for.
-    pub fn wants(&self, operation: &str) -> bool {
+    pub fn runs_operation(&self, operation: &str) -> bool {
         let matches = |prefix: &String| {
             operation
                 .strip_prefix(prefix.as_str())
@@ -128,11 +128,11 @@ impl Options {
     /// Whether a system was asked for and can run here.
     pub fn runs_system(&self, name: &str) -> bool {
         let chosen = self.systems.is_empty() || self.systems.iter().any(|system| system == name);
-        chosen && systems::installed(name)
+        chosen && systems::is_installed(name)
     }
 }
 
-fn listed(value: &str) -> Vec<String> {
+fn split_list(value: &str) -> Vec<String> {
     value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn operations_are_chosen_by_whole_words() {
         let options = parse(&["--only", "change-1,restore", "--tree=a", "--tree", "b"]).unwrap();
-        assert!(options.wants("change-1") && options.wants("restore-1000"));
-        assert!(!options.wants("change-10") && !options.wants("none"));
+        assert!(options.runs_operation("change-1") && options.runs_operation("restore-1000"));
+        assert!(!options.runs_operation("change-10") && !options.runs_operation("none"));
         assert_eq!(options.trees.len(), 2);
     }
 

@@ -25,7 +25,7 @@ impl Paths {
     }
 
     /// The cargo that started this program, or the one on the path.
-    pub fn cargo(&self) -> Command {
+    pub fn cargo_command(&self) -> Command {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&self.root);
         cargo
@@ -33,18 +33,18 @@ impl Paths {
 
     /// Builds stepback itself, optimised.
     pub fn build_stepback(&self) -> Result<PathBuf> {
-        self.build(&["--package", "stepback"])?;
+        self.cargo_build(&["--package", "stepback"])?;
         Ok(self.target.join("release/stepback"))
     }
 
     /// Builds a program that can look into a store.
     pub fn build_example(&self, package: &str, name: &str) -> Result<Command> {
-        self.build(&["--package", package, "--example", name])?;
+        self.cargo_build(&["--package", package, "--example", name])?;
         Ok(Command::new(self.target.join("release/examples").join(name)))
     }
 
-    fn build(&self, what: &[&str]) -> Result<()> {
-        let mut cargo = self.cargo();
+    fn cargo_build(&self, what: &[&str]) -> Result<()> {
+        let mut cargo = self.cargo_command();
         cargo.args(["build", "--release", "--quiet"]).args(what);
         if !cargo.status().context("cannot start cargo")?.success() {
             bail!("cannot build {}", what.join(" "));

@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
             None if options.runs_system("stepback") => paths.build_stepback()?,
             None => paths.target.join("release/stepback"),
         };
-        for name in systems::ALL.iter().filter(|name| !systems::installed(name)) {
+        for name in systems::ALL.iter().filter(|name| !systems::is_installed(name)) {
             eprintln!("{name} is not installed and takes no part.");
         }
         let area = paths.target.join("bench");
@@ -79,7 +79,7 @@ impl<'a> Run<'a> {
     /// Prints the report and keeps it where the command line says. Fails if stepback failed.
     pub fn finish(self, name: &str, findings: &Findings) -> Result<()> {
         let Self { paths, options, area, binary, results, monitor, .. } = self;
-        let verdict = monitor.verdict();
+        let verdict = monitor.finish();
         let machine = machine::describe(&area, options.runs_system("stepback").then_some(binary.as_path()));
         let date = machine::today();
         let line = markdown::machine_line(&machine);
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
         print!("{text}");
         let document = json!({
             "benchmark": name, "date": date, "quick": options.quick, "machine": machine,
-            "quiet": verdict.json(), findings.key: findings.numbers, "goals": goals::json(&findings.goals),
+            "quiet": verdict.to_json(), findings.key: findings.numbers, "goals": goals::to_json(&findings.goals),
         });
         let document = serde_json::to_string_pretty(&document)? + "\n";
         if let Some(path) = &options.json {

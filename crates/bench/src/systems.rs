@@ -30,14 +30,14 @@ pub fn is_peer(name: &str) -> bool {
 
 /// Where one system works.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SystemDirs {
     /// The copy of the tree.
     pub tree: PathBuf,
     /// The system's store.
     pub store: PathBuf,
 }
 
-impl Place {
+impl SystemDirs {
     /// A place of its own for `system` under `area`.
     pub fn new(area: &Path, system: &str) -> Self {
         Self { tree: area.join(system).join("tree"), store: area.join(system).join("store") }
@@ -50,7 +50,7 @@ pub trait System {
     fn name(&self) -> &'static str;
 
     /// Where it works.
-    fn place(&self) -> &Place;
+    fn work_dirs(&self) -> &SystemDirs;
 
     /// Removes all checkpoints and sets up an empty store; not on the clock.
     fn reset(&mut self) -> Result<()>;
@@ -59,7 +59,7 @@ pub trait System {
     fn checkpoint(&mut self, label: &str) -> Result<(String, Cost)>;
 
     /// Lets the system's caches catch up with the clock; not on the clock.
-    fn settle(&mut self) -> Result<()> {
+    fn refresh_caches(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -88,8 +88,8 @@ pub trait System {
 }
 
 /// Makes a system by name; `binary` is the stepback to measure.
-pub fn make(name: &str, area: &Path, binary: &Path) -> Result<Box<dyn System>> {
-    let place = Place::new(area, name);
+pub fn by_name(name: &str, area: &Path, binary: &Path) -> Result<Box<dyn System>> {
+    let place = SystemDirs::new(area, name);
     Ok(match name {
         "stepback" => Box::new(stepback::Stepback { place, binary: binary.to_path_buf() }),
         "limit" => Box::new(Limit { place }),
@@ -103,7 +103,7 @@ pub fn make(name: &str, area: &Path, binary: &Path) -> Result<Box<dyn System>> {
 }
 
 /// Whether a system can run on this machine.
-pub fn installed(name: &str) -> bool {
+pub fn is_installed(name: &str) -> bool {
     let program = match name {
         "restic" => "restic",
         "borg" => "borg",
@@ -118,7 +118,7 @@ pub fn installed(name: &str) -> bool {
 
 /// The bare limit, dressed as a system so that it takes part in every round.
 struct Limit {
-    place: Place,
+    place: SystemDirs,
 }
 
 impl System for Limit {
@@ -126,7 +126,7 @@ impl System for Limit {
         "limit"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 

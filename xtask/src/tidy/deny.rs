@@ -28,7 +28,7 @@ impl DenyRules {
     pub fn parse(text: &str) -> Result<Self> {
         let file: Table = text.parse().context("not TOML")?;
         refuse_unchecked(&file)?;
-        let bans = list(&file, "bans", "deny")?.iter().map(|ban| {
+        let bans = get_list(&file, "bans", "deny")?.iter().map(|ban| {
             let part = |key: &str| {
                 let text = ban.get(key).and_then(toml::Value::as_str);
                 text.map(str::to_owned).with_context(|| format!("a ban without `{key}`"))
@@ -36,11 +36,11 @@ impl DenyRules {
             Ok((part("crate")?, part("reason")?))
         });
         Ok(Self {
-            targets: texts(&file, "graph", "targets")?,
-            licenses: texts(&file, "licenses", "allow")?.into_iter().collect(),
+            targets: get_strings(&file, "graph", "targets")?,
+            licenses: get_strings(&file, "licenses", "allow")?.into_iter().collect(),
             banned: bans.collect::<Result<_>>()?,
-            registries: texts(&file, "sources", "allow-registry")?,
-            repositories: texts(&file, "sources", "allow-git")?,
+            registries: get_strings(&file, "sources", "allow-registry")?,
+            repositories: get_strings(&file, "sources", "allow-git")?,
         })
     }
 
@@ -105,17 +105,17 @@ impl DenyRules {
     }
 
     fn all_of(&self, words: &mut &[&str]) -> bool {
-        let mut allowed = self.one(words);
+        let mut allowed = self.allows_term(words);
         while let [first, rest @ ..] = *words
             && *first == "AND"
         {
             *words = rest;
-            allowed &= self.one(words);
+            allowed &= self.allows_term(words);
         }
         allowed
     }
 
-    fn one(&self, words: &mut &[&str]) -> bool {
+    fn allows_term(&self, words: &mut &[&str]) -> bool {
         match *words {
             ["(", rest @ ..] => {
                 *words = rest;
@@ -178,19 +178,19 @@ fn refuse_unchecked(file: &Table) -> Result<()> {
     Ok(())
 }
 
-fn list<'a>(file: &'a Table, section: &str, key: &str) -> Result<&'a Vec<toml::Value>> {
+fn get_list<'a>(file: &'a Table, section: &str, key: &str) -> Result<&'a Vec<toml::Value>> {
     let value = file.get(section).and_then(|section| section.get(key));
     value.and_then(toml::Value::as_array).with_context(|| format!("no list `{key}` in [{section}]"))
 }
 
-fn texts(file: &Table, section: &str, key: &str) -> Result<Vec<String>> {
+fn get_strings(file: &Table, section: &str, key: &str) -> Result<Vec<String>> {
     let text = |value: &toml::Value| {
         value
             .as_str()
             .map(str::to_owned)
             .with_context(|| format!("`{key}` in [{section}] is not a list of texts"))
     };
-    list(file, section, key)?.iter().map(text).collect()
+    get_list(file, section, key)?.iter().map(text).collect()
 }
 
 /// Checks what the workspace is built from, for every system in the file.
@@ -202,7 +202,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     };
     let mut problems = BTreeSet::new();
     for target in &rules.targets {
-        let metadata = workspace::metadata(&["--offline", "--filter-platform", target]);
+        let metadata = workspace::cargo_metadata(&["--offline", "--filter-platform", target]);
         let metadata = metadata.context("`cargo fetch` downloads what is missing")?;
         problems.extend(rules.check(&metadata));
     }

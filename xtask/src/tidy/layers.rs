@@ -57,7 +57,7 @@ impl Layers {
     }
 
     fn add_row(&mut self, cells: &[&str]) -> Result<(), String> {
-        let name = plain(cells[0]);
+        let name = trim_markup(cells[0]);
         let crates = cells.get(1).ok_or_else(|| format!("layer `{name}` has no column of crates"))?;
         let place = if name.eq_ignore_ascii_case(ASIDE) {
             None
@@ -65,16 +65,16 @@ impl Layers {
             self.names.push(name.to_owned());
             Some(self.names.len() - 1)
         };
-        for folder in listed(crates) {
+        for folder in split_cell(crates) {
             if self.places.insert(folder.to_owned(), place).is_some() {
                 return Err(format!("crate `{folder}` is in more than one layer"));
             }
         }
-        for edge in cells.get(2).into_iter().flat_map(|cell| listed(cell)) {
+        for edge in cells.get(2).into_iter().flat_map(|cell| split_cell(cell)) {
             let ends = edge.split_once('→').or_else(|| edge.split_once("->"));
             let (from, to) =
                 ends.ok_or_else(|| format!("`{edge}` in layer `{name}` is no edge `from → to`"))?;
-            self.allowed.push((plain(from).to_owned(), plain(to).to_owned()));
+            self.allowed.push((trim_markup(from).to_owned(), trim_markup(to).to_owned()));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Layers {
             if member.package != expected {
                 problems.push(format!(
                     "{}: the package is called `{}`; a crate in the folder `{folder}` is called `{expected}`",
-                    manifest(member),
+                    manifest_path(member),
                     member.package
                 ));
             }
@@ -110,10 +110,10 @@ impl Layers {
         for member in crates {
             for (package, kind) in &member.dependencies {
                 let Some(to) = folders.get(package.as_str()) else { continue };
-                if let Some(reason) = self.forbids(&member.folder, to, *kind) {
+                if let Some(reason) = self.forbidden_reason(&member.folder, to, *kind) {
                     problems.push(format!(
                         "{}: `{}` must not depend on `{to}`: {reason}",
-                        manifest(member),
+                        manifest_path(member),
                         member.folder
                     ));
                 }
@@ -124,7 +124,7 @@ impl Layers {
     }
 
     /// Why an edge is not allowed, or `None` when it is.
-    fn forbids(&self, from: &str, to: &str, kind: DependencyKind) -> Option<String> {
+    fn forbidden_reason(&self, from: &str, to: &str, kind: DependencyKind) -> Option<String> {
         // A crate that the table misses is reported once, not once per edge.
         let (from_place, to_place) = (*self.places.get(from)?, *self.places.get(to)?);
         if from == to || self.allowed.iter().any(|(a, b)| a == from && b == to) {
@@ -162,12 +162,12 @@ fn is_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
 
-fn plain(cell: &str) -> &str {
+fn trim_markup(cell: &str) -> &str {
     cell.trim().trim_matches(|c| matches!(c, '`' | '*')).trim()
 }
 
-fn listed(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split(',').map(plain).filter(|name| !name.is_empty() && !matches!(*name, "–" | "-" | "—"))
+fn split_cell(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split(',').map(trim_markup).filter(|name| !name.is_empty() && !matches!(*name, "–" | "-" | "—"))
 }
 
 fn package_name(folder: &str) -> String {
@@ -177,7 +177,7 @@ fn package_name(folder: &str) -> String {
     }
 }
 
-fn manifest(member: &Crate) -> String {
+fn manifest_path(member: &Crate) -> String {
     let parent = if member.folder == "xtask" { "" } else { "crates/" };
     format!("{parent}{}/Cargo.toml", member.folder)
 }

@@ -34,7 +34,7 @@ impl SourceFile {
     }
 
     /// Everything above the unit tests, with the number of each line. A single item for tests is left out.
-    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+    fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let holds_tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
         let lines: Vec<&str> = self.text.lines().collect();
         let is_for_tests = |at: usize| lines.get(at) == Some(&"#[cfg(test)]");
@@ -72,14 +72,16 @@ impl SourceFile {
             }
             let is_code =
                 |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-            let lines = self.code().filter(is_code).count();
+            let lines = self.code_lines().filter(is_code).count();
             if lines > MAX_CODE_LINES {
                 problems.push(format!(
                     "{path}: {lines} lines of code, more than {MAX_CODE_LINES}; split the module by concern"
                 ));
             }
         }
-        for function in functions(&self.text).into_iter().filter(|found| found.lines > MAX_FUNCTION_LINES) {
+        for function in
+            find_functions(&self.text).into_iter().filter(|found| found.lines > MAX_FUNCTION_LINES)
+        {
             let Function { line, name, lines } = function;
             problems.push(format!(
                 "{path}:{line}: function `{name}` has {lines} lines, more than {MAX_FUNCTION_LINES}; split it"
@@ -95,7 +97,7 @@ struct Function<'a> {
     lines: usize,
 }
 
-fn functions(text: &str) -> Vec<Function<'_>> {
+fn find_functions(text: &str) -> Vec<Function<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate() {
@@ -131,7 +133,7 @@ pub fn check_type_names(files: &[SourceFile], exempt: &[&str]) -> Vec<String> {
     let counted =
         |file: &&SourceFile| file.is_in_src() && !exempt.iter().any(|path| file.path.starts_with(path));
     for file in files.iter().filter(counted) {
-        for (number, line) in file.code() {
+        for (number, line) in file.code_lines() {
             let Some(name) = type_name(line) else { continue };
             let place = (file.package.as_str(), format!("{}:{number}", file.path));
             places.entry(name).or_default().push(place);

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::input::changes::Candidates;
 use crate::input::git;
 use crate::input::trees::{SourceTree, remove};
-use crate::measure::clock::{Clock, quietly};
-use crate::report::goals::{Goal, below};
+use crate::measure::clock::{Clock, run_untimed};
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::report::results::{median, ms};
 use crate::run::{Run, flush};
@@ -60,7 +60,7 @@ struct History {
 pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
     let area = run.area.join("bisect");
     eprintln!("  recording {} checkpoints of {} files", run.options.turns, tree.files);
-    let history = record(&area, &run.binary, tree, run.options.turns)?;
+    let history = record_history(&area, &run.binary, tree, run.options.turns)?;
     let mut measured =
         BisectResults { files: tree.files, checkpoints: history.points.len(), ..BisectResults::default() };
     let rounds = if run.options.quick { 1 } else { 2 };
@@ -71,12 +71,12 @@ pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
             if !run.options.quick {
                 std::thread::sleep(FORGOTTEN);
             }
-            run.monitor.sample("bisect");
+            run.monitor.begin_block("bisect");
             // The first round is stepback's, because it says which states git has to set up.
             if (round + turn) % 2 == 0 {
-                ours(&area, &run.binary, &history, &mut measured)?;
+                measure_stepback(&area, &run.binary, &history, &mut measured)?;
             } else {
-                theirs(&area, round, &history, &mut measured)?;
+                measure_git(&area, round, &history, &mut measured)?;
             }
         }
     }
@@ -84,43 +84,50 @@ pub fn measure(run: &mut Run<'_>, tree: &SourceTree) -> Result<BisectResults> {
     Ok(measured)
 }
 
-fn record(area: &Path, binary: &Path, tree: &SourceTree, steps: usize) -> Result<History> {
-    let mut ours = systems::make("stepback", area, binary)?;
+fn record_history(area: &Path, binary: &Path, tree: &SourceTree, steps: usize) -> Result<History> {
+    let mut ours = systems::by_name("stepback", area, binary)?;
     let theirs = area.join("git").join("tree");
-    tree.copy_to(&ours.place().tree)?;
+    tree.copy_to(&ours.work_dirs().tree)?;
     tree.copy_to(&theirs)?;
     ours.reset()?;
     let mut candidates = Candidates::find(&tree.origin, 11)?;
     let broken = steps * 7 / 10;
     let mut ids = Vec::new();
     for number in 0..steps {
-        let script = candidates.script(if number % MANY_CHANGES == 0 { 10 } else { 3 });
-        for root in [&ours.place().tree, &theirs] {
+        let script = candidates.next_script(if number % MANY_CHANGES == 0 { 10 } else { 3 });
+        for root in [&ours.work_dirs().tree, &theirs] {
             script.apply(root)?;
             if number == broken {
                 std::fs::write(root.join("broken"), "by this step\n")?;
             }
         }
         let (id, _) = ours.checkpoint(&format!("step {number}"))?;
-        let touched = script.touched();
+        let touched = script.touched_paths();
         let broken = (number == broken).then_some("broken");
         let paths = touched.iter().map(String::as_str).chain(broken);
-        quietly(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&theirs))?;
-        quietly(git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&theirs))?;
+        run_untimed(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&theirs))?;
+        run_untimed(
+            git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&theirs),
+        )?;
         ids.push(id);
     }
-    let commits = quietly(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&theirs))?;
+    let commits = run_untimed(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&theirs))?;
     let commits = String::from_utf8_lossy(&commits).into_owned();
     // The first commit is the tree as it was generated.
     let points: Vec<_> = ids.into_iter().zip(commits.lines().skip(1).map(str::to_owned)).collect();
     ensure!(points.len() == steps, "git has not as many commits as there are checkpoints");
     // In git's favour: a repository in daily use is not always packed.
-    quietly(git::command().args(["gc", "-q"]).current_dir(&theirs))?;
+    run_untimed(git::command().args(["gc", "-q"]).current_dir(&theirs))?;
     Ok(History { ours, theirs, points, broken })
 }
 
-fn ours(area: &Path, binary: &Path, history: &History, measured: &mut BisectResults) -> Result<()> {
-    let place = history.ours.place();
+fn measure_stepback(
+    area: &Path,
+    binary: &Path,
+    history: &History,
+    measured: &mut BisectResults,
+) -> Result<()> {
+    let place = history.ours.work_dirs();
     let scratch = area.join("scratch");
     std::fs::create_dir_all(&scratch)?;
     let mut command = Command::new(binary);
@@ -155,7 +162,7 @@ fn ours(area: &Path, binary: &Path, history: &History, measured: &mut BisectResu
     Ok(())
 }
 
-fn theirs(area: &Path, round: usize, history: &History, measured: &mut BisectResults) -> Result<()> {
+fn measure_git(area: &Path, round: usize, history: &History, measured: &mut BisectResults) -> Result<()> {
     // A new one each time, and none is removed before the end.
     let one = area.join("git").join(format!("worktree{round}"));
     let commit = |number: usize| history.points[number].1.as_str();
@@ -170,7 +177,7 @@ fn theirs(area: &Path, round: usize, history: &History, measured: &mut BisectRes
                 .current_dir(&history.theirs),
             _ => set_up.args(["checkout", "-q", "--detach", commit(*number)]).current_dir(&one),
         };
-        measured.checkout[at].push(timed(&mut set_up)?);
+        measured.checkout[at].push(time_command(&mut set_up)?);
     }
     let last = commit(history.points.len() - 1);
     let mut clock = Clock::start();
@@ -182,19 +189,19 @@ fn theirs(area: &Path, round: usize, history: &History, measured: &mut BisectRes
     Ok(())
 }
 
-fn timed(command: &mut Command) -> Result<f64> {
+fn time_command(command: &mut Command) -> Result<f64> {
     let mut clock = Clock::start();
     clock.run(command)?;
     Ok(ms(clock.stop().wall))
 }
 
 impl BisectResults {
-    fn medians(rounds: &[Vec<f64>]) -> Vec<f64> {
+    fn median_per_probe(rounds: &[Vec<f64>]) -> Vec<f64> {
         rounds.iter().filter_map(|round| median(round.iter().copied())).collect()
     }
 
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "files": self.files, "checkpoints": self.checkpoints, "probed": self.order, "stepback_ms": self.stepback,
             "git_ms": self.checkout, "search_ms": self.search,
@@ -203,21 +210,23 @@ impl BisectResults {
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
-        let ours = Self::medians(&self.stepback);
+    pub fn judge_goals(&self) -> Vec<Goal> {
+        let ours = Self::median_per_probe(&self.stepback);
         let slowest = ours.iter().copied().reduce(f64::max);
         let later = |values: &[f64]| median(values.iter().skip(1).copied());
-        let ratio = later(&ours).zip(later(&Self::medians(&self.checkout))).map(|(ours, git)| ours / git);
+        let ratio =
+            later(&ours).zip(later(&Self::median_per_probe(&self.checkout))).map(|(ours, git)| ours / git);
         let what = format!("{} files, {} checkpoints", self.files, self.checkpoints);
         vec![
-            below(format!("{what}: every probe set up in 300 ms"), slowest, 300.0, "ms"),
-            below(format!("{what}, after the first: no slower than git checkout"), ratio, 1.0, "×"),
+            at_most(format!("{what}: every probe set up in 300 ms"), slowest, 300.0, "ms"),
+            at_most(format!("{what}, after the first: no slower than git checkout"), ratio, 1.0, "×"),
         ]
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
-        let (ours, checkout) = (Self::medians(&self.stepback), Self::medians(&self.checkout));
+    pub fn render_report(&self) -> String {
+        let (ours, checkout) =
+            (Self::median_per_probe(&self.stepback), Self::median_per_probe(&self.checkout));
         let mut table =
             MarkdownTable::new(["probe", "checkpoint", "stepback", "git", "git ÷ stepback"].into_iter());
         let shown = |value: Option<&f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
@@ -248,10 +257,10 @@ impl BisectResults {
             self.order.len(),
             self.search.len(),
             self.peak as f64 / 1e6,
-            table.markdown(),
-            whole.markdown()
+            table.to_markdown(),
+            whole.to_markdown()
         );
-        goal_list(&mut text, &self.goals());
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

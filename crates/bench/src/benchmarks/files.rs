@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use crate::input::changes::{Candidates, ChangeScript, Saved};
+use crate::input::changes::{Candidates, ChangeScript, SavedFiles};
 use crate::input::trees::{SourceTree, remove};
 use crate::measure::clock::Cost;
 use crate::measure::manifest::Manifest;
@@ -40,19 +40,19 @@ pub const OPERATIONS: [&str; 11] = [
 /// Measures all operations on every tree, the size of the stores, and a large file.
 pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<Findings> {
     for tree in trees {
-        run.tree(tree)?;
+        run.measure_tree(tree)?;
     }
     if let Some(middle) = trees.iter().min_by_key(|tree| tree.files.abs_diff(8_000)) {
-        run.stores(middle)?;
+        run.measure_stores(middle)?;
     }
     run.large_file()?;
     let goals = goals::judge(&run.results);
-    let report = markdown::files(&run.results, &goals);
-    Ok(Findings::new("results", run.results.json(), goals, report))
+    let report = markdown::render_files(&run.results, &goals);
+    Ok(Findings::new("results", run.results.to_json(), goals, report))
 }
 
 /// The systems at work on one tree; one that fails is taken out.
-struct Field {
+struct TreeContest {
     systems: Vec<Box<dyn System>>,
     candidates: Candidates,
     tree: TreeResults,
@@ -60,8 +60,8 @@ struct Field {
 
 impl Run<'_> {
     /// Measures all operations on one tree.
-    pub fn tree(&mut self, tree: &SourceTree) -> Result<()> {
-        if !OPERATIONS.iter().any(|operation| self.options.wants(operation)) {
+    pub fn measure_tree(&mut self, tree: &SourceTree) -> Result<()> {
+        if !OPERATIONS.iter().any(|operation| self.options.runs_operation(operation)) {
             return Ok(());
         }
         eprintln!("\nTree {} ({} files)", tree.name, tree.files);
@@ -73,52 +73,52 @@ impl Run<'_> {
             .collect();
         let mut made = Vec::new();
         for name in names {
-            let mut system = systems::make(name, &area, &self.binary)?;
+            let mut system = systems::by_name(name, &area, &self.binary)?;
             eprintln!("  copying for {name}");
-            tree.copy_to(&system.place().tree)?;
+            tree.copy_to(&system.work_dirs().tree)?;
             system.reset()?;
             made.push(system);
         }
         let Some(first) = made.first() else { return Ok(()) };
-        let candidates = Candidates::find(&first.place().tree, tree.files as u64)?;
+        let candidates = Candidates::find(&first.work_dirs().tree, tree.files as u64)?;
         let results = TreeResults { name: tree.name.clone(), files: tree.files, rows: Vec::new() };
-        let mut field = Field { systems: made, candidates, tree: results };
+        let mut field = TreeContest { systems: made, candidates, tree: results };
         flush(&self.area);
 
-        self.first(&mut field);
-        self.changes(&mut field, "none", 0, self.often());
-        self.changes(&mut field, "change-1", 1, self.often());
-        self.changes(&mut field, "change-10", 10, self.often());
-        self.changes(&mut field, "change-1000", 1_000, self.seldom());
-        self.restores(&mut field, "restore-1", 1, self.often());
-        self.restores(&mut field, "restore-10", 10, self.often());
-        self.restores(&mut field, "restore-1000", 1_000, self.seldom());
+        self.measure_first_checkpoint(&mut field);
+        self.measure_changes(&mut field, "none", 0, self.usual_repetitions());
+        self.measure_changes(&mut field, "change-1", 1, self.usual_repetitions());
+        self.measure_changes(&mut field, "change-10", 10, self.usual_repetitions());
+        self.measure_changes(&mut field, "change-1000", 1_000, self.few_repetitions());
+        self.measure_restores(&mut field, "restore-1", 1, self.usual_repetitions());
+        self.measure_restores(&mut field, "restore-10", 10, self.usual_repetitions());
+        self.measure_restores(&mut field, "restore-1000", 1_000, self.few_repetitions());
         self.path(&mut field);
-        self.diffs(&mut field, "diff-1", 1);
-        self.diffs(&mut field, "diff-1000", 1_000);
-        self.monitor.sample("");
+        self.measure_diffs(&mut field, "diff-1", 1);
+        self.measure_diffs(&mut field, "diff-1000", 1_000);
+        self.monitor.begin_block("");
         self.results.trees.push(field.tree);
         remove(&area)
     }
 
-    fn often(&self) -> usize {
+    fn usual_repetitions(&self) -> usize {
         if self.options.quick { 5 } else { 9 }
     }
 
-    fn seldom(&self) -> usize {
+    fn few_repetitions(&self) -> usize {
         if self.options.quick { 3 } else { 5 }
     }
 
     /// The first checkpoint into an empty store. It also sets up the stores for all that follows, so it
     /// runs once without being reported when it was not asked for.
-    fn first(&mut self, field: &mut Field) {
-        let wanted = self.options.wants("first");
+    fn measure_first_checkpoint(&mut self, field: &mut TreeContest) {
+        let wanted = self.options.runs_operation("first");
         let repetitions = match (wanted, field.tree.files > 20_000) {
             (false, _) => 1,
             (true, true) => 3,
-            (true, false) => self.seldom(),
+            (true, false) => self.few_repetitions(),
         };
-        let row = self.rounds(field, "first", repetitions, |system, area| {
+        let row = self.run_rounds(field, "first", repetitions, |system, area| {
             system.reset()?;
             flush(area);
             Ok(Some(system.checkpoint("first")?.1))
@@ -128,17 +128,24 @@ impl Run<'_> {
         }
     }
 
-    fn changes(&mut self, field: &mut Field, operation: &str, count: usize, repetitions: usize) {
-        if !self.options.wants(operation) || !field.candidates.allow(count) {
+    fn measure_changes(
+        &mut self,
+        field: &mut TreeContest,
+        operation: &str,
+        count: usize,
+        repetitions: usize,
+    ) {
+        if !self.options.runs_operation(operation) || !field.candidates.has_enough(count) {
             return;
         }
-        let scripts: Vec<ChangeScript> = (0..repetitions).map(|_| field.candidates.script(count)).collect();
+        let scripts: Vec<ChangeScript> =
+            (0..repetitions).map(|_| field.candidates.next_script(count)).collect();
         let mut applied = HashMap::<&'static str, usize>::new();
-        let row = self.rounds(field, operation, repetitions, |system, area| {
+        let row = self.run_rounds(field, operation, repetitions, |system, area| {
             let next = applied.entry(system.name()).or_default();
-            system.settle()?;
+            system.refresh_caches()?;
             flush(area);
-            scripts[*next].apply(&system.place().tree)?;
+            scripts[*next].apply(&system.work_dirs().tree)?;
             *next += 1;
             thread::sleep(SETTLE);
             Ok(Some(system.checkpoint(operation)?.1))
@@ -147,30 +154,36 @@ impl Run<'_> {
         // Slow systems sat out some rounds; their copies still have to follow.
         for system in &mut field.systems {
             let done = applied.get(system.name()).copied().unwrap_or(0);
-            let rest = scripts[done..].iter().try_for_each(|script| script.apply(&system.place().tree));
+            let rest = scripts[done..].iter().try_for_each(|script| script.apply(&system.work_dirs().tree));
             if let Err(error) = rest {
-                self.results.complain(system.name(), format!("{error:#}"));
+                self.results.record_problem(system.name(), format!("{error:#}"));
             }
         }
     }
 
     /// Changes are made and not checkpointed, as after an agent's last step; then the tree is brought back.
-    fn restores(&mut self, field: &mut Field, operation: &str, count: usize, repetitions: usize) {
-        if !self.options.wants(operation) || !field.candidates.allow(count) {
+    fn measure_restores(
+        &mut self,
+        field: &mut TreeContest,
+        operation: &str,
+        count: usize,
+        repetitions: usize,
+    ) {
+        if !self.options.runs_operation(operation) || !field.candidates.has_enough(count) {
             return;
         }
         let script = field.candidates.passing_script(count);
-        let touched = script.touched();
-        let mut judge = Judge::default();
-        let row = self.rounds(field, operation, repetitions, |system, area| {
-            if !restores(system) {
+        let touched = script.touched_paths();
+        let mut judge = RestoreVerifier::default();
+        let row = self.run_rounds(field, operation, repetitions, |system, area| {
+            if !can_restore(system) {
                 return Ok(None);
             }
-            let tree = system.place().tree.clone();
+            let tree = system.work_dirs().tree.clone();
             let (point, _) = system.checkpoint("before")?;
-            system.settle()?;
-            let expected = judge.expected(system)?;
-            let saved = Saved::read(&tree, &touched)?;
+            system.refresh_caches()?;
+            let expected = judge.expected_manifest(system)?;
+            let saved = SavedFiles::read(&tree, &touched)?;
             flush(area);
             script.apply(&tree)?;
             thread::sleep(SETTLE);
@@ -179,27 +192,27 @@ impl Run<'_> {
             Ok(cost)
         });
         field.tree.rows.push(row);
-        self.blame(judge, operation, &field.tree.name);
+        self.record_inexact_restores(judge, operation, &field.tree.name);
     }
 
     /// Two files are changed and one is brought back; the other has to stay as it is.
-    fn path(&mut self, field: &mut Field) {
-        if !self.options.wants("path") || !field.candidates.allow(2) {
+    fn path(&mut self, field: &mut TreeContest) {
+        if !self.options.runs_operation("path") || !field.candidates.has_enough(2) {
             return;
         }
-        let (path, script) = field.candidates.pair();
-        let touched = script.touched();
+        let (path, script) = field.candidates.edit_pair();
+        let touched = script.touched_paths();
         let others: Vec<String> = touched.iter().filter(|other| **other != path).cloned().collect();
-        let mut judge = Judge::default();
-        let row = self.rounds(field, "path", self.often(), |system, area| {
-            if !restores(system) {
+        let mut judge = RestoreVerifier::default();
+        let row = self.run_rounds(field, "path", self.usual_repetitions(), |system, area| {
+            if !can_restore(system) {
                 return Ok(None);
             }
-            let tree = system.place().tree.clone();
+            let tree = system.work_dirs().tree.clone();
             let (point, _) = system.checkpoint("before")?;
-            system.settle()?;
-            let mut expected = judge.expected(system)?;
-            let saved = Saved::read(&tree, &touched)?;
+            system.refresh_caches()?;
+            let mut expected = judge.expected_manifest(system)?;
+            let saved = SavedFiles::read(&tree, &touched)?;
             flush(area);
             script.apply(&tree)?;
             expected.refresh(&tree, &others)?;
@@ -209,32 +222,32 @@ impl Run<'_> {
                 judge.verify(system, expected, &saved)?;
             }
             saved.put_back(&tree)?;
-            judge.forget(system);
+            judge.forget_manifest(system);
             Ok(cost)
         });
         field.tree.rows.push(row);
-        self.blame(judge, "path", &field.tree.name);
+        self.record_inexact_restores(judge, "path", &field.tree.name);
     }
 
-    fn blame(&mut self, judge: Judge, operation: &str, tree: &str) {
-        for (system, what) in judge.wrong {
-            self.results.complain(system, format!("{operation} on {tree} was not exact: {what}"));
+    fn record_inexact_restores(&mut self, judge: RestoreVerifier, operation: &str, tree: &str) {
+        for (system, what) in judge.inexact {
+            self.results.record_problem(system, format!("{operation} on {tree} was not exact: {what}"));
         }
     }
 
-    fn diffs(&mut self, field: &mut Field, operation: &str, count: usize) {
-        if !self.options.wants(operation) || !field.candidates.allow(count) {
+    fn measure_diffs(&mut self, field: &mut TreeContest, operation: &str, count: usize) {
+        if !self.options.runs_operation(operation) || !field.candidates.has_enough(count) {
             return;
         }
-        let script = field.candidates.script(count);
+        let script = field.candidates.next_script(count);
         let mut points = HashMap::<&'static str, (String, String)>::new();
-        let row = self.rounds(field, operation, self.often(), |system, area| {
-            if !restores(system) {
+        let row = self.run_rounds(field, operation, self.usual_repetitions(), |system, area| {
+            if !can_restore(system) {
                 return Ok(None);
             }
             if !points.contains_key(system.name()) {
                 let (from, _) = system.checkpoint("from")?;
-                script.apply(&system.place().tree)?;
+                script.apply(&system.work_dirs().tree)?;
                 thread::sleep(SETTLE);
                 let (to, _) = system.checkpoint("to")?;
                 points.insert(system.name(), (from, to));
@@ -246,22 +259,22 @@ impl Run<'_> {
         field.tree.rows.push(row);
         // Systems without this operation have not seen the change yet.
         for system in field.systems.iter().filter(|system| !points.contains_key(system.name())) {
-            if let Err(error) = script.apply(&system.place().tree) {
-                self.results.complain(system.name(), format!("{error:#}"));
+            if let Err(error) = script.apply(&system.work_dirs().tree) {
+                self.results.record_problem(system.name(), format!("{error:#}"));
             }
         }
     }
 
     /// Goes round all systems `repetitions` times. A system whose operation fails takes no further part.
-    fn rounds(
+    fn run_rounds(
         &mut self,
-        field: &mut Field,
+        field: &mut TreeContest,
         operation: &str,
         repetitions: usize,
         mut measure: impl FnMut(&mut dyn System, &Path) -> Result<Option<Cost>>,
     ) -> Row {
         eprintln!("  {operation}");
-        self.monitor.sample(&format!("{operation} on {}", field.tree.name));
+        self.monitor.begin_block(&format!("{operation} on {}", field.tree.name));
         let mut row = Row { operation: operation.to_owned(), ..Row::default() };
         for repetition in 0..repetitions {
             let count = field.systems.len();
@@ -277,7 +290,8 @@ impl Run<'_> {
                     Ok(Some(cost)) => row.samples.entry(name).or_default().push(cost),
                     Ok(None) => {}
                     Err(error) => {
-                        self.results.complain(name, format!("failed and takes no further part: {error:#}"));
+                        self.results
+                            .record_problem(name, format!("failed and takes no further part: {error:#}"));
                         failed.push(name);
                     }
                 }
@@ -289,34 +303,34 @@ impl Run<'_> {
 }
 
 /// Backups and the limit restore nothing.
-fn restores(system: &dyn System) -> bool {
+fn can_restore(system: &dyn System) -> bool {
     !matches!(system.name(), "limit" | "restic" | "borg")
 }
 
 /// Compares whole trees. What was found exact is what the next repetition starts from, so each tree is
 /// read once per restore and not twice.
 #[derive(Default)]
-struct Judge {
+struct RestoreVerifier {
     exact: HashMap<&'static str, Manifest>,
-    wrong: Vec<(&'static str, String)>,
+    inexact: Vec<(&'static str, String)>,
 }
 
-impl Judge {
+impl RestoreVerifier {
     /// What the system's tree holds now.
-    fn expected(&mut self, system: &dyn System) -> Result<Manifest> {
+    fn expected_manifest(&mut self, system: &dyn System) -> Result<Manifest> {
         match self.exact.remove(system.name()) {
             Some(manifest) => Ok(manifest),
-            None => Manifest::read(&system.place().tree),
+            None => Manifest::read(&system.work_dirs().tree),
         }
     }
 
     /// Compares, and puts right what a peer left wrong, so that all copies stay identical.
-    fn verify(&mut self, system: &dyn System, expected: Manifest, saved: &Saved) -> Result<()> {
-        let tree = &system.place().tree;
+    fn verify(&mut self, system: &dyn System, expected: Manifest, saved: &SavedFiles) -> Result<()> {
+        let tree = &system.work_dirs().tree;
         let differences = expected.differences(&Manifest::read(tree)?);
         if let Some(first) = differences.first() {
             saved.put_back(tree)?;
-            self.wrong
+            self.inexact
                 .push((system.name(), format!("{} path(s) differ, such as: {first}", differences.len())));
         } else {
             self.exact.insert(system.name(), expected);
@@ -325,7 +339,7 @@ impl Judge {
     }
 
     /// The tree was changed on purpose: it has to be read again.
-    fn forget(&mut self, system: &dyn System) {
+    fn forget_manifest(&mut self, system: &dyn System) {
         self.exact.remove(system.name());
     }
 }

@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use crate::input::changes::Candidates;
 use crate::input::trees::{SourceTree, remove};
 use crate::measure::clock::{Clock, Cost};
-use crate::report::goals::{Goal, below};
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
-use crate::report::results::{ms, percentile, samples};
+use crate::report::results::{ms, percentile, samples_json};
 use crate::run::{Run, SETTLE, flush};
-use crate::systems::{self, Place, System};
+use crate::systems::{self, System, SystemDirs};
 
 /// Starting Node takes long and varies little: fewer runs are enough.
 const SLOW_RUNS: usize = 40;
@@ -34,7 +34,7 @@ const MESSAGES: usize = 2_000;
 const WAITING: usize = 10;
 
 /// All samples of one kind of process.
-struct Timed {
+struct ProcessSamples {
     name: String,
     costs: Vec<Cost>,
 }
@@ -42,44 +42,49 @@ struct Timed {
 /// What was measured.
 #[derive(Default)]
 pub struct HookResults {
-    all: Vec<Timed>,
+    all: Vec<ProcessSamples>,
 }
 
 impl HookResults {
     fn add(&mut self, name: &str, cost: Cost) {
         match self.all.iter_mut().find(|timed| timed.name == name) {
             Some(timed) => timed.costs.push(cost),
-            None => self.all.push(Timed { name: name.to_owned(), costs: vec![cost] }),
+            None => self.all.push(ProcessSamples { name: name.to_owned(), costs: vec![cost] }),
         }
     }
 
-    fn wall(&self, name: &str, percent: f64) -> Option<f64> {
+    fn wall_percentile(&self, name: &str, percent: f64) -> Option<f64> {
         let timed = self.all.iter().find(|timed| timed.name == name)?;
         percentile(&timed.costs.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
     }
 
     /// All numbers.
-    pub fn json(&self) -> Value {
-        let named = self.all.iter().map(|timed| (timed.name.clone(), samples(&timed.costs)));
+    pub fn to_json(&self) -> Value {
+        let named = self.all.iter().map(|timed| (timed.name.clone(), samples_json(&timed.costs)));
         Value::Object(named.collect())
     }
 
     /// The goals, judged.
-    pub fn goals(&self, trees: &[SourceTree]) -> Vec<Goal> {
+    pub fn judge_goals(&self, trees: &[SourceTree]) -> Vec<Goal> {
         let mut goals = vec![
-            below("a report that a file was read, p50: under 4 ms".into(), self.wall(READ, 50.0), 4.0, "ms"),
-            below("the same, p99: under 15 ms".into(), self.wall(READ, 99.0), 15.0, "ms"),
+            at_most(
+                "a report that a file was read, p50: under 4 ms".into(),
+                self.wall_percentile(READ, 50.0),
+                4.0,
+                "ms",
+            ),
+            at_most("the same, p99: under 15 ms".into(), self.wall_percentile(READ, 99.0), 15.0, "ms"),
         ];
         if let Some(tree) = trees.iter().find(|tree| tree.files.abs_diff(8_000) < 2_000) {
             let what =
                 format!("a checkpoint before a tool, {} files unchanged, p50: under 25 ms", tree.files);
-            goals.push(below(what, self.wall(&name_of("before", tree), 50.0), 25.0, "ms"));
+            goals.push(at_most(what, self.wall_percentile(&name_of("before", tree), 50.0), 25.0, "ms"));
         }
         goals
     }
 
     /// The tables of the report.
-    pub fn report(&self, trees: &[SourceTree]) -> String {
+    pub fn render_report(&self, trees: &[SourceTree]) -> String {
         let mut table = MarkdownTable::new(
             ["process", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ true", "node ÷ it"]
                 .into_iter(),
@@ -90,7 +95,7 @@ impl HookResults {
         };
         for timed in &self.all {
             let cpu: Vec<f64> = timed.costs.iter().map(|cost| ms(cost.cpu)).collect();
-            let wall = |percent| self.wall(&timed.name, percent);
+            let wall = |percent| self.wall_percentile(&timed.name, percent);
             table.rows.push(vec![
                 timed.name.clone(),
                 timed.costs.len().to_string(),
@@ -98,16 +103,16 @@ impl HookResults {
                 shown(wall(50.0)),
                 shown(wall(99.0)),
                 shown(percentile(&cpu, 50.0)),
-                ratio(wall(50.0), self.wall(TRUE, 50.0)),
-                ratio(self.wall(NODE, 50.0), wall(50.0)),
+                ratio(wall(50.0), self.wall_percentile(TRUE, 50.0)),
+                ratio(self.wall_percentile(NODE, 50.0), wall(50.0)),
             ]);
         }
         let mut beside =
             MarkdownTable::new(["p50 ms", "stepback", "opencode", "opencode ÷ stepback"].into_iter());
         for tree in trees {
             for moment in ["before", "after"] {
-                let ours = self.wall(&name_of(moment, tree), 50.0);
-                let theirs = self.wall(&format!("opencode {moment}, {} files", tree.files), 50.0);
+                let ours = self.wall_percentile(&name_of(moment, tree), 50.0);
+                let theirs = self.wall_percentile(&format!("opencode {moment}, {} files", tree.files), 50.0);
                 let changed = if moment == "before" { "nothing changed" } else { "one file changed" };
                 beside.rows.push(vec![
                     format!("{} files, {changed}", tree.files),
@@ -117,8 +122,8 @@ impl HookResults {
                 ]);
             }
         }
-        let mut text = format!("{}\n{}", table.markdown(), beside.markdown());
-        goal_list(&mut text, &self.goals(trees));
+        let mut text = format!("{}\n{}", table.to_markdown(), beside.to_markdown());
+        goal_list(&mut text, &self.judge_goals(trees));
         text
     }
 }
@@ -134,7 +139,7 @@ fn name_of(moment: &str, tree: &SourceTree) -> String {
 /// An agent at work in its own copy of a tree.
 pub struct HookSession<'a> {
     binary: &'a Path,
-    place: Place,
+    place: SystemDirs,
     transcript: PathBuf,
     calls: usize,
     /// How its hooks use the watcher.
@@ -150,10 +155,11 @@ impl<'a> HookSession<'a> {
         tree: &SourceTree,
         watcher: &'static str,
     ) -> Result<Self> {
-        let place = Place::new(area, name);
+        let place = SystemDirs::new(area, name);
         tree.copy_to(&place.tree)?;
         let transcript = area.join(name).join("conversation.jsonl");
-        let lines: String = (0..MESSAGES / 2).map(|number| exchange(&format!("earlier{number}"))).collect();
+        let lines: String =
+            (0..MESSAGES / 2).map(|number| exchange_lines(&format!("earlier{number}"))).collect();
         fs::write(&transcript, lines)?;
         Ok(Self { binary, place, transcript, calls: 0, watcher })
     }
@@ -172,17 +178,17 @@ impl<'a> HookSession<'a> {
     fn start(area: &Path, name: &str, binary: &'a Path, tree: &SourceTree) -> Result<Self> {
         let mut session = Self::new(area, name, binary, tree, "off")?;
         // The first checkpoint and the first reading of the conversation are not what is measured here.
-        session.before()?;
-        session.after()?;
+        session.run_pre_hook()?;
+        session.run_post_hook()?;
         Ok(session)
     }
 
-    fn append(&self, line: &str) -> Result<()> {
+    fn append_transcript(&self, line: &str) -> Result<()> {
         let mut file = OpenOptions::new().append(true).open(&self.transcript)?;
         Ok(file.write_all(line.as_bytes())?)
     }
 
-    fn hook(&self, event: &str, tool: &str, input: Value, response: Option<Value>) -> Result<Cost> {
+    fn run_hook(&self, event: &str, tool: &str, input: Value, response: Option<Value>) -> Result<Cost> {
         let mut payload = json!({
             "session_id": "5f0c1d6e-7a0b-4c1c-9f33-2f6f1f5d9c11",
             "transcript_path": self.transcript, "cwd": self.place.tree, "permission_mode": "default",
@@ -206,17 +212,17 @@ impl<'a> HookSession<'a> {
     }
 
     /// The model has asked for a command, and it is about to run.
-    pub fn before(&mut self) -> Result<Cost> {
+    pub fn run_pre_hook(&mut self) -> Result<Cost> {
         self.calls += 1;
-        self.append(&answer(&format!("toolu_{}", self.calls)))?;
-        self.hook("PreToolUse", "Bash", command(), None)
+        self.append_transcript(&answer_line(&format!("toolu_{}", self.calls)))?;
+        self.run_hook("PreToolUse", "Bash", command_input(), None)
     }
 
     /// The command has run.
-    pub fn after(&mut self) -> Result<Cost> {
+    pub fn run_post_hook(&mut self) -> Result<Cost> {
         let response = json!({ "stdout": "ok\n", "stderr": "", "interrupted": false });
-        let cost = self.hook("PostToolUse", "Bash", command(), Some(response))?;
-        self.append(&result(&format!("toolu_{}", self.calls)))?;
+        let cost = self.run_hook("PostToolUse", "Bash", command_input(), Some(response))?;
+        self.append_transcript(&result_line(&format!("toolu_{}", self.calls)))?;
         Ok(cost)
     }
 
@@ -224,34 +230,34 @@ impl<'a> HookSession<'a> {
     fn read(&mut self) -> Result<Cost> {
         self.calls += 1;
         let input = json!({ "file_path": self.place.tree.join(".gitignore") });
-        self.hook("PreToolUse", "Read", input, None)
+        self.run_hook("PreToolUse", "Read", input, None)
     }
 }
 
-fn command() -> Value {
+fn command_input() -> Value {
     json!({ "command": "cargo test --workspace", "description": "Run all tests" })
 }
 
 /// An answer and a result, as Claude Code writes them down.
-fn exchange(call: &str) -> String {
-    answer(call) + &result(call)
+fn exchange_lines(call: &str) -> String {
+    answer_line(call) + &result_line(call)
 }
 
-fn answer(call: &str) -> String {
+fn answer_line(call: &str) -> String {
     let said = "Next, the tests have to be run again, because the last change touches the parser. ".repeat(4);
     let line = json!({
         "type": "assistant", "uuid": format!("a-{call}"), "timestamp": "2026-11-15T20:00:00.000Z",
         "message": {
             "id": format!("msg_{call}"), "role": "assistant", "model": "claude", "content": [
                 { "type": "text", "text": said },
-                { "type": "tool_use", "id": call, "name": "Bash", "input": command() },
+                { "type": "tool_use", "id": call, "name": "Bash", "input": command_input() },
             ],
         },
     });
     format!("{line}\n")
 }
 
-fn result(call: &str) -> String {
+fn result_line(call: &str) -> String {
     let output = format!("test result: ok for {call}\n").repeat(20);
     let line = json!({
         "type": "user", "uuid": format!("r-{call}"), "timestamp": "2026-11-15T20:00:00.000Z",
@@ -263,23 +269,23 @@ fn result(call: &str) -> String {
 }
 
 /// stepback and opencode on equal copies of one tree.
-struct Pair<'a> {
+struct SystemPair<'a> {
     tree: &'a SourceTree,
     ours: Option<HookSession<'a>>,
     theirs: Option<Box<dyn System>>,
     candidates: Candidates,
 }
 
-impl<'a> Pair<'a> {
-    fn make(run: &Run<'_>, area: &Path, binary: &'a Path, tree: &'a SourceTree) -> Result<Self> {
+impl<'a> SystemPair<'a> {
+    fn prepare(run: &Run<'_>, area: &Path, binary: &'a Path, tree: &'a SourceTree) -> Result<Self> {
         let ours = match run.options.runs_system("stepback") {
             true => Some(HookSession::start(area, &format!("stepback-{}", tree.name), binary, tree)?),
             false => None,
         };
         let theirs = match run.options.runs_system("opencode") {
             true => {
-                let mut system = systems::make("opencode", &area.join(&tree.name), binary)?;
-                tree.copy_to(&system.place().tree)?;
+                let mut system = systems::by_name("opencode", &area.join(&tree.name), binary)?;
+                tree.copy_to(&system.work_dirs().tree)?;
                 system.reset()?;
                 system.checkpoint("first")?;
                 Some(system)
@@ -291,21 +297,22 @@ impl<'a> Pair<'a> {
     }
 
     /// A checkpoint of an unchanged tree, a change, and a checkpoint of that.
-    fn round(&mut self, measured: &mut HookResults) -> Result<()> {
-        let script = self.candidates.script(1);
+    fn run_round(&mut self, measured: &mut HookResults) -> Result<()> {
+        let script = self.candidates.next_script(1);
         for moment in ["before", "after"] {
             if let Some(session) = &mut self.ours {
-                let cost = if moment == "before" { session.before()? } else { session.after()? };
+                let cost =
+                    if moment == "before" { session.run_pre_hook()? } else { session.run_post_hook()? };
                 measured.add(&name_of(moment, self.tree), cost);
             }
             if let Some(system) = &mut self.theirs {
                 let (_, cost) = system.checkpoint("")?;
                 measured.add(&format!("opencode {moment}, {} files", self.tree.files), cost);
-                system.settle()?;
+                system.refresh_caches()?;
             }
             if moment == "before" {
                 let ours = self.ours.iter().map(|session| &session.place);
-                for place in ours.chain(self.theirs.iter().map(|system| system.place())) {
+                for place in ours.chain(self.theirs.iter().map(|system| system.work_dirs())) {
                     script.apply(&place.tree)?;
                 }
                 thread::sleep(SETTLE);
@@ -322,7 +329,7 @@ pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
     let mut pairs = Vec::new();
     for tree in trees {
         eprintln!("  preparing {} files", tree.files);
-        pairs.push(Pair::make(run, &area, &binary, tree)?);
+        pairs.push(SystemPair::prepare(run, &area, &binary, tree)?);
     }
     let smallest = trees.iter().min_by_key(|tree| tree.files).context("there is no tree to measure on")?;
     let mut reader = match run.options.runs_system("stepback") {
@@ -334,29 +341,29 @@ pub fn measure(run: &mut Run<'_>, trees: &[SourceTree]) -> Result<HookResults> {
     for number in 0..run.options.runs {
         if number % 10 == 0 {
             flush(&run.area);
-            run.monitor.sample("hook");
+            run.monitor.begin_block("hook");
         }
-        measured.add(TRUE, timed(&mut Command::new("/bin/true"))?);
+        measured.add(TRUE, time_command(&mut Command::new("/bin/true"))?);
         if node && number < SLOW_RUNS {
-            measured.add(NODE, timed(Command::new("node").args(["-e", "0"]))?);
+            measured.add(NODE, time_command(Command::new("node").args(["-e", "0"]))?);
         }
         if let Some(session) = &mut reader {
             measured.add(READ, session.read()?);
             if number % WAITING == WAITING - 1 {
-                let cost = session.before()?;
+                let cost = session.run_pre_hook()?;
                 measured.add(&format!("{}, {WAITING} reports waiting", name_of("before", smallest)), cost);
-                session.after()?;
+                session.run_post_hook()?;
             }
         }
         for pair in &mut pairs {
-            pair.round(&mut measured)?;
+            pair.run_round(&mut measured)?;
         }
     }
     remove(&area)?;
     Ok(measured)
 }
 
-fn timed(command: &mut Command) -> Result<Cost> {
+fn time_command(command: &mut Command) -> Result<Cost> {
     thread::sleep(Duration::from_millis(2));
     let mut clock = Clock::start();
     clock.run(command)?;

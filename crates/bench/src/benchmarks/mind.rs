@@ -5,8 +5,8 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::measure::clock::quietly;
-use crate::report::goals::{Goal, below};
+use crate::measure::clock::run_untimed;
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::run::Run;
 
@@ -19,45 +19,50 @@ pub struct MindResults(Value);
 /// Makes the changes and returns the numbers.
 pub fn measure(run: &mut Run<'_>) -> Result<MindResults> {
     let mut command = run.paths.build_example("stepback-engine", "mind")?;
-    run.monitor.sample("mind");
+    run.monitor.begin_block("mind");
     let changes = if run.options.quick { CHANGES / 10 } else { CHANGES };
-    let stdout = quietly(command.arg(run.area.join("mind")).arg(changes.to_string()))?;
+    let stdout = run_untimed(command.arg(run.area.join("mind")).arg(changes.to_string()))?;
     serde_json::from_slice(&stdout).map(MindResults).context("the example printed no JSON document")
 }
 
 impl MindResults {
-    fn number(&self, name: &str) -> f64 {
+    fn numeric_field(&self, name: &str) -> f64 {
         self.0[name].as_f64().unwrap_or_default()
     }
 
     /// Everything that was measured.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         self.0.clone()
     }
 
     /// What was to be reached. Fewer changes prove nothing.
-    pub fn goals(&self) -> Vec<Goal> {
+    pub fn judge_goals(&self) -> Vec<Goal> {
         let of = |name: &str| {
-            let value = self.number(name);
-            (self.number("changes") >= f64::from(CHANGES)).then_some(value)
+            let value = self.numeric_field(name);
+            (self.numeric_field("changes") >= f64::from(CHANGES)).then_some(value)
         };
         let percent = of("store_of_full_copies").map(|part| part * 100.0);
         vec![
-            below("a change with its step, p50: under 5 ms".into(), of("change_p50_ms"), 5.0, "ms"),
-            below("the board at a past moment, p99: under 20 ms".into(), of("load_past_p99_ms"), 20.0, "ms"),
-            below("the board at the last moment: under 20 ms".into(), of("load_newest_ms"), 20.0, "ms"),
-            below("the whole store, beside full copies: under 50 %".into(), percent, 50.0, "%"),
+            at_most("a change with its step, p50: under 5 ms".into(), of("change_p50_ms"), 5.0, "ms"),
+            at_most(
+                "the board at a past moment, p99: under 20 ms".into(),
+                of("load_past_p99_ms"),
+                20.0,
+                "ms",
+            ),
+            at_most("the board at the last moment: under 20 ms".into(), of("load_newest_ms"), 20.0, "ms"),
+            at_most("the whole store, beside full copies: under 50 %".into(), percent, 50.0, "%"),
         ]
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
-        let milliseconds = |name: &str| format!("{:.2} ms", self.number(name));
-        let megabytes = |name: &str| format!("{:.2} MB", self.number(name) / 1e6);
+    pub fn render_report(&self) -> String {
+        let milliseconds = |name: &str| format!("{:.2} ms", self.numeric_field(name));
+        let megabytes = |name: &str| format!("{:.2} MB", self.numeric_field(name) / 1e6);
         let mut table = MarkdownTable::new(["", "measured"].into_iter());
         let mut row = |what: &str, value: String| table.rows.push(vec![what.to_owned(), value]);
-        row("changes", format!("{}", self.number("changes")));
-        row("items on the board in the end", format!("{}", self.number("items")));
+        row("changes", format!("{}", self.numeric_field("changes")));
+        row("items on the board in the end", format!("{}", self.numeric_field("items")));
         row("a change with its step, p50", milliseconds("change_p50_ms"));
         row("a change with its step, p99", milliseconds("change_p99_ms"));
         row("the same, first hundred, p50", milliseconds("change_first_hundred_p50_ms"));
@@ -69,9 +74,9 @@ impl MindResults {
         row("objects, as stored", megabytes("stored_bytes"));
         row("store on disk, database included", megabytes("store_bytes"));
         row("a full copy of the board for each change", megabytes("full_copies_bytes"));
-        row("store ÷ full copies", format!("{:.2} %", self.number("store_of_full_copies") * 100.0));
-        let mut text = format!("{}\n", table.markdown());
-        goal_list(&mut text, &self.goals());
+        row("store ÷ full copies", format!("{:.2} %", self.numeric_field("store_of_full_copies") * 100.0));
+        let mut text = format!("{}\n", table.to_markdown());
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use crate::report::goals::{Goal, below};
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::report::results::{median, ms, percentile};
 use crate::run::{Run, flush};
-use agents::{TestClient, together};
+use agents::{TestClient, run_concurrently};
 use model::RequestedAnswer;
-use process::Carrying;
+use process::ProxyProcess;
 
 /// So many streams at once.
 const STREAMS: usize = 200;
@@ -40,17 +40,17 @@ const LARGE_PIECE: usize = 60_000;
 
 /// One way, direct or through the proxy, of a block with many streams.
 #[derive(Default)]
-struct Way {
-    took: Vec<f64>,
+struct RouteTimings {
+    median_seconds: Vec<f64>,
     lags: Vec<f64>,
 }
 
 /// A block with many streams at once.
 #[derive(Default)]
-struct Streams {
+struct StreamResults {
     pieces: usize,
-    direct: Way,
-    proxied: Way,
+    direct: RouteTimings,
+    proxied: RouteTimings,
     /// CPU time of the proxy for each piece, in microseconds, recording included.
     cpu_per_piece: Vec<f64>,
     peak: u64,
@@ -62,9 +62,9 @@ pub struct ProxyResults {
     first_direct: Vec<f64>,
     first_proxied: Vec<f64>,
     first_peak: u64,
-    paced: Streams,
-    dense: Streams,
-    fast: Streams,
+    paced: StreamResults,
+    dense: StreamResults,
+    fast: StreamResults,
     large: Vec<(u64, u64, f64)>,
     carried: u64,
     recorded: u64,
@@ -84,12 +84,13 @@ pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
         RequestedAnswer { pieces, size: PIECE, every, phase: Duration::ZERO }
     };
     let paced = every(EVERY);
-    measured.paced = streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
-    measured.dense = streams(run, model, epoch, "dense streams", &every(DENSE), rounds, &mut measured)?;
+    measured.paced = measure_streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
+    measured.dense =
+        measure_streams(run, model, epoch, "dense streams", &every(DENSE), rounds, &mut measured)?;
     let fast = RequestedAnswer { pieces: 1_000, every: Duration::ZERO, ..paced };
-    measured.fast = streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
+    measured.fast = measure_streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
     for megabytes in [100, 300] {
-        large(run, model, epoch, megabytes, &mut measured)?;
+        measure_large_answer(run, model, epoch, megabytes, &mut measured)?;
     }
     if measured.recorded != measured.carried {
         bail!("{} model calls were carried and {} recorded", measured.carried, measured.recorded);
@@ -98,9 +99,9 @@ pub fn measure(run: &mut Run<'_>) -> Result<ProxyResults> {
 }
 
 /// Ends a proxy and counts what it recorded.
-fn end(proxy: Carrying, carried: usize, measured: &mut ProxyResults) -> Result<()> {
+fn end_proxy(proxy: ProxyProcess, carried: usize, measured: &mut ProxyResults) -> Result<()> {
     measured.carried += carried as u64;
-    measured.recorded += proxy.end()?;
+    measured.recorded += proxy.stop_and_count()?;
     Ok(())
 }
 
@@ -110,7 +111,7 @@ fn first_bytes(
     epoch: Instant,
     measured: &mut ProxyResults,
 ) -> Result<()> {
-    let proxy = Carrying::start(&run.area, &run.binary, model)?;
+    let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
     let wanted = RequestedAnswer {
         pieces: 5,
         size: PIECE,
@@ -124,23 +125,23 @@ fn first_bytes(
     let warm = 50;
     for number in 0..rounds + warm {
         if number % 100 == warm {
-            run.monitor.sample("first byte");
+            run.monitor.begin_block("first byte");
         }
         // Let the machine come to rest, as it would between two calls of an agent.
         thread::sleep(Duration::from_millis(2));
-        let without = direct.ask(&wanted, ASKED, &mut buffer)?;
+        let without = direct.send_request(&wanted, ASKED, &mut buffer)?;
         thread::sleep(Duration::from_millis(2));
-        let with = proxied.ask(&wanted, ASKED, &mut buffer)?;
+        let with = proxied.send_request(&wanted, ASKED, &mut buffer)?;
         if number >= warm {
             measured.first_direct.push(ms(without.first));
             measured.first_proxied.push(ms(with.first));
         }
     }
-    measured.first_peak = proxy.peak()?;
-    end(proxy, rounds + warm, measured)
+    measured.first_peak = proxy.peak_memory()?;
+    end_proxy(proxy, rounds + warm, measured)
 }
 
-fn streams(
+fn measure_streams(
     run: &mut Run<'_>,
     model: SocketAddr,
     epoch: Instant,
@@ -148,25 +149,25 @@ fn streams(
     wanted: &RequestedAnswer,
     rounds: usize,
     measured: &mut ProxyResults,
-) -> Result<Streams> {
-    let mut found = Streams { pieces: wanted.pieces, ..Streams::default() };
+) -> Result<StreamResults> {
+    let mut found = StreamResults { pieces: wanted.pieces, ..StreamResults::default() };
     for _ in 0..rounds {
         flush(&run.area);
-        run.monitor.sample(name);
-        let without = together(model, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        run.monitor.begin_block(name);
+        let without = run_concurrently(model, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
         found.direct.add(without);
-        let proxy = Carrying::start(&run.area, &run.binary, model)?;
-        let with = together(proxy.addr, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
+        let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
+        let with = run_concurrently(proxy.addr, epoch, STREAMS, wanted, ASKED_BY_MANY)?;
         found.proxied.add(with);
-        proxy.settle()?;
-        found.cpu_per_piece.push(proxy.cpu()?.as_secs_f64() * 1e6 / (STREAMS * wanted.pieces) as f64);
-        found.peak = found.peak.max(proxy.peak()?);
-        end(proxy, STREAMS, measured)?;
+        proxy.wait_until_idle()?;
+        found.cpu_per_piece.push(proxy.cpu_time()?.as_secs_f64() * 1e6 / (STREAMS * wanted.pieces) as f64);
+        found.peak = found.peak.max(proxy.peak_memory()?);
+        end_proxy(proxy, STREAMS, measured)?;
     }
     Ok(found)
 }
 
-fn large(
+fn measure_large_answer(
     run: &mut Run<'_>,
     model: SocketAddr,
     epoch: Instant,
@@ -174,57 +175,57 @@ fn large(
     measured: &mut ProxyResults,
 ) -> Result<()> {
     flush(&run.area);
-    run.monitor.sample("large answer");
+    run.monitor.begin_block("large answer");
     let pieces = megabytes as usize * 1_000_000 / LARGE_PIECE;
     let wanted = RequestedAnswer { pieces, size: LARGE_PIECE, every: Duration::ZERO, phase: Duration::ZERO };
-    let proxy = Carrying::start(&run.area, &run.binary, model)?;
-    let took = together(proxy.addr, epoch, 1, &wanted, ASKED_BY_MANY)?.took;
-    proxy.settle()?;
-    measured.large.push((megabytes, proxy.peak()?, took.as_secs_f64()));
-    end(proxy, 1, measured)
+    let proxy = ProxyProcess::start(&run.area, &run.binary, model)?;
+    let took = run_concurrently(proxy.addr, epoch, 1, &wanted, ASKED_BY_MANY)?.took;
+    proxy.wait_until_idle()?;
+    measured.large.push((megabytes, proxy.peak_memory()?, took.as_secs_f64()));
+    end_proxy(proxy, 1, measured)
 }
 
-impl Way {
-    fn add(&mut self, together: agents::Together) {
-        self.took.push(together.took.as_secs_f64());
+impl RouteTimings {
+    fn add(&mut self, together: agents::ConcurrentTiming) {
+        self.median_seconds.push(together.took.as_secs_f64());
         self.lags.extend(together.lags);
     }
 
     fn took(&self) -> Option<f64> {
-        median(self.took.iter().copied())
+        median(self.median_seconds.iter().copied())
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let at = |percent| percentile(&self.lags, percent);
-        json!({ "took_s": self.took, "lag_p50_ms": at(50.0), "lag_p99_ms": at(99.0), "lag_max_ms": at(100.0) })
+        json!({ "took_s": self.median_seconds, "lag_p50_ms": at(50.0), "lag_p99_ms": at(99.0), "lag_max_ms": at(100.0) })
     }
 }
 
-impl Streams {
+impl StreamResults {
     /// Direct and proxied, of the same: how much longer it took.
-    fn ratio(&self) -> Option<f64> {
+    fn slowdown_ratio(&self) -> Option<f64> {
         Some(self.proxied.took()? / self.direct.took()?)
     }
 
-    fn per_second(&self, way: &Way) -> Option<f64> {
+    fn per_second(&self, way: &RouteTimings) -> Option<f64> {
         Some((STREAMS * self.pieces) as f64 / way.took()?)
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
-            "streams": STREAMS, "pieces_each": self.pieces, "piece_bytes": PIECE, "direct": self.direct.json(),
-            "proxied": self.proxied.json(), "cpu_us_per_piece": self.cpu_per_piece, "peak_memory_bytes": self.peak,
+            "streams": STREAMS, "pieces_each": self.pieces, "piece_bytes": PIECE, "direct": self.direct.to_json(),
+            "proxied": self.proxied.to_json(), "cpu_us_per_piece": self.cpu_per_piece, "peak_memory_bytes": self.peak,
         })
     }
 }
 
 impl ProxyResults {
-    fn added(&self, percent: f64) -> Option<f64> {
+    fn added_latency(&self, percent: f64) -> Option<f64> {
         Some(percentile(&self.first_proxied, percent)? - percentile(&self.first_direct, percent)?)
     }
 
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let rounded =
             |values: &[f64]| -> Vec<f64> { values.iter().map(|value| (value * 1e3).round() / 1e3).collect() };
         let large = self.large.iter().map(|(megabytes, peak, took)| {
@@ -235,14 +236,14 @@ impl ProxyResults {
                 "direct_ms": rounded(&self.first_direct), "proxied_ms": rounded(&self.first_proxied),
                 "peak_memory_bytes": self.first_peak,
             },
-            "paced": self.paced.json(), "dense": self.dense.json(), "fast": self.fast.json(), "large": large.collect::<Vec<_>>(),
+            "paced": self.paced.to_json(), "dense": self.dense.to_json(), "fast": self.fast.to_json(), "large": large.collect::<Vec<_>>(),
             "calls_carried": self.carried, "calls_recorded": self.recorded,
         })
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
-        let longer = self.paced.ratio().map(|ratio| (ratio - 1.0) * 100.0);
+    pub fn judge_goals(&self) -> Vec<Goal> {
+        let longer = self.paced.slowdown_ratio().map(|ratio| (ratio - 1.0) * 100.0);
         let lag = percentile(&self.paced.proxied.lags, 99.0);
         let peak = |wanted: u64| {
             let found = self.large.iter().find(|(megabytes, ..)| *megabytes == wanted);
@@ -250,15 +251,15 @@ impl ProxyResults {
         };
         let growth = peak(300).zip(peak(100)).map(|(more, less)| more / less);
         vec![
-            below(
+            at_most(
                 "the first byte of an answer, p50: less than 1 ms later".into(),
-                self.added(50.0),
+                self.added_latency(50.0),
                 1.0,
                 "ms",
             ),
-            below(format!("{STREAMS} paced streams: at most 3 % longer"), longer, 3.0, "%"),
-            below(format!("{STREAMS} paced streams, p99: no piece later than 10 ms"), lag, 10.0, "ms"),
-            below(
+            at_most(format!("{STREAMS} paced streams: at most 3 % longer"), longer, 3.0, "%"),
+            at_most(format!("{STREAMS} paced streams, p99: no piece later than 10 ms"), lag, 10.0, "ms"),
+            at_most(
                 "memory with an answer of 300 MB: as with one of 100 MB, + 10 % at most".into(),
                 growth,
                 1.1,
@@ -268,7 +269,7 @@ impl ProxyResults {
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let shown = |value: Option<f64>, digits: usize| {
             value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
         };
@@ -278,30 +279,31 @@ impl ProxyResults {
                 format!("p{percent}"),
                 shown(percentile(&self.first_direct, percent), 3),
                 shown(percentile(&self.first_proxied, percent), 3),
-                shown(self.added(percent), 3),
+                shown(self.added_latency(percent), 3),
             ]);
         }
         let mut many = MarkdownTable::new(
             [&*format!("{STREAMS} streams"), "direct", "proxied", "proxied ÷ direct"].into_iter(),
         );
-        let mut row = |what: &str, of: &dyn Fn(&Way) -> Option<f64>, streams: &Streams, digits| {
-            let (direct, proxied) = (of(&streams.direct), of(&streams.proxied));
-            let ratio = direct.zip(proxied).map(|(direct, proxied)| proxied / direct);
-            let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
-            many.rows.push(vec![what.to_owned(), shown(direct, digits), shown(proxied, digits), ratio]);
-        };
+        let mut row =
+            |what: &str, of: &dyn Fn(&RouteTimings) -> Option<f64>, streams: &StreamResults, digits| {
+                let (direct, proxied) = (of(&streams.direct), of(&streams.proxied));
+                let ratio = direct.zip(proxied).map(|(direct, proxied)| proxied / direct);
+                let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
+                many.rows.push(vec![what.to_owned(), shown(direct, digits), shown(proxied, digits), ratio]);
+            };
         let (paced, dense, fast) = (&self.paced, &self.dense, &self.fast);
         for (name, streams) in [("paced", paced), ("dense", dense)] {
             row(&format!("{name}: seconds"), &|way| way.took(), streams, 3);
             row(&format!("{name}: pieces per second"), &|way| streams.per_second(way), streams, 0);
             for percent in [50.0, 99.0, 100.0] {
-                let lag = |way: &Way| percentile(&way.lags, percent);
+                let lag = |way: &RouteTimings| percentile(&way.lags, percent);
                 row(&format!("{name}: lag of a piece, p{percent}, ms"), &lag, streams, 3);
             }
         }
         row("as fast as possible: seconds", &|way| way.took(), fast, 3);
         row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
-        let megabytes = |way: &Way| Some(fast.per_second(way)? * PIECE as f64 / 1e6);
+        let megabytes = |way: &RouteTimings| Some(fast.per_second(way)? * PIECE as f64 / 1e6);
         row("as fast as possible: MB per second", &megabytes, fast, 1);
         let mut memory =
             MarkdownTable::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());
@@ -324,11 +326,11 @@ impl ProxyResults {
             EVERY.as_millis(),
             DENSE.as_millis(),
             self.recorded,
-            first.markdown(),
-            many.markdown(),
-            memory.markdown(),
+            first.to_markdown(),
+            many.to_markdown(),
+            memory.to_markdown(),
         );
-        goal_list(&mut text, &self.goals());
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::report::goals::{Goal, above, below};
+use crate::report::goals::{Goal, at_least, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::report::results::{ms, percentile};
 use crate::run::{Run, flush};
 use appending::Appender;
 use asking::{Batch, HttpConnection};
 use langgraph::{Python, Saver};
-use process::{Database, Serving};
+use process::{Database, ServerProcess};
 
 /// So many clients send at once.
 const CLIENTS: usize = 16;
@@ -33,7 +33,7 @@ const INDEXED_WITHIN: Duration = Duration::from_secs(1200);
 const SESSIONS: u64 = 20;
 
 /// What was measured of one kind of store.
-pub struct Taken {
+pub struct IngestResults {
     /// The store.
     store: &'static str,
     /// How many steps a second it has to take.
@@ -53,7 +53,7 @@ pub struct Taken {
 /// What was measured.
 pub struct ServerResults {
     bytes_each: usize,
-    taken: Vec<Taken>,
+    taken: Vec<IngestResults>,
     stored: u64,
     /// What was asked with so much stored, and how long each answer took.
     answers: Vec<(&'static str, Vec<f64>)>,
@@ -65,22 +65,22 @@ pub struct ServerResults {
 pub fn measure(run: &mut Run<'_>) -> Result<ServerResults> {
     let quick = run.options.quick;
     let appender = Appender::build(run.paths, &run.area)?;
-    let peer = langgraph::prepare(&run.paths.target.join("bench-peers"));
+    let peer = langgraph::install_savers(&run.paths.target.join("bench-peers"));
     if let Err(error) = &peer {
         eprintln!("LangGraph's savers take no part: {error:#}");
     }
     let peer = peer.ok();
-    let server = Serving::start(&run.area, &run.binary, None)?;
+    let server = ServerProcess::start(&run.area, &run.binary, None)?;
     let (rounds, each) = if quick { (2, 40_000) } else { (5, 200_000) };
     let database = run.area.join("langgraph.sqlite").display().to_string();
     let saver = peer.as_ref().map(|python| (python, database.as_str()));
-    let beside = Beside { saver: Saver::Sqlite, peer: saver, appender: &appender, own: "appended" };
+    let beside = IngestPeers { saver: Saver::Sqlite, peer: saver, appender: &appender, own: "appended" };
     let embedded = take_in(run, &server, ("embedded", 50_000.0), (rounds, each), &beside)?;
-    let stored = server.steps()?;
-    run.monitor.sample("answers");
-    let answers = answers(&server, run.options.runs)?;
-    let (peak, disk) = (server.peak()?, server.disk()?);
-    server.end()?;
+    let stored = server.count_steps()?;
+    run.monitor.begin_block("answers");
+    let answers = measure_answers(&server, run.options.runs)?;
+    let (peak, disk) = (server.peak_memory()?, server.disk_usage()?);
+    server.stop()?;
     let mut measured = ServerResults {
         bytes_each: Batch::new(0, 0).bytes() / TOGETHER,
         taken: vec![embedded],
@@ -91,14 +91,15 @@ pub fn measure(run: &mut Run<'_>) -> Result<ServerResults> {
     };
     match Database::start(run.paths) {
         Ok(database) => {
-            let server = Serving::start(&run.area, &run.binary, Some(&database.address))?;
+            let server = ServerProcess::start(&run.area, &run.binary, Some(&database.address))?;
             let (rounds, each) = if quick { (2, 10_000) } else { (5, 40_000) };
-            let other = database.other();
+            let other = database.default_database();
             let saver = peer.as_ref().map(|python| (python, other.as_str()));
-            let beside = Beside { saver: Saver::Postgres, peer: saver, appender: &appender, own: &other };
+            let beside =
+                IngestPeers { saver: Saver::Postgres, peer: saver, appender: &appender, own: &other };
             let postgres = take_in(run, &server, ("PostgreSQL", 15_000.0), (rounds, each), &beside)?;
             measured.taken.push(postgres);
-            server.end()?;
+            server.stop()?;
         }
         Err(error) => eprintln!("PostgreSQL takes no part: {error:#}"),
     }
@@ -106,7 +107,7 @@ pub fn measure(run: &mut Run<'_>) -> Result<ServerResults> {
 }
 
 /// What single appends over HTTP are measured beside.
-struct Beside<'a> {
+struct IngestPeers<'a> {
     saver: Saver,
     /// The saver and its database, if it takes part.
     peer: Option<(&'a Python, &'a str)>,
@@ -118,12 +119,12 @@ struct Beside<'a> {
 /// What a server takes in, in rounds of so many steps, and one by one beside a saver.
 fn take_in(
     run: &mut Run<'_>,
-    server: &Serving,
+    server: &ServerProcess,
     (store, goal): (&'static str, f64),
     (rounds, each): (u64, u64),
-    beside: &Beside<'_>,
-) -> Result<Taken> {
-    let mut taken = Taken {
+    beside: &IngestPeers<'_>,
+) -> Result<IngestResults> {
+    let mut taken = IngestResults {
         store,
         goal,
         ingested: 0,
@@ -135,20 +136,20 @@ fn take_in(
         saver_ms: Vec::new(),
     };
     // First: after the rounds, a database has hundreds of megabytes to put in order, whoever appends meanwhile.
-    singles(run, server, beside, &mut taken)?;
+    measure_single_appends(run, server, beside, &mut taken)?;
     for round in 0..rounds {
         flush(&run.area);
-        run.monitor.sample("ingest");
-        taken.rates.push(ingest(server, round, each)?);
+        run.monitor.begin_block("ingest");
+        taken.rates.push(measure_ingest(server, round, each)?);
         taken.ingested += each;
     }
-    let (stored, expected) = (server.steps()?, taken.ingested + taken.single_ms.len() as u64);
+    let (stored, expected) = (server.count_steps()?, taken.ingested + taken.single_ms.len() as u64);
     ensure!(stored == expected, "{expected} were acknowledged and {stored} are stored");
     Ok(taken)
 }
 
 /// Sends so many steps from all clients at once. Returns how many were acknowledged in a second.
-fn ingest(server: &Serving, round: u64, steps: u64) -> Result<f64> {
+fn measure_ingest(server: &ServerProcess, round: u64, steps: u64) -> Result<f64> {
     let batches = steps / TOGETHER as u64;
     let next = AtomicU64::new(0);
     let started = Instant::now();
@@ -164,7 +165,7 @@ fn ingest(server: &Serving, round: u64, steps: u64) -> Result<f64> {
                         if number >= batches {
                             return Ok(());
                         }
-                        batch.renew(number, number * SESSIONS / batches);
+                        batch.renumber(number, number * SESSIONS / batches);
                         let answer = connection.post_until_taken(batch.body())?;
                         ensure!(answer["accepted"] == TOGETHER, "not all were taken: {answer}");
                     }
@@ -180,7 +181,12 @@ fn ingest(server: &Serving, round: u64, steps: u64) -> Result<f64> {
 
 /// Single appends, each durable before the next: over HTTP, in the process that has a store open, and a saver's puts, which
 /// are in a process too. They take turns.
-fn singles(run: &mut Run<'_>, server: &Serving, beside: &Beside<'_>, taken: &mut Taken) -> Result<()> {
+fn measure_single_appends(
+    run: &mut Run<'_>,
+    server: &ServerProcess,
+    beside: &IngestPeers<'_>,
+    taken: &mut IngestResults,
+) -> Result<()> {
     let mut connection = HttpConnection::open(server)?;
     let turns = 4;
     let each = run.options.runs.div_ceil(turns);
@@ -193,7 +199,7 @@ fn singles(run: &mut Run<'_>, server: &Serving, beside: &Beside<'_>, taken: &mut
     };
     for turn in 0..turns {
         flush(&run.area);
-        run.monitor.sample("single appends");
+        run.monitor.begin_block("single appends");
         for at in 0..each {
             let body = one((turn * each + at) as u64);
             let before = Instant::now();
@@ -202,10 +208,10 @@ fn singles(run: &mut Run<'_>, server: &Serving, beside: &Beside<'_>, taken: &mut
             ensure!(answer["accepted"] == 1, "it was not taken: {answer}");
         }
         flush(&run.area);
-        taken.direct_ms.extend(beside.appender.append(beside.own, turn * each, each)?);
+        taken.direct_ms.extend(beside.appender.append_steps(beside.own, turn * each, each)?);
         if let Some((python, database)) = beside.peer {
             flush(&run.area);
-            let (version, took) = python.puts(taken.saver, database, each)?;
+            let (version, took) = python.put_checkpoints(taken.saver, database, each)?;
             taken.saver_ms.extend(took);
             taken.saver_version = version;
         }
@@ -214,7 +220,7 @@ fn singles(run: &mut Run<'_>, server: &Serving, beside: &Beside<'_>, taken: &mut
 }
 
 /// How long answers take with everything stored.
-fn answers(server: &Serving, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>> {
+fn measure_answers(server: &ServerProcess, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>> {
     let mut connection = HttpConnection::open(server)?;
     let sessions = connection.get("/sessions?agent=bench&limit=200")?;
     let ids: Vec<&str> = sessions["items"]
@@ -255,7 +261,7 @@ fn answers(server: &Serving, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)
 
 impl ServerResults {
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let answers: Vec<Value> = (self.answers.iter())
             .map(|(what, took)| json!({ "what": what, "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) }))
             .collect();
@@ -275,29 +281,29 @@ impl ServerResults {
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
+    pub fn judge_goals(&self) -> Vec<Goal> {
         let mut goals = Vec::new();
         for taken in &self.taken {
-            let Taken { store, goal, .. } = taken;
+            let IngestResults { store, goal, .. } = taken;
             let what = format!("{store}: ingest, durable, batches of 100: at least {goal:.0} steps a second");
-            goals.push(above(what, percentile(&taken.rates, 50.0), *goal, "steps/s"));
+            goals.push(at_least(what, percentile(&taken.rates, 50.0), *goal, "steps/s"));
             for (how, took) in [("in the process", &taken.direct_ms), ("over HTTP", &taken.single_ms)] {
                 let (ours, theirs) = (percentile(took, 50.0), percentile(&taken.saver_ms, 50.0));
                 let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
                 let what = format!(
                     "{store}: a single durable append {how}, no slower than a put of LangGraph's saver, which is in the process"
                 );
-                goals.push(below(what, ratio, 1.0, "×"));
+                goals.push(at_most(what, ratio, 1.0, "×"));
             }
         }
         // With less stored they would say nothing.
         let enough = self.stored >= 1_000_000;
         for (what, took) in &self.answers {
             let p99 = percentile(took, 99.0).filter(|_| enough);
-            goals.push(below(format!("{what} with a million steps, p99: under 50 ms"), p99, 50.0, "ms"));
+            goals.push(at_most(format!("{what} with a million steps, p99: under 50 ms"), p99, 50.0, "ms"));
         }
         let peak = Some(self.peak as f64 / 1e6).filter(|_| enough);
-        goals.push(below(
+        goals.push(at_most(
             "memory of the server with a million steps: under 300 MB".into(),
             peak,
             300.0,
@@ -307,7 +313,7 @@ impl ServerResults {
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let mut rates = MarkdownTable::new(["store", "steps", "steps a second, in rounds"].into_iter());
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
@@ -330,13 +336,13 @@ impl ServerResults {
             "{CLIENTS} clients send batches of {TOGETHER} steps of {} bytes over HTTP; each is acknowledged when it is durable.\n\n{}\n\
              Answers are of the embedded store with {} steps, which has {:.0} MB; the server's memory was {:.0} MB at most.\n\n{}\n",
             self.bytes_each,
-            rates.markdown(),
+            rates.to_markdown(),
             self.stored,
             self.disk as f64 / 1e6,
             self.peak as f64 / 1e6,
-            times.markdown(),
+            times.to_markdown(),
         );
-        goal_list(&mut text, &self.goals());
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

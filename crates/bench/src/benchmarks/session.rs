@@ -6,20 +6,20 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::measure::clock::quietly;
+use crate::measure::clock::run_untimed;
 use crate::report::markdown::MarkdownTable;
 use crate::run::Run;
 
 /// Records the session and returns its numbers.
 pub fn measure(run: &mut Run<'_>) -> Result<Value> {
-    run.monitor.sample("session");
+    run.monitor.begin_block("session");
     let mut command = run.paths.build_example("stepback-agents", "session")?;
-    let stdout = quietly(command.arg(run.area.join("session")).arg(run.options.turns.to_string()))?;
+    let stdout = run_untimed(command.arg(run.area.join("session")).arg(run.options.turns.to_string()))?;
     serde_json::from_slice(&stdout).context("the session printed no JSON document")
 }
 
 /// The tables of the report.
-pub fn report(document: &Value) -> String {
+pub fn render_report(document: &Value) -> String {
     let number = |name: &str| document[name].as_f64().unwrap_or_default();
     let megabytes = |name: &str| format!("{:.2} MB", number(name) / 1e6);
     let ratio = |a: &str, b: &str| format!("{:.3} ×", number(a) / number(b).max(1.0));
@@ -42,5 +42,5 @@ pub fn report(document: &Value) -> String {
     row("loading a past conversation, p50", milliseconds("load_p50_ms"));
     row("loading a past conversation, p99", milliseconds("load_p99_ms"));
     row("loading the whole conversation", milliseconds("load_whole_ms"));
-    table.markdown()
+    table.to_markdown()
 }

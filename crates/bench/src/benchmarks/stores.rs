@@ -12,7 +12,7 @@ use crate::input::changes::Candidates;
 use crate::input::git;
 use crate::input::text::Random;
 use crate::input::trees::{SourceTree, remove};
-use crate::measure::clock::quietly;
+use crate::measure::clock::run_untimed;
 use crate::measure::manifest::disk_use;
 use crate::report::results::{LargeFile, StoreSize};
 use crate::run::{Run, SETTLE, flush};
@@ -27,7 +27,7 @@ const CHECKPOINTS: usize = 100;
 impl Run<'_> {
     /// Changes one byte in the middle of a large incompressible file.
     pub fn large_file(&mut self) -> Result<()> {
-        if !self.options.wants("big") {
+        if !self.options.runs_operation("big") {
             return Ok(());
         }
         eprintln!("\nOne byte changed in a file of 200 MB");
@@ -39,25 +39,27 @@ impl Run<'_> {
                 continue;
             }
             eprintln!("  preparing {name}");
-            let mut system = systems::make(name, &area, &self.binary)?;
-            remove(&system.place().tree)?;
-            fs::create_dir_all(&system.place().tree)?;
+            let mut system = systems::by_name(name, &area, &self.binary)?;
+            remove(&system.work_dirs().tree)?;
+            fs::create_dir_all(&system.work_dirs().tree)?;
             // A repository of its own: nobody should find one further up and look at that.
-            quietly(git::command().args(["init", "-q", "-b", "main"]).current_dir(&system.place().tree))?;
-            write_large(&system.place().tree.join("data.bin"))?;
+            run_untimed(
+                git::command().args(["init", "-q", "-b", "main"]).current_dir(&system.work_dirs().tree),
+            )?;
+            write_large(&system.work_dirs().tree.join("data.bin"))?;
             thread::sleep(SETTLE);
             match system.reset().and_then(|()| system.checkpoint("first")) {
                 Ok(_) => {
                     all.push((system, LargeFile { system: name, samples: Vec::new(), added: Vec::new() }))
                 }
-                Err(error) => self.results.complain(name, format!("failed on a large file: {error:#}")),
+                Err(error) => self.results.record_problem(name, format!("failed on a large file: {error:#}")),
             }
         }
         eprintln!("  measuring");
         for repetition in 0..if self.options.quick { 3 } else { 5 } {
-            self.monitor.sample("big");
+            self.monitor.begin_block("big");
             for (system, found) in &mut all {
-                let place = system.place().clone();
+                let place = system.work_dirs().clone();
                 flush(&self.area);
                 let before = disk_use(&place.store)?.allocated;
                 flip_byte(&place.tree.join("data.bin"), LARGE / 2 + repetition)?;
@@ -69,20 +71,20 @@ impl Run<'_> {
                         found.samples.push(cost);
                         found.added.push(disk_use(&place.store)?.allocated.saturating_sub(before));
                     }
-                    Err(error) => {
-                        self.results.complain(found.system, format!("failed on a large file: {error:#}"))
-                    }
+                    Err(error) => self
+                        .results
+                        .record_problem(found.system, format!("failed on a large file: {error:#}")),
                 }
             }
         }
-        self.monitor.sample("");
+        self.monitor.begin_block("");
         self.results.large_file = all.into_iter().map(|(_, found)| found).collect();
         remove(&area)
     }
 
     /// Takes many small checkpoints and measures the store. Not interleaved: nothing is timed.
-    pub fn stores(&mut self, tree: &SourceTree) -> Result<()> {
-        if !self.options.wants("disk") {
+    pub fn measure_stores(&mut self, tree: &SourceTree) -> Result<()> {
+        if !self.options.runs_operation("disk") {
             return Ok(());
         }
         eprintln!("\nStores after {CHECKPOINTS} checkpoints of 10 changed files on {}", tree.name);
@@ -94,10 +96,10 @@ impl Run<'_> {
                 continue;
             }
             eprintln!("  {name}");
-            match self.store(&area, name, tree) {
+            match self.measure_store(&area, name, tree) {
                 Ok(found) => self.results.stores.push(found),
                 Err(error) => {
-                    self.results.complain(name, format!("failed after many checkpoints: {error:#}"))
+                    self.results.record_problem(name, format!("failed after many checkpoints: {error:#}"))
                 }
             }
             remove(&area)?;
@@ -105,15 +107,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn store(&self, area: &Path, name: &'static str, tree: &SourceTree) -> Result<StoreSize> {
-        let mut system = systems::make(name, area, &self.binary)?;
-        let place = system.place().clone();
+    fn measure_store(&self, area: &Path, name: &'static str, tree: &SourceTree) -> Result<StoreSize> {
+        let mut system = systems::by_name(name, area, &self.binary)?;
+        let place = system.work_dirs().clone();
         tree.copy_to(&place.tree)?;
         system.reset()?;
         system.checkpoint("first")?;
         let mut candidates = Candidates::find(&place.tree, 100)?;
         for number in 0..CHECKPOINTS {
-            candidates.script(10).apply(&place.tree)?;
+            candidates.next_script(10).apply(&place.tree)?;
             thread::sleep(SETTLE);
             system.checkpoint(&format!("number-{number}"))?;
         }

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::report::goals::{Goal, above, below};
+use crate::report::goals::{Goal, at_least, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::report::results::percentile;
 use crate::run::Run;
@@ -23,12 +23,12 @@ const SCRIPTS: f64 = 300_000.0;
 /// What was measured.
 #[derive(Default)]
 pub struct StudioResults {
-    saw: Value,
+    measurements: Value,
 }
 
 /// Measures all of it.
 pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
-    run.monitor.sample("studio");
+    run.monitor.begin_block("studio");
     let result = run.area.join("studio.json");
     let (runs, steps) = if run.options.quick { (3, STEPS / 10) } else { (10, STEPS) };
     let root = run.paths.root.join("studio");
@@ -54,53 +54,53 @@ pub fn measure(run: &mut Run<'_>) -> Result<StudioResults> {
         bail!("the browser did not get through it ({status})");
     }
     let text = fs::read_to_string(&result).context("the browser wrote down nothing")?;
-    Ok(StudioResults { saw: serde_json::from_str(&text)? })
+    Ok(StudioResults { measurements: serde_json::from_str(&text)? })
 }
 
 impl StudioResults {
     fn times(&self, name: &str) -> Vec<f64> {
-        self.saw[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+        self.measurements[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
     }
 
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let of = |name: &str| {
             let took = self.times(name);
             json!({ "count": took.len(), "p50_ms": percentile(&took, 50.0), "p99_ms": percentile(&took, 99.0) })
         };
         json!({
-            "steps": self.saw["steps"], "ready": of("ready_ms"), "open": of("open_ms"),
-            "script_bytes": self.saw["script_bytes"], "requests": self.saw["requests"],
-            "moving": self.saw["moving"], "scrubbing": self.saw["scrubbing"],
+            "steps": self.measurements["steps"], "ready": of("ready_ms"), "open": of("open_ms"),
+            "script_bytes": self.measurements["script_bytes"], "requests": self.measurements["requests"],
+            "moving": self.measurements["moving"], "scrubbing": self.measurements["scrubbing"],
         })
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
-        let whole = self.saw["steps"].as_u64().is_some_and(|steps| steps >= STEPS);
+    pub fn judge_goals(&self) -> Vec<Goal> {
+        let whole = self.measurements["steps"].as_u64().is_some_and(|steps| steps >= STEPS);
         let open = percentile(&self.times("open_ms"), 50.0).filter(|_| whole);
-        let rate = |name: &str| self.saw[name]["seen"].as_f64().filter(|_| whole);
+        let rate = |name: &str| self.measurements[name]["seen"].as_f64().filter(|_| whole);
         vec![
-            below(
+            at_most(
                 "ready to use, p50: under 1 s".into(),
                 percentile(&self.times("ready_ms"), 50.0),
                 1000.0,
                 "ms",
             ),
-            below(
+            at_most(
                 "scripts of the first page: under 300 kB".into(),
-                self.saw["script_bytes"].as_f64(),
+                self.measurements["script_bytes"].as_f64(),
                 SCRIPTS,
                 "B",
             ),
-            below("100,000 steps opened, p50: under 1 s".into(), open, 1000.0, "ms"),
-            above("zooming and panning: above 30 frames/s".into(), rate("moving"), 30.0, "frames/s"),
-            above("scrubbing: above 30 frames/s".into(), rate("scrubbing"), 30.0, "frames/s"),
+            at_most("100,000 steps opened, p50: under 1 s".into(), open, 1000.0, "ms"),
+            at_least("zooming and panning: above 30 frames/s".into(), rate("moving"), 30.0, "frames/s"),
+            at_least("scrubbing: above 30 frames/s".into(), rate("scrubbing"), 30.0, "frames/s"),
         ]
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0}"));
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
         for (what, name) in
@@ -111,21 +111,21 @@ impl StudioResults {
             times.rows.push(vec![what.to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
         }
         let mut asked = MarkdownTable::new(["of the last opening", "from ms", "to ms", "bytes"].into_iter());
-        for request in self.saw["requests"].as_array().into_iter().flatten() {
+        for request in self.measurements["requests"].as_array().into_iter().flatten() {
             let number = |name: &str| request[name].as_u64().unwrap_or_default().to_string();
             let path: String = request["path"].as_str().unwrap_or_default().chars().take(60).collect();
             asked.rows.push(vec![path, number("from_ms"), number("to_ms"), number("bytes")]);
         }
-        let text = |name: &str| self.saw[name]["text"].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| self.measurements[name]["text"].as_str().unwrap_or_default().to_owned();
         let mut report = format!(
             "One session of {} steps, Chromium at 1440x900, nothing cached.\n\n{}\nZooming and panning: {}. Scrubbing: {}.\n\n{}\n",
-            self.saw["steps"],
-            times.markdown(),
+            self.measurements["steps"],
+            times.to_markdown(),
             text("moving"),
             text("scrubbing"),
-            asked.markdown()
+            asked.to_markdown()
         );
-        goal_list(&mut report, &self.goals());
+        goal_list(&mut report, &self.judge_goals());
         report
     }
 }

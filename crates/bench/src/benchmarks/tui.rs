@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::benchmarks::server::TOGETHER;
 use crate::benchmarks::server::asking::{Batch, HttpConnection};
-use crate::benchmarks::server::process::Serving;
-use crate::report::goals::{Goal, below};
+use crate::benchmarks::server::process::ServerProcess;
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
 use crate::report::results::{ms, percentile};
 use crate::run::Run;
@@ -43,14 +43,14 @@ pub struct TuiResults {
 /// Measures all of it.
 pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
     let steps = if run.options.quick { STEPS / 10 } else { STEPS };
-    let server = Serving::start(&run.area, &run.binary, None)?;
+    let server = ServerProcess::start(&run.area, &run.binary, None)?;
     let mut connection = HttpConnection::open(&server)?;
     let mut batch = Batch::new(0, 0);
     for number in 0..steps / TOGETHER as u64 {
-        batch.renew(number, 0);
+        batch.renumber(number, 0);
         connection.post_until_taken(batch.body())?;
     }
-    ensure!(server.steps()? == steps, "not all steps are stored");
+    ensure!(server.count_steps()? == steps, "not all steps are stored");
     let sessions = connection.get("/sessions")?;
     // Whoever gives commands in a workspace has a session of their own.
     let sent = sessions["items"].as_array().into_iter().flatten().find(|one| one["agent"] != "person");
@@ -60,15 +60,15 @@ pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
     let ways: [(_, Vec<&str>); 2] =
         [("store", vec!["tui", &session]), ("server", vec!["tui", "--server", &url, &session])];
     for (way, words) in &ways {
-        run.monitor.sample(way);
+        run.monitor.begin_block(way);
         let name = |what: &'static str, other: &'static str| if *way == "store" { what } else { other };
         let mut start = Vec::new();
         for _ in 0..run.options.runs.min(20) {
-            let (_, took) = Screen::begin(&run.binary, server.store(), words)?;
+            let (_, took) = TuiTerminal::start(&run.binary, server.store(), words)?;
             start.push(took);
         }
         measured.took.push((name("start, to the steps on the screen", "the same from a server"), start));
-        let (mut screen, _) = Screen::begin(&run.binary, server.store(), words)?;
+        let (mut screen, _) = TuiTerminal::start(&run.binary, server.store(), words)?;
         let keys =
             [("k", "a key, to the frame: one step back"), ("\x1b[5~", "page up"), ("\x1b[6~", "page down")];
         for (key, what) in keys {
@@ -87,19 +87,19 @@ pub fn measure(run: &mut Run<'_>) -> Result<TuiResults> {
         }
         measured.took.push((name("a jump to any step", "the same from a server"), jumps));
     }
-    server.end()?;
+    server.stop()?;
     Ok(measured)
 }
 
 /// The program at a terminal.
-struct Screen {
+struct TuiTerminal {
     keys: File,
     child: Child,
 }
 
-impl Screen {
+impl TuiTerminal {
     /// Starts it, and waits for the steps of the session.
-    fn begin(binary: &Path, store: &Path, words: &[&str]) -> Result<(Self, f64)> {
+    fn start(binary: &Path, store: &Path, words: &[&str]) -> Result<(Self, f64)> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
         unlockpt(&controller)?;
@@ -119,10 +119,10 @@ impl Screen {
             .stderr(user)
             .spawn()?;
         let mut screen = Self { keys: File::from(controller), child };
-        screen.until(begun, b"tool-end")?;
+        screen.wait_for(begun, b"tool-end")?;
         let took = ms(begun.elapsed());
         // The step beside the list comes a moment later, and whatever else is asked for at the start.
-        screen.settle()?;
+        screen.wait_until_idle()?;
         Ok((screen, took))
     }
 
@@ -130,29 +130,29 @@ impl Screen {
     fn press(&mut self, keys: &str) -> Result<f64> {
         let begun = Instant::now();
         self.keys.write_all(keys.as_bytes())?;
-        self.until(begun, b"")?;
+        self.wait_for(begun, b"")?;
         let took = ms(begun.elapsed());
-        self.settle()?;
+        self.wait_until_idle()?;
         Ok(took)
     }
 
     /// Types an answer to a question, at which the cursor is shown.
     fn type_in(&mut self, text: &str) -> Result<()> {
         self.keys.write_all(text.as_bytes())?;
-        self.settle().map(drop)
+        self.wait_until_idle().map(drop)
     }
 
     /// Presses a key. Says how long it took until everything was shown.
     fn press_and_wait(&mut self, key: &str) -> Result<f64> {
         let begun = Instant::now();
         self.keys.write_all(key.as_bytes())?;
-        self.until(begun, b"")?;
-        let last = self.settle()?;
+        self.wait_for(begun, b"")?;
+        let last = self.wait_until_idle()?;
         Ok(ms(last.saturating_duration_since(begun)))
     }
 
     /// Waits for a frame in which something is shown.
-    fn until(&mut self, begun: Instant, shown: &[u8]) -> Result<()> {
+    fn wait_for(&mut self, begun: Instant, shown: &[u8]) -> Result<()> {
         let mut seen = Vec::new();
         loop {
             self.read(&mut seen)?;
@@ -170,7 +170,7 @@ impl Screen {
     }
 
     /// Waits until nothing is shown any more for a moment. Says when the last was.
-    fn settle(&mut self) -> Result<Instant> {
+    fn wait_until_idle(&mut self) -> Result<Instant> {
         let mut last = Instant::now();
         while last.elapsed() < Duration::from_millis(30) {
             let mut seen = Vec::new();
@@ -198,7 +198,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TuiTerminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -207,7 +207,7 @@ impl Drop for Screen {
 
 impl TuiResults {
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let times: Vec<Value> = (self.took.iter())
             .map(|(what, took)| {
                 json!({ "what": what, "count": took.len(), "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) })
@@ -217,28 +217,31 @@ impl TuiResults {
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
+    pub fn judge_goals(&self) -> Vec<Goal> {
         let of = |beginning: &str, percent: f64| {
             let found = self.took.iter().find(|(what, _)| what.starts_with(beginning));
             found.and_then(|(_, took)| percentile(took, percent)).filter(|_| self.steps >= STEPS)
         };
         vec![
-            below("start with 100,000 steps, p50: under 50 ms".into(), of("start", 50.0), 50.0, "ms"),
-            below("a key to its frame, p99: under 16 ms".into(), of("a key, to", 99.0), 16.0, "ms"),
+            at_most("start with 100,000 steps, p50: under 50 ms".into(), of("start", 50.0), 50.0, "ms"),
+            at_most("a key to its frame, p99: under 16 ms".into(), of("a key, to", 99.0), 16.0, "ms"),
         ]
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let mut times = MarkdownTable::new(["ms", "count", "p50", "p99"].into_iter());
         for (what, took) in &self.took {
             let (p50, p99) = (percentile(took, 50.0), percentile(took, 99.0));
             times.rows.push(vec![(*what).to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
         }
-        let mut text =
-            format!("One session of {} steps, a terminal of 120x40.\n\n{}\n", self.steps, times.markdown());
-        goal_list(&mut text, &self.goals());
+        let mut text = format!(
+            "One session of {} steps, a terminal of 120x40.\n\n{}\n",
+            self.steps,
+            times.to_markdown()
+        );
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

@@ -17,26 +17,26 @@ use serde_json::{Value, json};
 
 use crate::input::changes::Candidates;
 use crate::input::trees::{SourceTree, remove};
-use crate::measure::clock::{Clock, Cost, quietly};
-use crate::report::goals::{Goal, below};
+use crate::measure::clock::{Clock, Cost, run_untimed};
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::{MarkdownTable, goal_list};
-use crate::report::results::{ms, percentile, samples};
+use crate::report::results::{ms, percentile, samples_json};
 use crate::run::{Run, SETTLE, flush};
-use crate::systems::Place;
+use crate::systems::SystemDirs;
 use automatic::AutomaticCosts;
 
 /// What a large tree has here.
 pub const FILES: usize = 62_163;
 
 /// A workspace and its store.
-struct Desk<'a> {
+struct BenchWorkspace<'a> {
     name: &'static str,
     binary: &'a Path,
-    place: Place,
+    place: SystemDirs,
     candidates: Candidates,
     watched: bool,
-    none: Vec<Cost>,
-    one: Vec<Cost>,
+    unchanged_costs: Vec<Cost>,
+    changed_costs: Vec<Cost>,
 }
 
 /// A server that ends with this.
@@ -57,19 +57,27 @@ pub struct WatcherResults {
     automatic: AutomaticCosts,
 }
 
-impl<'a> Desk<'a> {
-    fn make(
+impl<'a> BenchWorkspace<'a> {
+    fn prepare(
         area: &Path,
         name: &'static str,
         binary: &'a Path,
         tree: &SourceTree,
         watched: bool,
     ) -> Result<Self> {
-        let place = Place::new(area, name);
+        let place = SystemDirs::new(area, name);
         tree.copy_to(&place.tree)?;
         let candidates = Candidates::find(&tree.origin, 6)?;
-        let desk = Self { name, binary, place, candidates, watched, none: Vec::new(), one: Vec::new() };
-        quietly(&mut desk.command(&["checkpoint", "create"]))?;
+        let desk = Self {
+            name,
+            binary,
+            place,
+            candidates,
+            watched,
+            unchanged_costs: Vec::new(),
+            changed_costs: Vec::new(),
+        };
+        run_untimed(&mut desk.command(&["checkpoint", "create"]))?;
         Ok(desk)
     }
 
@@ -80,24 +88,24 @@ impl<'a> Desk<'a> {
         command
     }
 
-    fn checkpoint(&self) -> Result<Cost> {
+    fn time_checkpoint(&self) -> Result<Cost> {
         thread::sleep(SETTLE);
         let mut clock = Clock::start();
         clock.run(&mut self.command(&["checkpoint", "create"]))?;
         Ok(clock.stop())
     }
 
-    fn round(&mut self) -> Result<()> {
-        let cost = self.checkpoint()?;
-        self.none.push(cost);
-        self.candidates.script(1).apply(&self.place.tree)?;
-        let cost = self.checkpoint()?;
-        self.one.push(cost);
+    fn run_round(&mut self) -> Result<()> {
+        let cost = self.time_checkpoint()?;
+        self.unchanged_costs.push(cost);
+        self.candidates.next_script(1).apply(&self.place.tree)?;
+        let cost = self.time_checkpoint()?;
+        self.changed_costs.push(cost);
         Ok(())
     }
 
     /// Starts a server and waits until it watches.
-    fn serve(&self) -> Result<(Server, u64)> {
+    fn start_server(&self) -> Result<(Server, u64)> {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
         let child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start a server")?;
@@ -109,7 +117,8 @@ impl<'a> Desk<'a> {
         ensure!(line.contains("url"), "the server did not say where it listens");
         let begun = Instant::now();
         loop {
-            let status: Value = serde_json::from_slice(&quietly(&mut self.command(&["status", "--json"]))?)?;
+            let status: Value =
+                serde_json::from_slice(&run_untimed(&mut self.command(&["status", "--json"]))?)?;
             match status["watcher"]["directories"].as_u64() {
                 Some(directories) if directories > 0 => return Ok((server, directories)),
                 _ if begun.elapsed() > Duration::from_secs(60) => bail!("not watched: {}", status["watcher"]),
@@ -124,76 +133,77 @@ pub fn measure(run: &mut Run<'_>, large: &SourceTree, small: &SourceTree) -> Res
     let area = run.area.join("watcher");
     eprintln!("  preparing two copies of {} files", large.files);
     let mut desks = [
-        Desk::make(&area, "watched", &run.binary, large, true)?,
-        Desk::make(&area, "not watched", &run.binary, large, false)?,
-        Desk::make(&area, "300 files", &run.binary, small, false)?,
+        BenchWorkspace::prepare(&area, "watched", &run.binary, large, true)?,
+        BenchWorkspace::prepare(&area, "not watched", &run.binary, large, false)?,
+        BenchWorkspace::prepare(&area, "300 files", &run.binary, small, false)?,
     ];
-    let (server, directories) = desks[0].serve()?;
+    let (server, directories) = desks[0].start_server()?;
     // The first answer is to look at everything.
-    desks[0].checkpoint()?;
-    desks[0].checkpoint()?;
+    desks[0].time_checkpoint()?;
+    desks[0].time_checkpoint()?;
     for number in 0..run.options.runs {
         if number % 10 == 0 {
             flush(&run.area);
-            run.monitor.sample("watcher");
+            run.monitor.begin_block("watcher");
         }
         for desk in &mut desks {
-            desk.round()?;
+            desk.run_round()?;
         }
     }
     drop(server);
-    let rows = desks.into_iter().map(|desk| (desk.name, desk.none, desk.one)).collect();
+    let rows = desks.into_iter().map(|desk| (desk.name, desk.unchanged_costs, desk.changed_costs)).collect();
     let automatic = automatic::measure(run, &area, large)?;
     remove(&area)?;
     Ok(WatcherResults { files: large.files, directories, rows, automatic })
 }
 
 impl WatcherResults {
-    fn wall(&self, name: &str, changed: bool, percent: f64) -> Option<f64> {
+    fn wall_percentile(&self, name: &str, changed: bool, percent: f64) -> Option<f64> {
         let (_, none, one) = self.rows.iter().find(|(row, ..)| *row == name)?;
         let costs = if changed { one } else { none };
         percentile(&costs.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
     }
 
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let rows = self.rows.iter().map(|(name, none, one)| {
-            let value = json!({ "nothing changed": samples(none), "one file changed": samples(one) });
+            let value =
+                json!({ "nothing changed": samples_json(none), "one file changed": samples_json(one) });
             ((*name).to_owned(), value)
         });
-        json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()), "hooks": self.automatic.json() })
+        json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()), "hooks": self.automatic.to_json() })
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
-        let p50 = |changed| self.wall("watched", changed, 50.0);
-        let times = self.wall("not watched", true, 50.0).zip(p50(true)).map(|(a, b)| b / a * 10.0);
+    pub fn judge_goals(&self) -> Vec<Goal> {
+        let p50 = |changed| self.wall_percentile("watched", changed, 50.0);
+        let times = self.wall_percentile("not watched", true, 50.0).zip(p50(true)).map(|(a, b)| b / a * 10.0);
         let mut goals = vec![
-            below(
+            at_most(
                 format!("watched, 1 of {} files changed, p50: under 10 ms", self.files),
                 p50(true),
                 10.0,
                 "ms",
             ),
-            below(
+            at_most(
                 format!("watched, {} files unchanged, p50: under 10 ms", self.files),
                 p50(false),
                 10.0,
                 "ms",
             ),
-            below(
+            at_most(
                 "watched, 1 file changed: less than a tenth of not watched (tenths)".into(),
                 times,
                 1.0,
                 "",
             ),
         ];
-        goals.extend(self.automatic.goals());
+        goals.extend(self.automatic.judge_goals());
         goals
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let mut table = MarkdownTable::new(
             ["checkpoint create", "changed", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms", "÷ watched"]
                 .into_iter(),
@@ -201,9 +211,9 @@ impl WatcherResults {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         for (name, none, one) in &self.rows {
             for (changed, costs) in [(false, none), (true, one)] {
-                let wall = |percent| self.wall(name, changed, percent);
+                let wall = |percent| self.wall_percentile(name, changed, percent);
                 let cpu: Vec<f64> = costs.iter().map(|cost| ms(cost.cpu)).collect();
-                let ratio = wall(50.0).zip(self.wall("watched", changed, 50.0));
+                let ratio = wall(50.0).zip(self.wall_percentile("watched", changed, 50.0));
                 table.rows.push(vec![
                     (*name).to_owned(),
                     if changed { "1 file" } else { "nothing" }.to_owned(),
@@ -220,11 +230,11 @@ impl WatcherResults {
             "{} files in {} watched directories, `.git` included. A fresh process from start to exit, all in turns.\n\n{}",
             self.files,
             self.directories,
-            table.markdown()
+            table.to_markdown()
         );
         text.push('\n');
-        text.push_str(&self.automatic.report());
-        goal_list(&mut text, &self.goals());
+        text.push_str(&self.automatic.render_report());
+        goal_list(&mut text, &self.judge_goals());
         text
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 use crate::input::git;
 use crate::input::text::{self, Random};
-use crate::measure::clock::quietly;
+use crate::measure::clock::run_untimed;
 
 /// Larger files are left alone: the cost of one large file has its own measurement.
 const MAX_SIZE: u64 = 64 * 1024;
@@ -28,7 +28,7 @@ pub struct Candidates {
 
 /// One change to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum FileChange {
     Edit { path: String, seed: u64 },
     Add { path: String, seed: u64 },
     Delete { path: String },
@@ -38,16 +38,16 @@ enum Step {
 
 /// A list of changes.
 #[derive(Clone, Debug)]
-pub struct ChangeScript(Vec<Step>);
+pub struct ChangeScript(Vec<FileChange>);
 
 impl Candidates {
     /// Finds the files of a copy that scripts may change: regular, not too large, not ignored by git.
     pub fn find(root: &Path, seed: u64) -> Result<Self> {
         let mut files = if root.join(".git").exists() {
-            git::parts(&quietly(git::command().args(["ls-files", "-z"]).current_dir(root))?)
+            git::split_nul(&run_untimed(git::command().args(["ls-files", "-z"]).current_dir(root))?)
         } else {
             let mut files = Vec::new();
-            list(root, "", &mut files)?;
+            list_files(root, "", &mut files)?;
             files
         };
         files.retain(|file| {
@@ -59,12 +59,12 @@ impl Candidates {
     }
 
     /// Whether a script of `count` changes leaves most of the tree alone.
-    pub fn allow(&self, count: usize) -> bool {
+    pub fn has_enough(&self, count: usize) -> bool {
         self.files.len() >= count * 2
     }
 
     /// Makes a script that will be followed by a checkpoint: its results are candidates afterwards.
-    pub fn script(&mut self, count: usize) -> ChangeScript {
+    pub fn next_script(&mut self, count: usize) -> ChangeScript {
         let mut steps = Vec::with_capacity(count);
         let mut back = Vec::with_capacity(count);
         for number in 0..count {
@@ -73,28 +73,28 @@ impl Candidates {
             let kind = number % 10;
             if matches!(kind, 5 | 6) {
                 self.added += 1;
-                let path = beside(&self.files[chosen], &format!("added{}.rs", self.added));
+                let path = sibling_path(&self.files[chosen], &format!("added{}.rs", self.added));
                 back.push(path.clone());
-                steps.push(Step::Add { path, seed });
+                steps.push(FileChange::Add { path, seed });
                 continue;
             }
             // Taken out until the script is complete, so that no file is changed twice.
             let path = self.files.swap_remove(chosen);
             match kind {
-                7 => steps.push(Step::Delete { path }),
+                7 => steps.push(FileChange::Delete { path }),
                 8 => {
                     self.added += 1;
-                    let to = beside(&path, &format!("renamed{}.rs", self.added));
+                    let to = sibling_path(&path, &format!("renamed{}.rs", self.added));
                     back.push(to.clone());
-                    steps.push(Step::Rename { from: path, to });
+                    steps.push(FileChange::Rename { from: path, to });
                 }
                 9 => {
                     back.push(path.clone());
-                    steps.push(Step::Mode { path });
+                    steps.push(FileChange::Mode { path });
                 }
                 _ => {
                     back.push(path.clone());
-                    steps.push(Step::Edit { path, seed });
+                    steps.push(FileChange::Edit { path, seed });
                 }
             }
         }
@@ -105,20 +105,20 @@ impl Candidates {
     /// Makes a script that will be taken back: the candidates stay as they are.
     pub fn passing_script(&mut self, count: usize) -> ChangeScript {
         let files = self.files.clone();
-        let script = self.script(count);
+        let script = self.next_script(count);
         self.files = files;
         script
     }
 
     /// Two different files to edit, for the restore of only one of them.
-    pub fn pair(&mut self) -> (String, ChangeScript) {
+    pub fn edit_pair(&mut self) -> (String, ChangeScript) {
         let script = self.passing_script(2);
         let first = script.0[0].paths()[0].to_owned();
         (first, script)
     }
 }
 
-impl Step {
+impl FileChange {
     fn paths(&self) -> Vec<&str> {
         match self {
             Self::Edit { path, .. }
@@ -171,20 +171,20 @@ impl ChangeScript {
     }
 
     /// Every path the script changes; both names of a rename.
-    pub fn touched(&self) -> Vec<String> {
-        let paths: BTreeSet<&str> = self.0.iter().flat_map(Step::paths).collect();
+    pub fn touched_paths(&self) -> Vec<String> {
+        let paths: BTreeSet<&str> = self.0.iter().flat_map(FileChange::paths).collect();
         paths.into_iter().map(str::to_owned).collect()
     }
 }
 
 /// What some paths held before a script, to put a copy right that a system did not restore.
 #[derive(Debug)]
-pub struct Saved(Vec<(String, Option<Content>)>);
+pub struct SavedFiles(Vec<(String, Option<Content>)>);
 
 /// The bytes and the mode of a file.
 type Content = (Vec<u8>, fs::Permissions);
 
-impl Saved {
+impl SavedFiles {
     /// Reads the present content of the paths.
     pub fn read(root: &Path, paths: &[String]) -> Result<Self> {
         let read = |path: &String| -> Result<_> {
@@ -219,11 +219,11 @@ impl Saved {
     }
 }
 
-fn beside(path: &str, name: &str) -> String {
+fn sibling_path(path: &str, name: &str) -> String {
     path.rsplit_once('/').map_or_else(|| name.to_owned(), |(directory, _)| format!("{directory}/{name}"))
 }
 
-fn list(root: &Path, prefix: &str, into: &mut Vec<String>) -> Result<()> {
+fn list_files(root: &Path, prefix: &str, into: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join(prefix))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
@@ -231,7 +231,7 @@ fn list(root: &Path, prefix: &str, into: &mut Vec<String>) -> Result<()> {
         if !entry.file_type()?.is_dir() {
             into.push(path);
         } else if name != ".git" {
-            list(root, &path, into)?;
+            list_files(root, &path, into)?;
         }
     }
     Ok(())
@@ -268,7 +268,7 @@ mod tests {
         let (a, b) = (Scratch::new("a"), Scratch::new("b"));
         let mut candidates = Candidates::find(&a.0, 5).unwrap();
         for _ in 0..4 {
-            let script = candidates.script(10);
+            let script = candidates.next_script(10);
             script.apply(&a.0).unwrap();
             script.apply(&b.0).unwrap();
         }
@@ -281,9 +281,9 @@ mod tests {
         let scratch = Scratch::new("mix");
         let before = Manifest::read(&scratch.0).unwrap();
         let script = Candidates::find(&scratch.0, 9).unwrap().passing_script(10);
-        let touched = script.touched();
+        let touched = script.touched_paths();
         assert_eq!(touched.len(), 11, "a rename touches two names: {touched:?}");
-        let saved = Saved::read(&scratch.0, &touched).unwrap();
+        let saved = SavedFiles::read(&scratch.0, &touched).unwrap();
         script.apply(&scratch.0).unwrap();
         let after = Manifest::read(&scratch.0).unwrap();
         assert_eq!(before.differences(&after).len(), 11);

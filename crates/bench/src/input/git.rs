@@ -25,12 +25,12 @@ pub fn command() -> Command {
 }
 
 /// The object id or other single line that git printed.
-pub fn line(stdout: &[u8]) -> String {
+pub fn parse_line(stdout: &[u8]) -> String {
     String::from_utf8_lossy(stdout).trim().to_owned()
 }
 
 /// The parts of git's NUL-separated output that are valid UTF-8.
-pub fn parts(stdout: &[u8]) -> Vec<String> {
+pub fn split_nul(stdout: &[u8]) -> Vec<String> {
     stdout
         .split(|byte| *byte == 0)
         .filter(|part| !part.is_empty())

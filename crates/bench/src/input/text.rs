@@ -83,17 +83,28 @@ pub fn source(random: &mut Random, size: usize) -> Vec<u8> {
     // A file speaks mostly of its own few names, which is what makes real source compress well.
     let vocabulary: Vec<String> = (0..6 + size / 400).map(|_| name(random)).collect();
     while text.len() < size {
-        function(random, &vocabulary, &mut text);
+        write_function(random, &vocabulary, &mut text);
     }
     text.into_bytes()
 }
 
-fn function(random: &mut Random, vocabulary: &[String], text: &mut String) {
+fn write_function(random: &mut Random, vocabulary: &[String], text: &mut String) {
     use std::fmt::Write;
     let (a, b, c) = (random.pick(vocabulary), random.pick(vocabulary), random.pick(vocabulary));
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "/// Takes the {} of a {} and gives the {}.", spaced(a), spaced(b), spaced(c));
-    let _ = writeln!(text, "pub fn {a}_{b}({c}: &{}, size: usize) -> Result<{}> {{", camel(b), camel(a));
+    let _ = writeln!(
+        text,
+        "/// Takes the {} of a {} and gives the {}.",
+        with_spaces(a),
+        with_spaces(b),
+        with_spaces(c)
+    );
+    let _ = writeln!(
+        text,
+        "pub fn {a}_{b}({c}: &{}, size: usize) -> Result<{}> {{",
+        to_camel_case(b),
+        to_camel_case(a)
+    );
     for _ in 0..3 + random.below(12) {
         let (x, y, number) = (random.pick(vocabulary), random.pick(vocabulary), random.below(10_000));
         let _ = match random.below(6) {
@@ -101,27 +112,32 @@ fn function(random: &mut Random, vocabulary: &[String], text: &mut String) {
             1 => writeln!(
                 text,
                 "    if {x}.is_empty() || {y} > {number} {{\n        return Err({}::new());\n    }}",
-                camel(y)
+                to_camel_case(y)
             ),
             2 => writeln!(
                 text,
                 "    for {x} in {y}.iter().skip({number}) {{\n        {c}.push({x}.clone());\n    }}"
             ),
             3 => {
-                writeln!(text, "    // The {} needs the {} before {number:x} is read.", spaced(x), spaced(y))
+                writeln!(
+                    text,
+                    "    // The {} needs the {} before {number:x} is read.",
+                    with_spaces(x),
+                    with_spaces(y)
+                )
             }
             4 => writeln!(text, "    {x}.insert(\"{y}-{:016x}\", {number});", random.next()),
-            _ => writeln!(text, "    assert_eq!({x}.{y}(), {number}, \"{} differs\");", spaced(y)),
+            _ => writeln!(text, "    assert_eq!({x}.{y}(), {number}, \"{} differs\");", with_spaces(y)),
         };
     }
-    let _ = writeln!(text, "    Ok({}::from({c}))\n}}\n", camel(a));
+    let _ = writeln!(text, "    Ok({}::from({c}))\n}}\n", to_camel_case(a));
 }
 
-fn spaced(name: &str) -> String {
+fn with_spaces(name: &str) -> String {
     name.replace('_', " ")
 }
 
-fn camel(name: &str) -> String {
+fn to_camel_case(name: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     name.split('_').map(capital).collect()
 }

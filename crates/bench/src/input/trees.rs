@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::input::git;
 use crate::input::text::{self, Random};
-use crate::measure::clock::quietly;
+use crate::measure::clock::run_untimed;
 
 /// A tree to measure on.
 #[derive(Clone, Debug)]
@@ -35,22 +35,22 @@ const GENERATION: u32 = 1;
 const FILES_PER_DIRECTORY: usize = 13;
 
 /// Builds a generated tree, or takes it from the cache.
-pub fn generated(cache: &Path, name: &str, files: usize) -> Result<SourceTree> {
+pub fn load_or_generate(cache: &Path, name: &str, files: usize) -> Result<SourceTree> {
     let origin = cache.join(format!("{name}-{files}-v{GENERATION}"));
     if !origin.exists() {
         eprintln!("Building the {name} tree ({files} files) …");
         let building = cache.join(format!("{name}.building"));
         remove(&building)?;
         fs::create_dir_all(&building)?;
-        generate(&building, files, 0x5eed ^ files as u64)?;
-        commit(&building)?;
+        generate_files(&building, files, 0x5eed ^ files as u64)?;
+        commit_all(&building)?;
         fs::rename(&building, &origin)?;
     }
     Ok(SourceTree { name: name.to_owned(), origin, files })
 }
 
 /// Takes a directory somebody named; it is only ever read.
-pub fn given(directory: &Path) -> Result<SourceTree> {
+pub fn from_directory(directory: &Path) -> Result<SourceTree> {
     let origin = directory.canonicalize().with_context(|| format!("cannot open {}", directory.display()))?;
     if !origin.is_dir() {
         bail!("{} is not a directory", directory.display());
@@ -69,11 +69,11 @@ impl SourceTree {
             fs::create_dir_all(parent)?;
         }
         let mut copy = std::process::Command::new("cp");
-        quietly(copy.arg("-a").arg("--").arg(&self.origin).arg(destination))?;
+        run_untimed(copy.arg("-a").arg("--").arg(&self.origin).arg(destination))?;
         if destination.join(".git").is_dir() {
             // git compares whole seconds: without the pause, all entries would look racily clean.
             std::thread::sleep(Duration::from_millis(1_100));
-            quietly(git::command().args(["update-index", "-q", "--refresh"]).current_dir(destination))?;
+            run_untimed(git::command().args(["update-index", "-q", "--refresh"]).current_dir(destination))?;
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn generate(root: &Path, files: usize, seed: u64) -> Result<()> {
+fn generate_files(root: &Path, files: usize, seed: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let mut directories: Vec<(PathBuf, usize)> = vec![(root.to_path_buf(), 0)];
     for index in 0..files / FILES_PER_DIRECTORY {
@@ -111,7 +111,7 @@ fn generate(root: &Path, files: usize, seed: u64) -> Result<()> {
     // What git ignores is part of a working directory, too.
     let ignored = files / 200;
     for index in 0..ignored {
-        fs::write(root.join("build").join(format!("object{index}.o")), binary(&mut random, 6_000))?;
+        fs::write(root.join("build").join(format!("object{index}.o")), random_bytes(&mut random, 6_000))?;
     }
     for index in 0..files - ignored - 2 {
         let directory = &random.pick(&directories).0;
@@ -122,7 +122,7 @@ fn generate(root: &Path, files: usize, seed: u64) -> Result<()> {
         }
         let size = file_size(&mut random);
         let (path, content) = if random.chance(2.0) {
-            (directory.join(format!("{stem}.png")), binary(&mut random, size))
+            (directory.join(format!("{stem}.png")), random_bytes(&mut random, size))
         } else {
             (directory.join(format!("{stem}.rs")), text::source(&mut random, size))
         };
@@ -131,7 +131,7 @@ fn generate(root: &Path, files: usize, seed: u64) -> Result<()> {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
     }
-    age(root)
+    backdate_files(root)
 }
 
 /// Log-normal around 4 KB with some large files, as source trees have.
@@ -142,20 +142,20 @@ fn file_size(random: &mut Random) -> usize {
     ((4_000.0 * (0.95 * random.normal()).exp()) as usize).clamp(80, 60_000)
 }
 
-fn binary(random: &mut Random, size: usize) -> Vec<u8> {
+fn random_bytes(random: &mut Random, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     random.fill(&mut bytes);
     bytes
 }
 
 /// Gives all files an old modification time: a tree that was only just written is not what agents meet.
-fn age(directory: &Path) -> Result<()> {
+fn backdate_files(directory: &Path) -> Result<()> {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            age(&entry.path())?;
+            backdate_files(&entry.path())?;
         } else if kind.is_file() {
             fs::File::options().append(true).open(entry.path())?.set_modified(old)?;
         }
@@ -163,8 +163,8 @@ fn age(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn commit(root: &Path) -> Result<()> {
-    let run = |args: &[&str]| quietly(git::command().args(args).current_dir(root));
+fn commit_all(root: &Path) -> Result<()> {
+    let run = |args: &[&str]| run_untimed(git::command().args(args).current_dir(root));
     run(&["init", "-q", "-b", "main"])?;
     run(&["add", "-A"])?;
     run(&["commit", "-q", "-m", "The whole tree"])?;

@@ -30,7 +30,7 @@ pub struct Cost {
 
 /// The end of one command.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandExit {
     /// The exit code, or `None` after a signal.
     pub code: Option<i32>,
     /// Everything the command printed on stdout.
@@ -61,7 +61,7 @@ impl Clock {
     /// Runs a command and fails, with its stderr, unless it exits with 0.
     pub fn run(&mut self, command: &mut Command) -> Result<Vec<u8>> {
         let finished = self.finish(command, &[])?;
-        checked(command, finished)
+        require_success(command, finished)
     }
 
     /// As [`Clock::run`], with bytes on the command's stdin; any of `codes` counts as success.
@@ -70,26 +70,26 @@ impl Clock {
         if finished.code.is_some_and(|code| codes.contains(&code)) {
             return Ok(finished.stdout);
         }
-        checked(command, finished)
+        require_success(command, finished)
     }
 
     /// Runs two commands at the same time; both must succeed.
     pub fn run_both(&mut self, first: &mut Command, second: &mut Command) -> Result<(Vec<u8>, Vec<u8>)> {
-        let one = Running::start(first, &[])?;
-        let two = Running::start(second, &[])?;
+        let one = RunningCommand::start(first, &[])?;
+        let two = RunningCommand::start(second, &[])?;
         let (one, two) = (self.wait(one)?, self.wait(two)?);
-        Ok((checked(first, one)?, checked(second, two)?))
+        Ok((require_success(first, one)?, require_success(second, two)?))
     }
 
-    fn finish(&mut self, command: &mut Command, input: &[u8]) -> Result<Finished> {
-        let running = Running::start(command, input)?;
+    fn finish(&mut self, command: &mut Command, input: &[u8]) -> Result<CommandExit> {
+        let running = RunningCommand::start(command, input)?;
         self.wait(running)
     }
 
-    fn wait(&mut self, running: Running) -> Result<Finished> {
-        let (code, usage) = reap(&running.child)?;
+    fn wait(&mut self, running: RunningCommand) -> Result<CommandExit> {
+        let (code, usage) = reap_child(&running.child)?;
         self.add(usage);
-        Ok(Finished { code, stdout: content(&running.stdout)?, stderr: content(&running.stderr)? })
+        Ok(CommandExit { code, stdout: read_all(&running.stdout)?, stderr: read_all(&running.stderr)? })
     }
 
     fn add(&mut self, usage: Usage) {
@@ -99,7 +99,7 @@ impl Clock {
 }
 
 /// Runs a command outside any measurement and returns its stdout.
-pub fn quietly(command: &mut Command) -> Result<Vec<u8>> {
+pub fn run_untimed(command: &mut Command) -> Result<Vec<u8>> {
     Clock::start().run(command)
 }
 
@@ -118,7 +118,7 @@ struct Usage {
     peak_memory: u64,
 }
 
-fn checked(command: &Command, finished: Finished) -> Result<Vec<u8>> {
+fn require_success(command: &Command, finished: CommandExit) -> Result<Vec<u8>> {
     if finished.code == Some(0) {
         return Ok(finished.stdout);
     }
@@ -127,13 +127,13 @@ fn checked(command: &Command, finished: Finished) -> Result<Vec<u8>> {
 }
 
 /// A child and the memory files it writes to.
-struct Running {
+struct RunningCommand {
     child: Child,
     stdout: File,
     stderr: File,
 }
 
-impl Running {
+impl RunningCommand {
     fn start(command: &mut Command, input: &[u8]) -> Result<Self> {
         let (stdout, stderr) = (memory_file()?, memory_file()?);
         let stdin = if input.is_empty() {
@@ -154,13 +154,13 @@ fn memory_file() -> io::Result<File> {
     Ok(File::from(memfd_create("bench", MemfdFlags::CLOEXEC)?))
 }
 
-fn content(file: &File) -> io::Result<Vec<u8>> {
+fn read_all(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
 
-fn reap(child: &Child) -> io::Result<(Option<i32>, Usage)> {
+fn reap_child(child: &Child) -> io::Result<(Option<i32>, Usage)> {
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
     // SAFETY: an all-zero `rusage` is a valid value of that plain C struct.
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_failure_shows_the_code_and_stderr() {
-        let error = quietly(Command::new("sh").args(["-c", "echo sad >&2; exit 3"])).unwrap_err().to_string();
+        let error =
+            run_untimed(Command::new("sh").args(["-c", "echo sad >&2; exit 3"])).unwrap_err().to_string();
         assert!(error.contains("exit code 3") && error.contains("sad"), "{error}");
     }
 
@@ -231,7 +232,7 @@ mod tests {
     fn two_commands_run_at_the_same_time() {
         // Each end of a named pipe waits for the other, so one command alone would never end.
         let pipe = std::env::temp_dir().join(format!("bench-clock-{}", std::process::id()));
-        quietly(Command::new("mkfifo").arg(&pipe)).unwrap();
+        run_untimed(Command::new("mkfifo").arg(&pipe)).unwrap();
         let shell = |script: &str| {
             let mut command = Command::new("timeout");
             command.args(["20", "sh", "-c", script, "sh"]).arg(&pipe);

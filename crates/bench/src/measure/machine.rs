@@ -68,20 +68,20 @@ impl Monitor {
     /// Starts to watch.
     pub fn start() -> Self {
         // The first spin only brings the core up to speed.
-        spin();
+        time_spin();
         Self {
-            spins: vec![spin()],
+            spins: vec![time_spin()],
             blocks: Vec::new(),
             current: Block::default(),
-            ticks: ticks(),
+            ticks: read_ticks(),
             cpu: own_cpu(),
             load_before: load(),
         }
     }
 
     /// Ends a block and starts the next; a block without a name is preparation and not judged.
-    pub fn sample(&mut self, name: &str) {
-        let (now, cpu) = (ticks(), own_cpu());
+    pub fn begin_block(&mut self, name: &str) {
+        let (now, cpu) = (read_ticks(), own_cpu());
         let total = now.total.saturating_sub(self.ticks.total);
         if !self.current.name.is_empty() && total >= MIN_TICKS {
             let busy = now.busy.saturating_sub(self.ticks.busy) as f64;
@@ -92,34 +92,34 @@ impl Monitor {
             self.current.total = total;
             self.blocks.push(self.current.clone());
         }
-        self.spins.push(spin());
+        self.spins.push(time_spin());
         self.current = Block { name: name.to_owned(), ..Block::default() };
         // Taken after the spin, which belongs to no block.
-        (self.ticks, self.cpu) = (ticks(), own_cpu());
+        (self.ticks, self.cpu) = (read_ticks(), own_cpu());
     }
 
     /// Ends the watch.
-    pub fn verdict(mut self) -> Verdict {
-        self.sample("");
+    pub fn finish(mut self) -> Verdict {
+        self.begin_block("");
         Verdict { spins: self.spins, blocks: self.blocks, load: (self.load_before, load()) }
     }
 }
 
 impl Verdict {
     /// Whether the machine was too busy to compare.
-    pub fn busy(&self) -> bool {
-        self.spread() > MAX_SPREAD || self.steal() > MAX_STEAL || !self.busy_blocks().is_empty()
+    pub fn is_busy(&self) -> bool {
+        self.spin_spread() > MAX_SPREAD || self.steal_share() > MAX_STEAL || !self.busy_blocks().is_empty()
     }
 
     /// How much the fixed work varied. The extreme fifths are left out: systems take turns, so a slow moment
     /// hits all alike and medians forget it. A slow fifth of the run would be more than a moment.
-    fn spread(&self) -> f64 {
+    fn spin_spread(&self) -> f64 {
         let at = |percent| percentile(&self.spins, percent).unwrap_or(1.0);
         at(80.0) / at(20.0) - 1.0
     }
 
     /// The share of all measured blocks that the hypervisor took.
-    fn steal(&self) -> f64 {
+    fn steal_share(&self) -> f64 {
         let sum = |part: fn(&Block) -> u64| self.blocks.iter().map(part).sum::<u64>() as f64;
         sum(|block| block.stolen) / sum(|block| block.total).max(1.0)
     }
@@ -134,13 +134,13 @@ impl Verdict {
         let details = format!(
             "fixed work varied by {:.0} %; in the busiest block others used {:.0} % of the machine; {:.1} % of the run \
              was stolen; load {} → {}",
-            self.spread() * 100.0,
+            self.spin_spread() * 100.0,
             foreign * 100.0,
-            self.steal() * 100.0,
+            self.steal_share() * 100.0,
             self.load.0,
             self.load.1
         );
-        if !self.busy() {
+        if !self.is_busy() {
             return format!("The machine was quiet enough to compare: {details}.");
         }
         let mut names: Vec<&str> = self.busy_blocks().iter().map(|block| block.name.as_str()).collect();
@@ -151,12 +151,12 @@ impl Verdict {
     }
 
     /// For the kept result.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let blocks = self.blocks.iter().map(|block| {
             json!({ "block": block.name, "foreign_share": block.foreign, "stolen_ticks": block.stolen, "ticks": block.total })
         });
         json!({
-            "too_busy": self.busy(), "spin_ms": self.spins, "blocks": blocks.collect::<Vec<_>>(),
+            "too_busy": self.is_busy(), "spin_ms": self.spins, "blocks": blocks.collect::<Vec<_>>(),
             "load_before": self.load.0, "load_after": self.load.1,
         })
     }
@@ -165,7 +165,7 @@ impl Verdict {
 /// The best time of equal pieces of arithmetic, in milliseconds. The best, because a piece that was
 /// interrupted says little: it is work by others, which the block's share of CPU time shows better. What is
 /// left are slow phases of the machine itself, such as a neighbour on the same physical core.
-fn spin() -> f64 {
+fn time_spin() -> f64 {
     let piece = || {
         let started = Instant::now();
         let mut random = Random::new(1);
@@ -177,7 +177,7 @@ fn spin() -> f64 {
     (0..15).map(|_| piece()).fold(f64::INFINITY, f64::min)
 }
 
-fn ticks() -> Ticks {
+fn read_ticks() -> Ticks {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = text.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal; guest time is part of user.
@@ -203,12 +203,12 @@ pub fn describe(area: &Path, stepback: Option<&Path>) -> Value {
     let cores = std::thread::available_parallelism().map_or(0, |count| count.get());
     json!({
         "cpu": model, "cores": cores, "kernel": kernel.trim(), "file_system": file_system(area),
-        "git": version("git", "--version"), "restic": version("restic", "version"), "borg": version("borg", "--version"),
-        "stepback": stepback.and_then(|binary| version(binary, "--version")),
+        "git": program_version("git", "--version"), "restic": program_version("restic", "version"), "borg": program_version("borg", "--version"),
+        "stepback": stepback.and_then(|binary| program_version(binary, "--version")),
     })
 }
 
-fn version(program: impl AsRef<std::ffi::OsStr>, flag: &str) -> Option<String> {
+fn program_version(program: impl AsRef<std::ffi::OsStr>, flag: &str) -> Option<String> {
     let output = Command::new(program).arg(flag).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }
@@ -229,12 +229,12 @@ fn file_system(path: &Path) -> Option<String> {
 /// Today's date in UTC as `YYYY-MM-DD`.
 pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = civil(seconds / 86_400);
+    let (year, month, day) = civil_date(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// The calendar date of a day counted from 1970-01-01.
-fn civil(mut days: u64) -> (u64, u64, u64) {
+fn civil_date(mut days: u64) -> (u64, u64, u64) {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
@@ -259,11 +259,11 @@ mod tests {
 
     #[test]
     fn dates_follow_the_calendar() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_772), (2026, 11, 15));
-        assert_eq!(civil(20_818), (2026, 12, 31));
-        assert_eq!(civil(20_819), (2027, 1, 1));
+        assert_eq!(civil_date(0), (1970, 1, 1));
+        assert_eq!(civil_date(11_016), (2000, 2, 29));
+        assert_eq!(civil_date(20_772), (2026, 11, 15));
+        assert_eq!(civil_date(20_818), (2026, 12, 31));
+        assert_eq!(civil_date(20_819), (2027, 1, 1));
     }
 
     #[test]
@@ -271,15 +271,18 @@ mod tests {
         let block =
             |foreign, stolen| Block { name: "none on small".to_owned(), foreign, stolen, total: 1_000 };
         let quiet = Verdict { spins: vec![5.0; 20], blocks: vec![block(0.05, 5)], ..Verdict::default() };
-        assert!(!quiet.busy() && quiet.text().starts_with("The machine was quiet"));
+        assert!(!quiet.is_busy() && quiet.text().starts_with("The machine was quiet"));
         let others = Verdict { blocks: vec![block(0.4, 0)], ..quiet.clone() };
-        assert!(others.busy() && others.text().contains("Disturbed: none on small"), "{}", others.text());
+        assert!(others.is_busy() && others.text().contains("Disturbed: none on small"), "{}", others.text());
         let stolen = Verdict { blocks: vec![block(0.0, 100)], ..quiet.clone() };
-        assert!(stolen.busy() && stolen.text().contains("TOO BUSY"), "{}", stolen.text());
+        assert!(stolen.is_busy() && stolen.text().contains("TOO BUSY"), "{}", stolen.text());
         let mut spins = quiet.spins.clone();
         spins[3] = 9.0;
-        assert!(!Verdict { spins: spins.clone(), ..quiet.clone() }.busy(), "one hiccup is no busy machine");
+        assert!(
+            !Verdict { spins: spins.clone(), ..quiet.clone() }.is_busy(),
+            "one hiccup is no busy machine"
+        );
         spins[4..10].fill(9.0);
-        assert!(Verdict { spins, ..quiet }.busy());
+        assert!(Verdict { spins, ..quiet }.is_busy());
     }
 }

@@ -27,13 +27,13 @@ impl Manifest {
     /// Reads and hashes a whole tree.
     pub fn read(root: &Path) -> Result<Self> {
         let mut paths = Vec::new();
-        collect(root, &mut paths)?;
+        collect_paths(root, &mut paths)?;
         let threads = thread::available_parallelism().map_or(1, |count| count.get());
         let share = paths.len().div_ceil(threads).max(1);
         let parts: Vec<Result<Vec<(PathBuf, Entry)>>> = thread::scope(|scope| {
             let workers: Vec<_> = paths
                 .chunks(share)
-                .map(|chunk| scope.spawn(move || chunk.iter().map(|path| entry(root, path)).collect()))
+                .map(|chunk| scope.spawn(move || chunk.iter().map(|path| read_entry(root, path)).collect()))
                 .collect();
             let panicked = |_| Err(anyhow!("hashing a file panicked"));
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked)).collect()
@@ -50,7 +50,7 @@ impl Manifest {
         for path in paths {
             let full = root.join(path);
             if full.symlink_metadata().is_ok() {
-                let (relative, entry) = entry(root, &full)?;
+                let (relative, entry) = read_entry(root, &full)?;
                 self.0.insert(relative, entry);
             } else {
                 self.0.remove(Path::new(path));
@@ -80,18 +80,18 @@ impl Manifest {
     }
 }
 
-fn collect(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+fn collect_paths(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for item in fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))? {
         let item = item?;
         into.push(item.path());
         if item.file_type()?.is_dir() {
-            collect(&item.path(), into)?;
+            collect_paths(&item.path(), into)?;
         }
     }
     Ok(())
 }
 
-fn entry(root: &Path, path: &Path) -> Result<(PathBuf, Entry)> {
+fn read_entry(root: &Path, path: &Path) -> Result<(PathBuf, Entry)> {
     let found = fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let hash = if found.is_file() {
         Some(hash_file(path).with_context(|| format!("cannot read {}", path.display()))?)
@@ -124,7 +124,7 @@ pub struct DiskUse {
 /// Measures a directory; a file with several names in it counts once.
 pub fn disk_use(root: &Path) -> Result<DiskUse> {
     let mut paths = vec![root.to_path_buf()];
-    collect(root, &mut paths)?;
+    collect_paths(root, &mut paths)?;
     let mut use_ = DiskUse::default();
     let mut named: HashMap<(u64, u64), (u64, fs::Metadata)> = HashMap::new();
     for path in paths {

@@ -32,7 +32,7 @@ pub struct Goal {
 
 impl Goal {
     /// The outcome as printed.
-    pub fn word(&self) -> &'static str {
+    pub fn outcome_label(&self) -> &'static str {
         match self.outcome {
             GoalOutcome::Pass => "PASS",
             GoalOutcome::Miss => "MISS",
@@ -42,8 +42,8 @@ impl Goal {
 }
 
 /// Goals as JSON.
-pub fn json(goals: &[Goal]) -> Value {
-    let one = |goal: &Goal| json!({ "goal": goal.what, "outcome": goal.word(), "measured": goal.measured });
+pub fn to_json(goals: &[Goal]) -> Value {
+    let one = |goal: &Goal| json!({ "goal": goal.what, "outcome": goal.outcome_label(), "measured": goal.measured });
     goals.iter().map(one).collect()
 }
 
@@ -85,25 +85,25 @@ pub fn judge(results: &Results) -> Vec<Goal> {
     }
     goals.extend(large_file(results));
     goals.extend(store_size(results));
-    if let Some(tree) = results.middle() {
+    if let Some(tree) = results.middle_tree() {
         for (operation, limit) in [("change-10", 100.0), ("restore-10", 200.0)] {
             if let Some(row) = tree.row(operation) {
                 let what = format!("{}, {operation}: under {limit} ms", tree.name);
-                goals.push(below(what, row.wall("stepback"), limit, "ms"));
+                goals.push(at_most(what, row.median_wall("stepback"), limit, "ms"));
             }
         }
     }
-    goals.extend(memory(results));
+    goals.extend(memory_goal(results));
     goals
 }
 
 fn near_limit(tree: &TreeResults, row: &Row) -> Goal {
     let what = format!("{}, {}: at most 1.3 × the bare limit + 5 ms", tree.name, row.operation);
-    match (row.wall("stepback"), row.wall("limit")) {
+    match (row.median_wall("stepback"), row.median_wall("limit")) {
         (Some(ours), Some(limit)) => {
             let allowed = limit * 1.3 + 5.0;
             let measured = format!("{ours:.1} ms, {allowed:.1} ms allowed ({:.2} × the limit)", ours / limit);
-            Goal { what, outcome: outcome(ours <= allowed), measured }
+            Goal { what, outcome: judge_outcome(ours <= allowed), measured }
         }
         _ => not_measured(what),
     }
@@ -119,11 +119,11 @@ fn times_faster<'a>(
     let speed =
         if factor > 1.0 { format!("at least {factor} × faster than") } else { "no slower than".to_owned() };
     let what = format!("{}, {}: {speed} {than}", tree.name, row.operation);
-    match (row.wall("stepback"), row.fastest(among)) {
+    match (row.median_wall("stepback"), row.fastest(among)) {
         (Some(ours), Some((peer, theirs))) => {
             let ratio = theirs / ours;
             let measured = format!("{ratio:.2} × ({ours:.1} ms, {peer} {theirs:.1} ms)");
-            Goal { what, outcome: outcome(ratio >= factor), measured }
+            Goal { what, outcome: judge_outcome(ratio >= factor), measured }
         }
         _ => not_measured(what),
     }
@@ -142,7 +142,7 @@ fn large_file(results: &Results) -> Vec<Goal> {
         goals.push(match (wall("stepback"), wall(peer)) {
             (Some(ours), Some(theirs)) => Goal {
                 what,
-                outcome: outcome(theirs / ours >= 10.0),
+                outcome: judge_outcome(theirs / ours >= 10.0),
                 measured: format!("{:.1} × ({ours:.1} ms, {theirs:.1} ms)", theirs / ours),
             },
             _ => not_measured(what),
@@ -150,7 +150,7 @@ fn large_file(results: &Results) -> Vec<Goal> {
     }
     let added = found("stepback").and_then(|row| row.added.iter().max());
     let megabytes = added.map(|bytes| *bytes as f64 / 1e6);
-    goals.push(below("one byte in 200 MB: at most 1 MB stored".to_owned(), megabytes, 1.0, "MB"));
+    goals.push(at_most("one byte in 200 MB: at most 1 MB stored".to_owned(), megabytes, 1.0, "MB"));
     goals
 }
 
@@ -167,7 +167,7 @@ fn store_size(results: &Results) -> Option<Goal> {
     Some(match (ours, peer) {
         (Some(ours), Some(peer)) => Goal {
             what,
-            outcome: outcome(ours.size.allocated <= peer.size.allocated),
+            outcome: judge_outcome(ours.size.allocated <= peer.size.allocated),
             measured: format!(
                 "{:.1} MB, {} {:.1} MB",
                 size(ours.size.allocated),
@@ -179,35 +179,35 @@ fn store_size(results: &Results) -> Option<Goal> {
     })
 }
 
-fn memory(results: &Results) -> Option<Goal> {
-    let tree = results.largest()?;
+fn memory_goal(results: &Results) -> Option<Goal> {
+    let tree = results.largest_tree()?;
     let row = tree.row("first")?;
     let what = format!("{}, first: under 200 MB of memory", tree.name);
     let peak = row.samples.get("stepback").and_then(|costs| costs.iter().map(|cost| cost.peak_memory).max());
-    Some(below(what, peak.map(|bytes| bytes as f64 / 1e6), 200.0, "MB"))
+    Some(at_most(what, peak.map(|bytes| bytes as f64 / 1e6), 200.0, "MB"))
 }
 
 /// A value that must not be above a limit.
-pub fn below(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+pub fn at_most(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     match value {
         Some(value) => {
-            Goal { what, outcome: outcome(value <= limit), measured: format!("{value:.1} {unit}") }
+            Goal { what, outcome: judge_outcome(value <= limit), measured: format!("{value:.1} {unit}") }
         }
         None => not_measured(what),
     }
 }
 
 /// A goal that is reached by a value of at least `limit`.
-pub fn above(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+pub fn at_least(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     match value {
         Some(value) => {
-            Goal { what, outcome: outcome(value >= limit), measured: format!("{value:.0} {unit}") }
+            Goal { what, outcome: judge_outcome(value >= limit), measured: format!("{value:.0} {unit}") }
         }
         None => not_measured(what),
     }
 }
 
-fn outcome(reached: bool) -> GoalOutcome {
+fn judge_outcome(reached: bool) -> GoalOutcome {
     if reached { GoalOutcome::Pass } else { GoalOutcome::Miss }
 }
 

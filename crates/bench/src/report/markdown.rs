@@ -9,17 +9,17 @@ use crate::report::results::{Results, Row, TreeResults, median, ms};
 use crate::systems::{ALL, is_peer};
 
 /// The tables of `bench files`.
-pub fn files(results: &Results, goals: &[Goal]) -> String {
+pub fn render_files(results: &Results, goals: &[Goal]) -> String {
     let mut text = String::new();
     for tree in &results.trees {
         tree_tables(&mut text, tree);
     }
     large_file(&mut text, results);
-    stores(&mut text, results);
-    memory(&mut text, results);
+    store_table(&mut text, results);
+    memory_table(&mut text, results);
     goal_list(&mut text, goals);
-    list(&mut text, "Failures of stepback", &results.failures);
-    list(&mut text, "Notes on peers", &results.notes);
+    bullet_list(&mut text, "Failures of stepback", &results.failures);
+    bullet_list(&mut text, "Notes on peers", &results.notes);
     // Every section opens with an empty line, and so does whatever stands above them.
     text.trim_start().to_owned()
 }
@@ -49,31 +49,31 @@ fn tree_tables(text: &mut String, tree: &TreeResults) {
     }
     for row in &tree.rows {
         let mut cells = vec![row.operation.clone()];
-        cells.extend(systems.iter().map(|system| number(row.wall(system))));
-        cells.extend(ratios(row));
+        cells.extend(systems.iter().map(|system| format_number(row.median_wall(system))));
+        cells.extend(ratio_cells(row));
         table.rows.push(cells);
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
     let _ = writeln!(text, "\nMedian CPU time in ms, all processes of the operation.\n");
     let mut table = MarkdownTable::new(["operation"].into_iter().chain(systems.iter().copied()));
     for row in &tree.rows {
-        let cells = systems.iter().map(|system| number(row.cpu(system)));
+        let cells = systems.iter().map(|system| format_number(row.median_cpu(system)));
         table.rows.push([row.operation.clone()].into_iter().chain(cells).collect());
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
 }
 
 /// stepback over the limit, and how many times faster it is than the fastest peer and than Cline's way.
-fn ratios(row: &Row) -> [String; 3] {
-    let ours = row.wall("stepback");
+fn ratio_cells(row: &Row) -> [String; 3] {
+    let ours = row.median_wall("stepback");
     let ratio = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b);
     let shown = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×"));
     let peer = row.fastest(ALL.into_iter().filter(|name| is_peer(name)));
     let peer_ratio = peer.and_then(|(name, wall)| Some(format!("{:.2} × ({name})", wall / ours?)));
     [
-        shown(ratio(ours, row.wall("limit"))),
+        shown(ratio(ours, row.median_wall("limit"))),
         peer_ratio.unwrap_or_else(|| "–".to_owned()),
-        shown(ratio(row.wall("cline"), ours)),
+        shown(ratio(row.median_wall("cline"), ours)),
     ]
 }
 
@@ -86,16 +86,16 @@ fn large_file(text: &mut String, results: &Results) {
     for row in &results.large_file {
         table.rows.push(vec![
             row.system.to_owned(),
-            number(median(row.samples.iter().map(|cost| ms(cost.wall)))),
-            number(median(row.samples.iter().map(|cost| ms(cost.cpu)))),
+            format_number(median(row.samples.iter().map(|cost| ms(cost.wall)))),
+            format_number(median(row.samples.iter().map(|cost| ms(cost.cpu)))),
             median(row.added.iter().map(|bytes| *bytes as f64 / 1e6))
                 .map_or("–".to_owned(), |mb| format!("{mb:.2}")),
         ]);
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
 }
 
-fn stores(text: &mut String, results: &Results) {
+fn store_table(text: &mut String, results: &Results) {
     let Some(first) = results.stores.first() else { return };
     let _ = writeln!(text, "\n## Store after {} checkpoints of 10 changed files\n", first.checkpoints);
     let _ = writeln!(
@@ -116,11 +116,11 @@ fn stores(text: &mut String, results: &Results) {
             compacted,
         ]);
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
 }
 
-fn memory(text: &mut String, results: &Results) {
-    let Some(tree) = results.largest() else { return };
+fn memory_table(text: &mut String, results: &Results) {
+    let Some(tree) = results.largest_tree() else { return };
     let Some(row) = tree.row("first") else { return };
     let _ = writeln!(text, "\n## Peak memory of the first checkpoint on {}\n", tree.name);
     let mut table = MarkdownTable::new(["system", "MB"].into_iter());
@@ -130,7 +130,7 @@ fn memory(text: &mut String, results: &Results) {
             table.rows.push(vec![system.to_owned(), format!("{:.1}", peak as f64 / 1e6)]);
         }
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
 }
 
 /// The goals and how they came out.
@@ -141,12 +141,12 @@ pub fn goal_list(text: &mut String, goals: &[Goal]) {
     let _ = writeln!(text, "\n## Goals\n");
     let mut table = MarkdownTable::new(["", "goal", "measured"].into_iter());
     for goal in goals {
-        table.rows.push(vec![goal.word().to_owned(), goal.what.clone(), goal.measured.clone()]);
+        table.rows.push(vec![goal.outcome_label().to_owned(), goal.what.clone(), goal.measured.clone()]);
     }
-    text.push_str(&table.markdown());
+    text.push_str(&table.to_markdown());
 }
 
-fn list(text: &mut String, title: &str, lines: &[String]) {
+fn bullet_list(text: &mut String, title: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
     }
@@ -156,7 +156,7 @@ fn list(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+fn format_number(value: Option<f64>) -> String {
     match value {
         None => "–".to_owned(),
         Some(value) if value < 100.0 => format!("{value:.1}"),
@@ -179,7 +179,7 @@ impl MarkdownTable {
     }
 
     /// The table as text; the first column is a name, the others are numbers when they look like it.
-    pub fn markdown(&self) -> String {
+    pub fn to_markdown(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.chain(self.head.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0).max(3)
@@ -210,6 +210,6 @@ mod tests {
     fn tables_line_up() {
         let mut table = MarkdownTable::new(["a", "second"].into_iter());
         table.rows.push(vec!["first ×".to_owned(), "2".to_owned()]);
-        assert_eq!(table.markdown(), "| a       | second |\n| ------- | ------ |\n| first × | 2      |\n");
+        assert_eq!(table.to_markdown(), "| a       | second |\n| ------- | ------ |\n| first × | 2      |\n");
     }
 }

@@ -70,7 +70,7 @@ pub struct Results {
 
 impl Results {
     /// Remembers that a system did something wrong.
-    pub fn complain(&mut self, system: &str, what: String) {
+    pub fn record_problem(&mut self, system: &str, what: String) {
         let list = if system == "stepback" { &mut self.failures } else { &mut self.notes };
         let line = format!("{system}: {what}");
         if !list.contains(&line) {
@@ -80,22 +80,22 @@ impl Results {
     }
 
     /// The tree whose size is nearest to the middle one of the generated trees.
-    pub fn middle(&self) -> Option<&TreeResults> {
+    pub fn middle_tree(&self) -> Option<&TreeResults> {
         self.trees.iter().min_by_key(|tree| tree.files.abs_diff(8_000))
     }
 
     /// The tree with the most files.
-    pub fn largest(&self) -> Option<&TreeResults> {
+    pub fn largest_tree(&self) -> Option<&TreeResults> {
         self.trees.iter().max_by_key(|tree| tree.files)
     }
 
     /// All numbers as JSON; times in milliseconds, sizes in bytes.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let size = |size: &DiskUse| json!({ "allocated": size.allocated, "apparent": size.apparent, "linked": size.linked });
         json!({
-            "trees": self.trees.iter().map(TreeResults::json).collect::<Vec<_>>(),
+            "trees": self.trees.iter().map(TreeResults::to_json).collect::<Vec<_>>(),
             "large_file": self.large_file.iter().map(|row| json!({
-                "system": row.system, "added_bytes": row.added, "samples": samples(&row.samples),
+                "system": row.system, "added_bytes": row.added, "samples": samples_json(&row.samples),
             })).collect::<Vec<_>>(),
             "stores": self.stores.iter().map(|store| json!({
                 "system": store.system, "checkpoints": store.checkpoints, "size": size(&store.size),
@@ -113,10 +113,10 @@ impl TreeResults {
         self.rows.iter().find(|row| row.operation == operation)
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let systems: BTreeMap<&str, Value> =
-                row.samples.iter().map(|(system, costs)| (*system, samples(costs))).collect();
+                row.samples.iter().map(|(system, costs)| (*system, samples_json(costs))).collect();
             json!({ "operation": row.operation, "systems": systems })
         });
         json!({ "name": self.name, "files": self.files, "operations": rows.collect::<Vec<_>>() })
@@ -125,18 +125,20 @@ impl TreeResults {
 
 impl Row {
     /// The median wall time of a system in milliseconds.
-    pub fn wall(&self, system: &str) -> Option<f64> {
+    pub fn median_wall(&self, system: &str) -> Option<f64> {
         self.samples.get(system).and_then(|costs| median(costs.iter().map(|cost| ms(cost.wall))))
     }
 
     /// The median CPU time of a system in milliseconds.
-    pub fn cpu(&self, system: &str) -> Option<f64> {
+    pub fn median_cpu(&self, system: &str) -> Option<f64> {
         self.samples.get(system).and_then(|costs| median(costs.iter().map(|cost| ms(cost.cpu))))
     }
 
     /// The fastest of some systems, with its median wall time.
     pub fn fastest<'a>(&self, among: impl Iterator<Item = &'a str>) -> Option<(&'a str, f64)> {
-        among.filter_map(|system| Some((system, self.wall(system)?))).min_by(|a, b| a.1.total_cmp(&b.1))
+        among
+            .filter_map(|system| Some((system, self.median_wall(system)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 
@@ -166,7 +168,7 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
 }
 
 /// Samples as JSON, rounded to microseconds.
-pub fn samples(costs: &[Cost]) -> Value {
+pub fn samples_json(costs: &[Cost]) -> Value {
     let rounded = |value: f64| (value * 1e3).round() / 1e3;
     let list = |value: fn(&Cost) -> f64| costs.iter().map(|cost| rounded(value(cost))).collect::<Vec<_>>();
     json!({
@@ -195,9 +197,9 @@ mod tests {
     #[test]
     fn only_stepback_failures_fail_a_run() {
         let mut results = Results::default();
-        results.complain("cline", "left a file behind".to_owned());
-        results.complain("stepback", "wrong mode".to_owned());
-        results.complain("stepback", "wrong mode".to_owned());
+        results.record_problem("cline", "left a file behind".to_owned());
+        results.record_problem("stepback", "wrong mode".to_owned());
+        results.record_problem("stepback", "wrong mode".to_owned());
         assert_eq!((results.notes.len(), results.failures.len()), (1, 1));
     }
 }

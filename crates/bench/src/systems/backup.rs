@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Place, System};
+use super::{System, SystemDirs};
 use crate::input::trees::remove;
-use crate::measure::clock::{Clock, Cost, quietly};
+use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// restic with a local repository.
 pub struct Restic {
     /// Tree and repository.
-    pub place: Place,
+    pub place: SystemDirs,
 }
 
 impl Restic {
@@ -37,14 +37,14 @@ impl System for Restic {
         "restic"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 
     fn reset(&mut self) -> Result<()> {
         remove(&self.place.store)?;
         remove(&self.place.store.with_file_name("cache"))?;
-        quietly(&mut self.command(&["init"]))?;
+        run_untimed(&mut self.command(&["init"]))?;
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl System for Restic {
 /// borg with a local repository, without encryption.
 pub struct Borg {
     /// Tree and repository.
-    pub place: Place,
+    pub place: SystemDirs,
 }
 
 impl Borg {
@@ -79,14 +79,14 @@ impl System for Borg {
         "borg"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 
     fn reset(&mut self) -> Result<()> {
         remove(&self.place.store)?;
         remove(&self.place.store.with_file_name("base"))?;
-        quietly(self.command().args(["init", "--encryption", "none"]))?;
+        run_untimed(self.command().args(["init", "--encryption", "none"]))?;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use crate::measure::clock::{Cost, self_cpu};
 
 /// What a walk saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct WalkTotals {
     /// Entries that are no directories.
     pub files: u64,
     /// Directories, the root included.
@@ -32,7 +32,7 @@ pub struct Seen {
 }
 
 /// Walks `root` once on all cores.
-pub fn walk(root: &Path) -> Result<(Seen, Cost)> {
+pub fn walk(root: &Path) -> Result<(WalkTotals, Cost)> {
     let threads = thread::available_parallelism().map_or(1, |count| count.get());
     let cpu = self_cpu();
     let started = Instant::now();
@@ -40,8 +40,8 @@ pub fn walk(root: &Path) -> Result<(Seen, Cost)> {
         .with_context(|| format!("cannot open {}", root.display()))?;
     let pool = Pool::new(threads);
     let seen = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| pool.work(Vec::new()))).collect();
-        let mut seen = pool.work(vec![Job::Opened(top)])?;
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| pool.run_worker(Vec::new()))).collect();
+        let mut seen = pool.run_worker(vec![Job::Opened(top)])?;
         for helper in helpers {
             let other = helper.join().map_err(|_| Errno::IO)??;
             seen.files += other.files;
@@ -69,12 +69,12 @@ enum Job {
 struct Pool {
     threads: usize,
     idle: AtomicUsize,
-    shared: Mutex<Shared>,
+    shared: Mutex<SharedJobs>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedJobs {
     jobs: Vec<Job>,
     done: bool,
 }
@@ -84,24 +84,24 @@ impl Pool {
         Self { threads, idle: AtomicUsize::new(0), shared: Mutex::default(), wake: Condvar::new() }
     }
 
-    fn work(&self, mut jobs: Vec<Job>) -> rustix::io::Result<Seen> {
-        let mut seen = Seen::default();
+    fn run_worker(&self, mut jobs: Vec<Job>) -> rustix::io::Result<WalkTotals> {
+        let mut seen = WalkTotals::default();
         // Large enough for any directory of usual size to come in one call.
         let mut buffer = vec![MaybeUninit::<u8>::uninit(); 64 * 1024];
         let mut outcome = Ok(());
-        while let Some(job) = jobs.pop().or_else(|| self.fetch()) {
+        while let Some(job) = jobs.pop().or_else(|| self.wait_for_job()) {
             // After an error the queue is still drained, so that no thread waits for ever.
             if outcome.is_ok() {
                 outcome = read_directory(job, &mut buffer, &mut jobs, &mut seen);
             }
             if jobs.len() > 1 && self.idle.load(Ordering::Relaxed) > 0 {
-                self.share(&mut jobs);
+                self.share_half(&mut jobs);
             }
         }
         outcome.map(|()| seen)
     }
 
-    fn share(&self, jobs: &mut Vec<Job>) {
+    fn share_half(&self, jobs: &mut Vec<Job>) {
         let half = jobs.len() / 2;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.jobs.extend(jobs.drain(..half));
@@ -110,7 +110,7 @@ impl Pool {
     }
 
     /// Waits for work from another thread; `None` once all threads wait, as then nothing is left.
-    fn fetch(&self) -> Option<Job> {
+    fn wait_for_job(&self) -> Option<Job> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(job) = shared.jobs.pop() {
             return Some(job);
@@ -137,7 +137,7 @@ fn read_directory(
     job: Job,
     buffer: &mut [MaybeUninit<u8>],
     jobs: &mut Vec<Job>,
-    seen: &mut Seen,
+    seen: &mut WalkTotals,
 ) -> rustix::io::Result<()> {
     let fd = match job {
         Job::Opened(fd) => fd,
@@ -191,7 +191,7 @@ mod tests {
         std::os::unix::fs::symlink("/", root.join("out")).unwrap();
         let (seen, _) = walk(&root).unwrap();
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(seen, Seen { files: files + 1, directories: 9, bytes: files * 5 + 1 });
+        assert_eq!(seen, WalkTotals { files: files + 1, directories: 9, bytes: files * 5 + 1 });
     }
 
     #[test]

@@ -10,11 +10,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::shadow::refresh;
-use super::{Place, System};
+use super::shadow::refresh_index;
+use super::{System, SystemDirs};
 use crate::input::git;
 use crate::input::trees::remove;
-use crate::measure::clock::{Clock, Cost, quietly};
+use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// Untracked files over this size are left out of its snapshots.
 const LARGE: u64 = 2 * 1024 * 1024;
@@ -41,7 +41,7 @@ const CONFIG: &str = "\
 /// opencode's snapshots.
 pub struct Opencode {
     /// Tree and snapshot repository.
-    pub place: Place,
+    pub place: SystemDirs,
 }
 
 impl Opencode {
@@ -54,7 +54,7 @@ impl Opencode {
     }
 
     /// Borrows objects and index on the first checkpoint.
-    fn seed(&self) -> Result<()> {
+    fn seed_store(&self) -> Result<()> {
         let repository = self.place.tree.join(".git");
         let alternates = self.place.store.join("objects/info/alternates");
         if alternates.exists() || !repository.is_dir() {
@@ -72,15 +72,15 @@ impl Opencode {
             &mut self.git(&["diff-files", "--name-only", "-z", "--", "."]),
             &mut self.git(&["ls-files", "--full-name", "--others", "--exclude-standard", "-z", "--", "."]),
         )?;
-        let untracked = git::parts(&untracked);
+        let untracked = git::split_nul(&untracked);
         let mut seen = HashSet::new();
-        let mut paths: Vec<String> = git::parts(&tracked);
+        let mut paths: Vec<String> = git::split_nul(&tracked);
         paths.extend(untracked.iter().cloned());
         paths.retain(|path| seen.insert(path.clone()));
         if paths.is_empty() {
             return Ok(());
         }
-        let ignored = self.ignored(clock, &paths)?;
+        let ignored = self.find_ignored(clock, &paths)?;
         let untracked: HashSet<&str> = untracked.iter().map(String::as_str).collect();
         let mut list = Vec::new();
         for path in paths.iter().filter(|path| !ignored.contains(*path)) {
@@ -98,7 +98,7 @@ impl Opencode {
         Ok(())
     }
 
-    fn ignored(&self, clock: &mut Clock, paths: &[String]) -> Result<HashSet<String>> {
+    fn find_ignored(&self, clock: &mut Clock, paths: &[String]) -> Result<HashSet<String>> {
         let repository = self.place.tree.join(".git");
         if !repository.is_dir() {
             return Ok(HashSet::new());
@@ -108,7 +108,9 @@ impl Opencode {
         check.current_dir(&self.place.tree).args(["check-ignore", "--no-index", "--stdin", "-z"]);
         let input = paths.join("\0") + "\0";
         // Exit code 1 says that nothing is ignored.
-        Ok(git::parts(&clock.run_with_input(&mut check, input.as_bytes(), &[0, 1])?).into_iter().collect())
+        Ok(git::split_nul(&clock.run_with_input(&mut check, input.as_bytes(), &[0, 1])?)
+            .into_iter()
+            .collect())
     }
 }
 
@@ -117,7 +119,7 @@ impl System for Opencode {
         "opencode"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 
@@ -126,21 +128,21 @@ impl System for Opencode {
         fs::create_dir_all(&self.place.store)?;
         let mut init = git::command();
         init.env("GIT_DIR", &self.place.store).env("GIT_WORK_TREE", &self.place.tree);
-        quietly(init.args(["init", "-q", "-b", "main"]))?;
+        run_untimed(init.args(["init", "-q", "-b", "main"]))?;
         fs::write(self.place.store.join("config"), CONFIG)?;
         Ok(())
     }
 
     fn checkpoint(&mut self, _label: &str) -> Result<(String, Cost)> {
         let mut clock = Clock::start();
-        self.seed()?;
+        self.seed_store()?;
         self.add(&mut clock)?;
         let tree = clock.run(&mut self.git(&["write-tree"]))?;
-        Ok((git::line(&tree), clock.stop()))
+        Ok((git::parse_line(&tree), clock.stop()))
     }
 
-    fn settle(&mut self) -> Result<()> {
-        refresh(&mut self.git(&["update-index", "-q", "--refresh"]))
+    fn refresh_caches(&mut self) -> Result<()> {
+        refresh_index(&mut self.git(&["update-index", "-q", "--refresh"]))
     }
 
     fn restore(&mut self, point: &str, touched: &[String]) -> Result<Option<Cost>> {
@@ -151,7 +153,7 @@ impl System for Opencode {
         }
         for batch in touched.chunks(BATCH) {
             let listed = clock.run(self.git(&["ls-tree", "--name-only", "-z", point, "--"]).args(batch))?;
-            let known: HashSet<String> = git::parts(&listed).into_iter().collect();
+            let known: HashSet<String> = git::split_nul(&listed).into_iter().collect();
             let (kept, added): (Vec<&String>, Vec<&String>) =
                 batch.iter().partition(|path| known.contains(*path));
             if !kept.is_empty() {
@@ -184,7 +186,7 @@ impl System for Opencode {
     }
 
     fn compact(&mut self) -> Result<bool> {
-        quietly(&mut self.git(&["gc", "-q", "--prune=7.days"]))?;
+        run_untimed(&mut self.git(&["gc", "-q", "--prune=7.days"]))?;
         Ok(true)
     }
 }

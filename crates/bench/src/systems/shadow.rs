@@ -8,15 +8,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Place, System};
+use super::{System, SystemDirs};
 use crate::input::git;
 use crate::input::trees::remove;
-use crate::measure::clock::{Clock, Cost, quietly};
+use crate::measure::clock::{Clock, Cost, run_untimed};
 
 /// Cline's classic way.
 pub struct Cline {
     /// Tree and shadow repository.
-    pub place: Place,
+    pub place: SystemDirs,
 }
 
 impl Cline {
@@ -33,15 +33,15 @@ impl System for Cline {
         "cline"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 
     fn reset(&mut self) -> Result<()> {
         remove(&self.place.store)?;
         fs::create_dir_all(&self.place.store)?;
-        quietly(&mut self.git(&["init", "-q", "-b", "main"]))?;
-        quietly(self.git(&["config", "core.worktree"]).arg(&self.place.tree))?;
+        run_untimed(&mut self.git(&["init", "-q", "-b", "main"]))?;
+        run_untimed(self.git(&["config", "core.worktree"]).arg(&self.place.tree))?;
         Ok(())
     }
 
@@ -50,11 +50,11 @@ impl System for Cline {
         clock.run(&mut self.git(&["add", ".", "--ignore-errors"]))?;
         clock.run(&mut self.git(&["commit", "--allow-empty", "--no-verify", "-q", "-m", label]))?;
         let cost = clock.stop();
-        Ok((git::line(&quietly(&mut self.git(&["rev-parse", "HEAD"]))?), cost))
+        Ok((git::parse_line(&run_untimed(&mut self.git(&["rev-parse", "HEAD"]))?), cost))
     }
 
-    fn settle(&mut self) -> Result<()> {
-        refresh(&mut self.git(&["update-index", "-q", "--refresh"]))
+    fn refresh_caches(&mut self) -> Result<()> {
+        refresh_index(&mut self.git(&["update-index", "-q", "--refresh"]))
     }
 
     fn restore(&mut self, point: &str, _touched: &[String]) -> Result<Option<Cost>> {
@@ -72,7 +72,7 @@ impl System for Cline {
     }
 
     fn compact(&mut self) -> Result<bool> {
-        quietly(&mut self.git(&["gc", "-q", "--prune=now"]))?;
+        run_untimed(&mut self.git(&["gc", "-q", "--prune=now"]))?;
         Ok(true)
     }
 }
@@ -80,7 +80,7 @@ impl System for Cline {
 /// Gemini CLI's way.
 pub struct Gemini {
     /// Tree and shadow repository.
-    pub place: Place,
+    pub place: SystemDirs,
 }
 
 impl Gemini {
@@ -101,15 +101,15 @@ impl System for Gemini {
         "gemini"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 
     fn reset(&mut self) -> Result<()> {
         remove(&self.place.store)?;
         fs::create_dir_all(&self.place.store)?;
-        quietly(git::command().args(["init", "-q", "-b", "main"]).current_dir(&self.place.store))?;
-        quietly(&mut self.git(&["commit", "-q", "--allow-empty", "-m", "Initial commit"]))?;
+        run_untimed(git::command().args(["init", "-q", "-b", "main"]).current_dir(&self.place.store))?;
+        run_untimed(&mut self.git(&["commit", "-q", "--allow-empty", "-m", "Initial commit"]))?;
         Ok(())
     }
 
@@ -118,18 +118,18 @@ impl System for Gemini {
         clock.run(&mut self.git(&["add", "."]))?;
         let status = clock.run(&mut self.git(&["status", "--porcelain", "-b", "-u", "--null"]))?;
         // The first record is the branch; any other is a change.
-        let clean = git::parts(&status).len() <= 1;
+        let clean = git::split_nul(&status).len() <= 1;
         if clean {
             let head = clock.run(&mut self.git(&["rev-parse", "HEAD"]))?;
-            return Ok((git::line(&head), clock.stop()));
+            return Ok((git::parse_line(&head), clock.stop()));
         }
         clock.run(&mut self.git(&["commit", "--no-verify", "-q", "-m", label]))?;
         let cost = clock.stop();
-        Ok((git::line(&quietly(&mut self.git(&["rev-parse", "HEAD"]))?), cost))
+        Ok((git::parse_line(&run_untimed(&mut self.git(&["rev-parse", "HEAD"]))?), cost))
     }
 
-    fn settle(&mut self) -> Result<()> {
-        refresh(&mut self.git(&["update-index", "-q", "--refresh"]))
+    fn refresh_caches(&mut self) -> Result<()> {
+        refresh_index(&mut self.git(&["update-index", "-q", "--refresh"]))
     }
 
     fn restore(&mut self, point: &str, _touched: &[String]) -> Result<Option<Cost>> {
@@ -146,13 +146,13 @@ impl System for Gemini {
     }
 
     fn compact(&mut self) -> Result<bool> {
-        quietly(&mut self.git(&["gc", "-q", "--prune=now"]))?;
+        run_untimed(&mut self.git(&["gc", "-q", "--prune=now"]))?;
         Ok(true)
     }
 }
 
 /// Refreshes an index; exit code 1 only says that some file has changed.
-pub fn refresh(command: &mut Command) -> Result<()> {
+pub fn refresh_index(command: &mut Command) -> Result<()> {
     Clock::start().run_with_input(command, &[], &[0, 1])?;
     Ok(())
 }

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Place, System};
+use super::{System, SystemDirs};
 use crate::input::trees::remove;
 use crate::measure::clock::{Clock, Cost};
 
 /// The stepback binary with a store of its own.
 pub struct Stepback {
     /// Tree and store.
-    pub place: Place,
+    pub place: SystemDirs,
     /// The program to measure.
     pub binary: PathBuf,
 }
@@ -39,7 +39,7 @@ impl System for Stepback {
         "stepback"
     }
 
-    fn place(&self) -> &Place {
+    fn work_dirs(&self) -> &SystemDirs {
         &self.place
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::model::{DIGITS, MARK, RequestedAnswer, request};
+use super::model::{DIGITS, MARK, RequestedAnswer, build_request};
 
 /// An agent waits no longer than this for the next byte.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const SPREAD: Duration = Duration::from_secs(1);
 
 /// What one agent saw of one answer.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct AnswerTiming {
     /// From the request to the first byte of the body.
     pub first: Duration,
     /// When it asked, and when it had the last byte.
@@ -31,7 +31,7 @@ pub struct Seen {
 
 /// What many agents saw at the same time.
 #[derive(Debug, Default)]
-pub struct Together {
+pub struct ConcurrentTiming {
     /// From the first request to the last byte of all answers.
     pub took: Duration,
     /// How late each piece came, in milliseconds.
@@ -54,10 +54,15 @@ impl TestClient {
     }
 
     /// Asks, and reads the whole answer. Moments of pieces are only looked for in an answer that is paced.
-    pub fn ask(&mut self, wanted: &RequestedAnswer, body: usize, buffer: &mut [u8]) -> Result<Seen> {
+    pub fn send_request(
+        &mut self,
+        wanted: &RequestedAnswer,
+        body: usize,
+        buffer: &mut [u8],
+    ) -> Result<AnswerTiming> {
         const END: &[u8] = b"\r\n0\r\n\r\n";
-        let request = request(wanted, body);
-        let mut seen = Seen::default();
+        let request = build_request(wanted, body);
+        let mut seen = AnswerTiming::default();
         let begun = Instant::now();
         self.stream.write_all(&request)?;
         // What may be the beginning of something that the next bytes complete.
@@ -98,13 +103,13 @@ impl TestClient {
 }
 
 /// Many agents ask at the same moment, each over a connection of its own.
-pub fn together(
+pub fn run_concurrently(
     addr: SocketAddr,
     epoch: Instant,
     streams: usize,
     wanted: &RequestedAnswer,
     body: usize,
-) -> Result<Together> {
+) -> Result<ConcurrentTiming> {
     let all_connected = Barrier::new(streams + 1);
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -120,7 +125,7 @@ pub fn together(
                 let agent = TestClient::connect(addr, epoch);
                 let mut buffer = vec![0; 32 << 10];
                 all_connected.wait();
-                agent?.ask(&wanted, body, &mut buffer)
+                agent?.send_request(&wanted, body, &mut buffer)
             })?;
             running.push(agent);
         }
@@ -134,6 +139,6 @@ pub fn together(
         let begun = between.iter().map(|(begun, _)| *begun).min();
         let ended = between.iter().map(|(_, ended)| *ended).max();
         let took = ended.zip(begun).map_or(Duration::ZERO, |(ended, begun)| ended - begun);
-        Ok(Together { took, lags })
+        Ok(ConcurrentTiming { took, lags })
     })
 }

@@ -29,7 +29,7 @@ pub struct RequestedAnswer {
 }
 
 /// A request for it, with a body of `body` bytes.
-pub fn request(wanted: &RequestedAnswer, body: usize) -> Vec<u8> {
+pub fn build_request(wanted: &RequestedAnswer, body: usize) -> Vec<u8> {
     let text = "What is to be done about the parser? ".repeat(body / 37);
     let body = format!(
         "{{\"model\":\"bench\",\"max_tokens\":1024,\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}"
@@ -53,17 +53,17 @@ pub fn start(epoch: Instant) -> Result<SocketAddr> {
         for stream in listener.incoming().flatten() {
             let serving = thread::Builder::new().stack_size(128 << 10);
             // A connection that fails is noticed by its reader.
-            let _ = serving.spawn(move || serve(stream, epoch));
+            let _ = serving.spawn(move || serve_connection(stream, epoch));
         }
     });
     Ok(addr)
 }
 
-fn serve(mut stream: TcpStream, epoch: Instant) -> std::io::Result<()> {
+fn serve_connection(mut stream: TcpStream, epoch: Instant) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(wanted) = read(&mut reader)? {
-        say(&mut stream, &wanted, epoch)?;
+        stream_answer(&mut stream, &wanted, epoch)?;
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<RequestedAnswer>> {
     Ok(Some(RequestedAnswer { pieces: pieces as usize, size: size as usize, every, phase }))
 }
 
-fn say(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std::io::Result<()> {
+fn stream_answer(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std::io::Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
     )?;
@@ -102,11 +102,11 @@ fn say(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std:
                  {\"type\":\"text_delta\",\"text\":\"@";
     let end = "\"}}\n\n";
     let filled = "x".repeat(wanted.size.saturating_sub(begin.len() + DIGITS + end.len()));
-    let mut piece = chunk(&format!("{begin}{:0DIGITS$}{filled}{end}", 0));
+    let mut piece = encode_chunk(&format!("{begin}{:0DIGITS$}{filled}{end}", 0));
     // The mark is the only one of its kind.
     let stamp = piece.iter().position(|byte| *byte == MARK).map_or(0, |at| at + 1);
     let first = Instant::now() + wanted.phase;
-    stream.write_all(&chunk(
+    stream.write_all(&encode_chunk(
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg\",\"type\":\"message\",\
          \"role\":\"assistant\",\"model\":\"bench\",\"content\":[],\"usage\":{\"input_tokens\":9,\"output_tokens\":1}}}\n\n\
          event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":\
@@ -121,7 +121,7 @@ fn say(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std:
         piece[stamp..stamp + DIGITS].copy_from_slice(&moment.as_bytes()[..DIGITS]);
         stream.write_all(&piece)?;
     }
-    let mut last = chunk(
+    let mut last = encode_chunk(
         "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
          event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\
          \"usage\":{\"output_tokens\":99}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
@@ -130,6 +130,6 @@ fn say(stream: &mut TcpStream, wanted: &RequestedAnswer, epoch: Instant) -> std:
     stream.write_all(&last)
 }
 
-fn chunk(text: &str) -> Vec<u8> {
+fn encode_chunk(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }

@@ -11,27 +11,27 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::measure::clock::quietly;
-use crate::systems::Place;
+use crate::measure::clock::run_untimed;
+use crate::systems::SystemDirs;
 
 /// A running proxy.
-pub struct Carrying {
+pub struct ProxyProcess {
     child: Child,
     binary: PathBuf,
-    place: Place,
+    place: SystemDirs,
     /// Where agents find it.
     pub addr: SocketAddr,
 }
 
-impl Carrying {
+impl ProxyProcess {
     /// Starts a proxy in front of the model at `upstream`.
     pub fn start(area: &Path, binary: &Path, upstream: SocketAddr) -> Result<Self> {
-        let place = Place::new(area, "proxy");
+        let place = SystemDirs::new(area, "proxy");
         for directory in [&place.tree, &place.store] {
             crate::input::trees::remove(directory)?;
             fs::create_dir_all(directory)?;
         }
-        let mut child = stepback(binary, &place)
+        let mut child = stepback_command(binary, &place)
             .args(["proxy", "--upstream", &format!("http://{upstream}"), "--json"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -48,7 +48,7 @@ impl Carrying {
     }
 
     /// The CPU time it has used so far.
-    pub fn cpu(&self) -> Result<Duration> {
+    pub fn cpu_time(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name may hold anything, so fields are counted from behind it; user and system time are the 14th and 15th.
         let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
@@ -58,7 +58,7 @@ impl Carrying {
     }
 
     /// Its largest resident set so far, in bytes.
-    pub fn peak(&self) -> Result<u64> {
+    pub fn peak_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no peak is known")?;
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
@@ -66,11 +66,11 @@ impl Carrying {
     }
 
     /// Waits until what was carried is recorded: nothing waits in the inbox, and the process rests.
-    pub fn settle(&self) -> Result<()> {
-        let mut before = self.cpu()?;
+    pub fn wait_until_idle(&self) -> Result<()> {
+        let mut before = self.cpu_time()?;
         for _ in 0..600 {
             std::thread::sleep(Duration::from_millis(100));
-            let now = self.cpu()?;
+            let now = self.cpu_time()?;
             if now == before {
                 break;
             }
@@ -80,12 +80,12 @@ impl Carrying {
     }
 
     /// Ends it, and returns how many model calls are in its record.
-    pub fn end(mut self) -> Result<u64> {
+    pub fn stop_and_count(mut self) -> Result<u64> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the proxy failed: {status}");
-        let stdout = quietly(stepback(&self.binary, &self.place).args(["sessions", "--json"]))?;
+        let stdout = run_untimed(stepback_command(&self.binary, &self.place).args(["sessions", "--json"]))?;
         let document: Value = serde_json::from_slice(&stdout)?;
         // A call is a step when it is asked and a step when it is answered.
         let steps = |session: &Value| session["steps"].as_u64().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Carrying {
     }
 }
 
-impl Drop for Carrying {
+impl Drop for ProxyProcess {
     fn drop(&mut self) {
         // Only still there if a measurement failed.
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -104,7 +104,7 @@ impl Drop for Carrying {
     }
 }
 
-fn stepback(binary: &Path, place: &Place) -> Command {
+fn stepback_command(binary: &Path, place: &SystemDirs) -> Command {
     let mut command = Command::new(binary);
     // Unaware of the user's own store, and of what their agents are told.
     command.env("STEPBACK_HOME", &place.store).env_remove("ANTHROPIC_BASE_URL").arg("-C").arg(&place.tree);

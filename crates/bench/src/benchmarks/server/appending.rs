@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::measure::clock::quietly;
+use crate::measure::clock::run_untimed;
 use crate::paths::Paths;
 
 /// The program, and where its stores are.
@@ -24,7 +24,7 @@ impl Appender {
 
     /// Appends so many steps, from number `first` on, to a store: the address of a database, or the name of a directory.
     /// Returns how long each took, in milliseconds.
-    pub fn append(&self, store: &str, first: usize, count: usize) -> Result<Vec<f64>> {
+    pub fn append_steps(&self, store: &str, first: usize, count: usize) -> Result<Vec<f64>> {
         let mut command = Command::new(&self.program);
         match store.contains("://") {
             true => command.arg(store),
@@ -32,7 +32,7 @@ impl Appender {
         };
         command.arg(self.area.join("appended.local")).arg(first.to_string()).arg(count.to_string());
         let document: Value =
-            serde_json::from_slice(&quietly(&mut command)?).context("it printed no JSON document")?;
+            serde_json::from_slice(&run_untimed(&mut command)?).context("it printed no JSON document")?;
         Ok(document["took_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect())
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::TOGETHER;
-use super::process::Serving;
+use super::process::ServerProcess;
 
 /// A connection that stays.
 pub struct HttpConnection {
@@ -18,7 +18,7 @@ pub struct HttpConnection {
 
 impl HttpConnection {
     /// To a server.
-    pub fn open(server: &Serving) -> Result<Self> {
+    pub fn open(server: &ServerProcess) -> Result<Self> {
         let stream = TcpStream::connect(server.address).context("cannot reach the server")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(120)))?;
@@ -31,7 +31,7 @@ impl HttpConnection {
             "GET /api/v1{path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {}\r\n\r\n",
             self.token
         );
-        match self.ask(head.as_bytes(), &[])? {
+        match self.send_request(head.as_bytes(), &[])? {
             (200, answer) => Ok(answer),
             (status, answer) => bail!("{path}: {status} {answer}"),
         }
@@ -45,7 +45,7 @@ impl HttpConnection {
             body.len()
         );
         loop {
-            match self.ask(head.as_bytes(), body)? {
+            match self.send_request(head.as_bytes(), body)? {
                 (200, answer) => return Ok(answer),
                 (429, _) => std::thread::sleep(Duration::from_millis(20)),
                 (status, answer) => bail!("{status} {answer}"),
@@ -53,7 +53,7 @@ impl HttpConnection {
         }
     }
 
-    fn ask(&mut self, head: &[u8], body: &[u8]) -> Result<(u16, Value)> {
+    fn send_request(&mut self, head: &[u8], body: &[u8]) -> Result<(u16, Value)> {
         self.stream.get_mut().write_all(&[head, body].concat())?;
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -102,7 +102,7 @@ impl Batch {
             "metadata": { "trace_id": NUMBER, "tokens": { "input": 812, "output": 64 } },
         })
         .to_string();
-        let (in_event, session) = (places(&event, NUMBER), places(&event, SESSION));
+        let (in_event, session) = (find_offsets(&event, NUMBER), find_offsets(&event, SESSION));
         let mut batch = Self { body: Vec::new(), round, client, numbers: Vec::new(), sessions: Vec::new() };
         batch.body.extend_from_slice(br#"{"workspace":"bench","agent":"bench","events":["#);
         for number in 0..TOGETHER as u64 {
@@ -129,7 +129,7 @@ impl Batch {
     }
 
     /// Makes it the batch with this number, of this session of its client.
-    pub fn renew(&mut self, number: u64, session: u64) {
+    pub fn renumber(&mut self, number: u64, session: u64) {
         let name = format!("s{:04x}{:04x}{session:08x}", self.round, self.client);
         for at in &self.sessions {
             self.body[*at..at + name.len()].copy_from_slice(name.as_bytes());
@@ -141,7 +141,7 @@ impl Batch {
     }
 }
 
-fn places(text: &str, wanted: &str) -> Vec<usize> {
+fn find_offsets(text: &str, wanted: &str) -> Vec<usize> {
     text.match_indices(wanted).map(|(at, _)| at).collect()
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let mut batch = Batch::new(1, 2);
         let mut seen = HashSet::new();
         for number in 0..3 {
-            batch.renew(number, 7);
+            batch.renumber(number, 7);
             let body: Value = serde_json::from_slice(batch.body()).unwrap();
             for event in body["events"].as_array().unwrap() {
                 assert_eq!(event["session"], "s0001000200000007");

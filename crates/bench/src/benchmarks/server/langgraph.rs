@@ -69,7 +69,7 @@ impl Saver {
 pub struct Python(PathBuf);
 
 /// Installs the savers, once.
-pub fn prepare(cache: &Path) -> Result<Python> {
+pub fn install_savers(cache: &Path) -> Result<Python> {
     let environment = cache.join("langgraph-savers");
     let python = environment.join("bin/python");
     if !environment.join("installed").exists() {
@@ -82,7 +82,7 @@ pub fn prepare(cache: &Path) -> Result<Python> {
 
 impl Python {
     /// Lets a saver put so many checkpoints into a database. Returns its version and how long each took, in milliseconds.
-    pub fn puts(&self, saver: Saver, database: &str, count: usize) -> Result<(String, Vec<f64>)> {
+    pub fn put_checkpoints(&self, saver: Saver, database: &str, count: usize) -> Result<(String, Vec<f64>)> {
         let mut command = Command::new(&self.0);
         let out = command.args(["-c", PUTS, &count.to_string(), saver.name(), database]).output()?;
         ensure!(out.status.success(), "the saver failed: {}", String::from_utf8_lossy(&out.stderr));

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::asking::HttpConnection;
 use crate::paths::Paths;
-use crate::systems::Place;
+use crate::systems::SystemDirs;
 
 /// A running server.
-pub struct Serving {
+pub struct ServerProcess {
     child: Child,
     store: PathBuf,
     /// Where it listens.
@@ -24,10 +24,10 @@ pub struct Serving {
     pub token: String,
 }
 
-impl Serving {
+impl ServerProcess {
     /// Starts a server over an empty store: an embedded one, or one in a database.
     pub fn start(area: &Path, binary: &Path, database: Option<&str>) -> Result<Self> {
-        let place = Place::new(area, "server");
+        let place = SystemDirs::new(area, "server");
         for directory in [&place.tree, &place.store] {
             crate::input::trees::remove(directory)?;
             fs::create_dir_all(directory)?;
@@ -58,14 +58,14 @@ impl Serving {
     }
 
     /// How many steps it has.
-    pub fn steps(&self) -> Result<u64> {
+    pub fn count_steps(&self) -> Result<u64> {
         let statistics = HttpConnection::open(self)?.get("/statistics")?;
         let steps = statistics["steps"].as_object().context("the server does not count steps")?;
         Ok(steps.values().filter_map(Value::as_u64).sum())
     }
 
     /// Its largest resident set so far, in bytes.
-    pub fn peak(&self) -> Result<u64> {
+    pub fn peak_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no peak is known")?;
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
@@ -73,7 +73,7 @@ impl Serving {
     }
 
     /// What the store occupies, in bytes.
-    pub fn disk(&self) -> Result<u64> {
+    pub fn disk_usage(&self) -> Result<u64> {
         fn below(path: &Path) -> Result<u64> {
             let mut bytes = 0;
             for entry in fs::read_dir(path)? {
@@ -87,7 +87,7 @@ impl Serving {
     }
 
     /// Ends it.
-    pub fn end(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(status.success(), "the server failed: {status}");
@@ -105,7 +105,7 @@ pub struct Database {
 impl Database {
     /// Starts one with the settings that it has by itself, save for memory.
     pub fn start(paths: &Paths) -> Result<Self> {
-        let mut cargo = paths.cargo();
+        let mut cargo = paths.cargo_command();
         cargo.args(["run", "--quiet", "-p", "stepback-testkit", "--bin", "postgres-server", "--"]);
         cargo.arg("shared_buffers=128MB");
         let mut child = cargo.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -117,7 +117,7 @@ impl Database {
     }
 
     /// The address of the database that is always there.
-    pub fn other(&self) -> String {
+    pub fn default_database(&self) -> String {
         self.address.rsplit_once('/').map_or_else(String::new, |(server, _)| format!("{server}/postgres"))
     }
 }
@@ -130,7 +130,7 @@ impl Drop for Database {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // Only still there if a measurement failed.
         if matches!(self.child.try_wait(), Ok(None)) {

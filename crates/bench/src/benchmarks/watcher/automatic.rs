@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::benchmarks::hook::HookSession;
 use crate::input::changes::Candidates;
 use crate::input::trees::SourceTree;
-use crate::measure::clock::{Cost, quietly};
-use crate::report::goals::{Goal, below};
+use crate::measure::clock::{Cost, run_untimed};
+use crate::report::goals::{Goal, at_most};
 use crate::report::markdown::MarkdownTable;
-use crate::report::results::{ms, percentile, samples};
+use crate::report::results::{ms, percentile, samples_json};
 use crate::run::{Run, SETTLE, flush};
 
 /// Calls before these numbers count.
@@ -53,20 +53,20 @@ pub fn measure(run: &mut Run<'_>, area: &Path, tree: &SourceTree) -> Result<Auto
     for number in 0..run.options.runs + FIRST {
         if number % 10 == 0 {
             flush(&run.area);
-            run.monitor.sample("watcher, hooks");
+            run.monitor.begin_block("watcher, hooks");
         }
         for (costs, session, candidates) in &mut sessions {
             thread::sleep(SETTLE);
-            costs.before.push(session.before()?);
-            candidates.script(1).apply(session.tree())?;
+            costs.before.push(session.run_pre_hook()?);
+            candidates.next_script(1).apply(session.tree())?;
             thread::sleep(SETTLE);
-            costs.after.push(session.after()?);
+            costs.after.push(session.run_post_hook()?);
         }
     }
     let ask = |words: &[&str]| {
         let mut command = Command::new(&run.binary);
         command.args(words).arg("--store").arg(sessions[0].1.store());
-        quietly(&mut command)
+        run_untimed(&mut command)
     };
     let status: Value = serde_json::from_slice(&ask(&["watcher", "--json"])?)?;
     ask(&["watcher", "stop"])?;
@@ -80,24 +80,24 @@ pub fn measure(run: &mut Run<'_>, area: &Path, tree: &SourceTree) -> Result<Auto
 }
 
 impl SessionCosts {
-    fn hooks(&self) -> [(&'static str, &[Cost]); 2] {
+    fn hook_costs(&self) -> [(&'static str, &[Cost]); 2] {
         [("before", &self.before), ("after", &self.after)]
     }
 }
 
-fn wall(costs: &[Cost], percent: f64) -> Option<f64> {
+fn wall_percentile(costs: &[Cost], percent: f64) -> Option<f64> {
     let counted = costs.get(FIRST..).unwrap_or_default();
     percentile(&counted.iter().map(|cost| ms(cost.wall)).collect::<Vec<_>>(), percent)
 }
 
 impl AutomaticCosts {
     /// All numbers.
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let sessions = self.sessions.iter().map(|session| {
-            let hooks = session.hooks().map(|(moment, costs)| {
+            let hooks = session.hook_costs().map(|(moment, costs)| {
                 let value = json!({
-                    "first calls": samples(&costs[..FIRST.min(costs.len())]),
-                    "later calls": samples(costs.get(FIRST..).unwrap_or_default()),
+                    "first calls": samples_json(&costs[..FIRST.min(costs.len())]),
+                    "later calls": samples_json(costs.get(FIRST..).unwrap_or_default()),
                 });
                 (moment.to_owned(), value)
             });
@@ -107,23 +107,23 @@ impl AutomaticCosts {
     }
 
     /// The goals, judged.
-    pub fn goals(&self) -> Vec<Goal> {
+    pub fn judge_goals(&self) -> Vec<Goal> {
         let Some(automatic) = self.sessions.first() else { return Vec::new() };
         automatic
-            .hooks()
+            .hook_costs()
             .map(|(moment, costs)| {
                 let what = format!(
                     "hook {moment} a command, {} files, from the third call on, p50: under 12 ms",
                     self.files
                 );
-                below(what, wall(costs, 50.0), 12.0, "ms")
+                at_most(what, wall_percentile(costs, 50.0), 12.0, "ms")
             })
             .into_iter()
             .collect()
     }
 
     /// The tables of the report.
-    pub fn report(&self) -> String {
+    pub fn render_report(&self) -> String {
         let mut table = MarkdownTable::new(
             ["hook", "watcher", "calls 1, 2, 3 ms", "runs", "min ms", "p50 ms", "p99 ms", "CPU p50 ms"]
                 .into_iter(),
@@ -131,7 +131,7 @@ impl AutomaticCosts {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         for at in 0..2 {
             for session in &self.sessions {
-                let (moment, costs) = session.hooks()[at];
+                let (moment, costs) = session.hook_costs()[at];
                 let first: Vec<_> =
                     costs.iter().take(3).map(|cost| format!("{:.0}", ms(cost.wall))).collect();
                 let counted = costs.get(FIRST..).unwrap_or_default();
@@ -141,9 +141,9 @@ impl AutomaticCosts {
                     session.name.to_owned(),
                     first.join(", "),
                     counted.len().to_string(),
-                    shown(wall(costs, 0.0)),
-                    shown(wall(costs, 50.0)),
-                    shown(wall(costs, 99.0)),
+                    shown(wall_percentile(costs, 0.0)),
+                    shown(wall_percentile(costs, 50.0)),
+                    shown(wall_percentile(costs, 99.0)),
                     shown(percentile(&cpu, 50.0)),
                 ]);
             }
@@ -153,7 +153,7 @@ impl AutomaticCosts {
              The first call of each session makes the first checkpoint. One file changes between the two hooks of a call; \
              numbers are of the calls from the third on. At the end, the watcher had {:.1} MB of memory.\n\n{}",
             self.watcher["memory_bytes"].as_f64().unwrap_or_default() / 1e6,
-            table.markdown()
+            table.to_markdown()
         )
     }
 }
