@@ -7,8 +7,6 @@ use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
-use crate::bundle::BundleError;
-
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -18,9 +16,6 @@ pub enum EngineError {
     /// The work tree failed.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
-    /// A bundle was rejected, or cannot be written.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
     /// A point was not found, is ambiguous, or is malformed.
     #[error("{0}")]
     Point(String),

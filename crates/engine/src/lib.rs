@@ -28,17 +28,16 @@
 //! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
 //! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
 //!
-//! Looking and sharing:
+//! Looking:
 //!
 //! - [`timeline`], [`search`], [`compare`], `read_cache`: stepping through a session, finding steps, two runs side by
 //!   side.
 //! - [`bisect`], [`materialize`], [`reruns`]: the step that broke something, a past state in a directory of its own,
 //!   records of reruns.
-//! - [`bundle`]: sessions in one file, written, validated and imported.
 //!
 //! Upkeep:
 //!
-//! - [`prune`], [`collect`], `reachability`: which checkpoints go, and freeing what nothing needs.
+//! - [`prune`], [`collect`], [`reachability`]: which checkpoints go, and freeing what nothing needs.
 //! - [`error`], [`diagnostics`]: what can go wrong, and what to do about it, in the same words on every surface.
 //!
 //! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
@@ -49,7 +48,6 @@ pub mod authorship;
 pub mod bisect;
 pub mod branch;
 pub mod branch_graph;
-pub mod bundle;
 mod calls;
 pub mod changes;
 pub mod checkpoint;
@@ -70,7 +68,7 @@ pub mod merge;
 pub mod moves;
 pub mod path_filter;
 pub mod prune;
-mod reachability;
+pub mod reachability;
 mod read_cache;
 pub mod reason;
 pub mod recorder;

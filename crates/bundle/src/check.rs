@@ -6,8 +6,8 @@ use stepback_model::escape::excerpt;
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{OpStatus, Session};
 
-use super::error::BundleError;
-use super::records::{ExportedStep, Log, Reference, What};
+use crate::error::BundleError;
+use crate::records::{ExportedStep, Log, Reference, ReferenceKind};
 
 /// Maximum length of a name or one-line text, in bytes.
 const LONGEST: usize = 4096;
@@ -15,14 +15,14 @@ const LONGEST: usize = 4096;
 /// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
 /// one.
 pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
-    let mut seen = Seen::default();
+    let mut seen = KnownIds::default();
     let mut workspaces = HashSet::new();
     for log in logs {
         if !workspaces.insert(log.place.id) {
-            return Err(BundleError::senseless(format!("it contains workspace {} twice", log.place.id)));
+            return Err(BundleError::inconsistent(format!("it contains workspace {} twice", log.place.id)));
         }
         if log.place.root.len() > LONGEST {
-            return Err(BundleError::senseless("the path of a workspace is too long"));
+            return Err(BundleError::inconsistent("the path of a workspace is too long"));
         }
         seen.log(log)?;
     }
@@ -30,15 +30,15 @@ pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
 }
 
 #[derive(Default)]
-struct Seen {
+struct KnownIds {
     sessions: HashSet<SessionId>,
     steps: HashSet<StepId>,
     operations: HashSet<OpId>,
 }
 
-impl Seen {
+impl KnownIds {
     fn log(&mut self, log: &Log) -> Result<(), BundleError> {
-        let wrong = |what: String| Err(BundleError::Senseless(what));
+        let wrong = |what: String| Err(BundleError::Inconsistent(what));
         let mut here = HashSet::from([Session::id_of(log.place.id, Session::PERSON, "")]);
         for session in &log.sessions {
             if !self.sessions.insert(session.id) {
@@ -95,14 +95,14 @@ fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleErro
     let Reference { what, name, step } = reference;
     let shown = excerpt(name, 80);
     if !steps.contains(step) {
-        return Err(BundleError::senseless(format!("\"{shown}\" names a missing step")));
+        return Err(BundleError::inconsistent(format!("\"{shown}\" names a missing step")));
     }
     let is_name = match what {
-        What::Head => name.is_empty(),
-        What::Branch | What::Present => crate::branch::is_name(name),
+        ReferenceKind::Head => name.is_empty(),
+        ReferenceKind::Branch | ReferenceKind::Present => stepback_engine::branch::is_name(name),
     };
     match is_name {
         true => Ok(()),
-        false => Err(BundleError::senseless(format!("\"{shown}\" cannot be the name of a branch"))),
+        false => Err(BundleError::inconsistent(format!("\"{shown}\" cannot be the name of a branch"))),
     }
 }

@@ -1,8 +1,7 @@
 //! Files that are cut, changed, too new, or made by somebody who means harm: refused, and nothing is taken in.
 
 use serde_json::{Value, json};
-use stepback_engine::EngineError;
-use stepback_engine::bundle::BundleError;
+use stepback_bundle::BundleError;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::state::WorkspaceState;
 use stepback_model::tree::{Content, Tree, TreeEntry, TreeNode};
@@ -84,15 +83,15 @@ fn refused(bytes: &[u8]) -> BundleError {
     let error = there.import(bytes).expect_err("it was taken in");
     there.expect_nothing();
     match error {
-        EngineError::Bundle(error) => error,
-        other => panic!("{other}"),
+        BundleError::Engine(other) => panic!("{other}"),
+        error => error,
     }
 }
 
 #[track_caller]
 fn senseless(blocks: &[(u8, Vec<u8>)], why: &str) {
     match refused(&bundle(blocks)) {
-        BundleError::Senseless(what) => assert!(what.contains(why), "{what} instead of {why}"),
+        BundleError::Inconsistent(what) => assert!(what.contains(why), "{what} instead of {why}"),
         other => panic!("{other} instead of {why}"),
     }
 }
@@ -261,7 +260,7 @@ fn what_is_known_as_something_else_is_a_contradiction() {
     named["agent"] = json!("somebody else");
     for lines in [[workspace(), session(), other], [workspace(), named, step(STEP, None, state)]] {
         let error = there.import(&bundle(&[log(&lines), all.clone()])).unwrap_err();
-        assert!(matches!(error, EngineError::Bundle(BundleError::Clash(_))), "{error}");
+        assert!(matches!(error, BundleError::Conflict(_)), "{error}");
         assert_eq!(there.store.commit_seq().unwrap(), mark);
     }
 }
@@ -292,7 +291,7 @@ fn what_was_recorded_here_is_not_gone_on_with_by_others() {
     lines.push(forged);
     let forged = bundle(&[log(&lines), (OBJECTS, objects(&[(ObjectKind::State, bytes)]))]);
     let error = world.home.import(&forged).unwrap_err();
-    assert!(matches!(error, EngineError::Bundle(BundleError::Clash(_))), "{error}");
+    assert!(matches!(error, BundleError::Conflict(_)), "{error}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use stepback_engine::Engine;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::hex;
 use stepback_model::ids::{SessionId, WorkspaceId};
@@ -19,12 +20,10 @@ use stepback_model::record::{Operation, Session, SessionInfo, Step, WorkspaceRec
 use stepback_store::{Mutation, copy};
 use stepback_worktree::WorktreeError;
 
-use super::error::BundleError;
-use super::gather::origin_id;
-use super::open::Bundle;
-use super::records::{Log, What, told};
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::BundleError;
+use crate::gather::origin_id;
+use crate::open::Bundle;
+use crate::records::{Log, ReferenceKind, portable_info};
 
 /// Root prefix of imported workspaces. The directory need not exist.
 pub const ROOT: &str = "/imported/";
@@ -44,90 +43,85 @@ pub struct ImportReport {
     pub new_git_files: u64,
 }
 
-impl Engine {
-    /// Imports everything in a bundle that the store does not have, or nothing.
-    pub fn import_bundle(&self, bundle: &Bundle) -> Result<ImportReport, EngineError> {
-        let _lock = self.keep_collector_out()?;
-        let (mut imported, mutations) = plan(self, &bundle.logs, MissingObjects::Nothing)?;
-        if mutations.is_empty() {
-            return Ok(imported);
-        }
-        imported.new_git_files = self.import_git_files(bundle)?;
-        let batch = self.store.begin()?;
-        for (hash, placed) in bundle.objects() {
-            if let Some(progress) = &self.progress {
-                progress.fetch_add(1, Ordering::Relaxed);
-            }
-            if !batch.contains(placed.kind, hash)? {
-                batch.write(placed.kind, &bundle.read(placed.kind, hash)?, None)?;
-                imported.new_objects += 1;
-            }
-        }
-        self.store.commit(Some(batch.finish()?), &mutations)?;
-        Ok(imported)
+/// Imports everything in a bundle that the store does not have, or nothing.
+pub fn import(engine: &Engine, bundle: &Bundle) -> Result<ImportReport, BundleError> {
+    let _lock = engine.keep_collector_out()?;
+    let (mut imported, mutations) = plan(engine, &bundle.logs, MissingObjects::Nothing)?;
+    if mutations.is_empty() {
+        return Ok(imported);
     }
-
-    /// Adds git files to the vault, before the commit: the next garbage collection removes those that nothing needs.
-    fn import_git_files(&self, bundle: &Bundle) -> Result<u64, EngineError> {
-        let Some(dir) = self.store.local_dir().filter(|_| !bundle.needed.vaulted.is_empty()) else {
-            return match bundle.needed.vaulted.is_empty() {
-                true => Ok(0),
-                false => Err(EngineError::Input(
-                    "the bundle contains git files, and this store has no directory for them".into(),
-                )),
-            };
-        };
-        // They are checked under their own names, which determine what they must contain.
-        let aside = Aside::new(dir, &self.env.fresh_id())?;
-        let vault = match self.vault()? {
-            Some(vault) => vault,
-            None => stepback_worktree::vault::Vault::open(&dir.join(stepback_store::port::VAULT))?,
-        };
-        let mut new = 0;
-        for parts in &bundle.git_files {
-            let name = parts.file.name.as_bytes();
-            if !bundle.needed.vaulted.contains(name) {
-                continue;
-            }
-            let path = aside.0.join(&parts.file.name);
-            let mut options = File::options();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o444)
-                .open(&path)
-                .map_err(WorktreeError::aside("write", &path))?;
-            for part in bundle.git_file(parts) {
-                let part = part?;
-                stepback_faults::point()
-                    .and_then(|()| file.write_all(&part))
-                    .map_err(WorktreeError::aside("write", &path))?;
-            }
-            file.sync_all().map_err(WorktreeError::aside("write", &path))?;
-            stepback_store::verify_git_file(&path)
-                .map_err(|why| BundleError::Senseless(format!("git file {}: {why}", parts.file.name)))?;
-            match vault.holds_same(name, &path).map_err(WorktreeError::aside("write", &path))? {
-                Some(true) => {}
-                Some(false) => {
-                    let what = format!("git file {} differs from the one in this store", parts.file.name);
-                    return Err(BundleError::Clash(what).into());
-                }
-                None => {
-                    vault.take_in(&path, name).map_err(WorktreeError::aside("write", &path))?;
-                    new += 1;
-                }
-            }
+    imported.new_git_files = import_git_files(engine, bundle)?;
+    let batch = engine.store.begin()?;
+    for (hash, placed) in bundle.objects() {
+        if let Some(progress) = &engine.progress {
+            progress.fetch_add(1, Ordering::Relaxed);
         }
-        vault.sync().map_err(WorktreeError::aside("sync", dir))?;
-        Ok(new)
+        if !batch.contains(placed.kind, hash)? {
+            batch.write(placed.kind, &bundle.read(placed.kind, hash)?, None)?;
+            imported.new_objects += 1;
+        }
     }
+    engine.store.commit(Some(batch.finish()?), &mutations)?;
+    Ok(imported)
 }
 
+/// Adds git files to the vault, before the commit: the next garbage collection removes those that nothing needs.
+fn import_git_files(engine: &Engine, bundle: &Bundle) -> Result<u64, BundleError> {
+    let Some(dir) = engine.store.local_dir().filter(|_| !bundle.needed.vaulted.is_empty()) else {
+        return match bundle.needed.vaulted.is_empty() {
+            true => Ok(0),
+            false => Err(BundleError::NoDirectoryForGit),
+        };
+    };
+    // They are checked under their own names, which determine what they must contain.
+    let aside = TemporaryDir::new(dir, &engine.env.fresh_id())?;
+    let vault = match engine.vault()? {
+        Some(vault) => vault,
+        None => stepback_worktree::vault::Vault::open(&dir.join(stepback_store::port::VAULT))?,
+    };
+    let mut new = 0;
+    for parts in &bundle.git_files {
+        let name = parts.file.name.as_bytes();
+        if !bundle.needed.vaulted.contains(name) {
+            continue;
+        }
+        let path = aside.0.join(&parts.file.name);
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o444)
+            .open(&path)
+            .map_err(WorktreeError::aside("write", &path))?;
+        for part in bundle.git_file(parts) {
+            let part = part?;
+            stepback_faults::point()
+                .and_then(|()| file.write_all(&part))
+                .map_err(WorktreeError::aside("write", &path))?;
+        }
+        file.sync_all().map_err(WorktreeError::aside("write", &path))?;
+        stepback_store::verify_git_file(&path)
+            .map_err(|why| BundleError::Inconsistent(format!("git file {}: {why}", parts.file.name)))?;
+        match vault.holds_same(name, &path).map_err(WorktreeError::aside("write", &path))? {
+            Some(true) => {}
+            Some(false) => {
+                let what = format!("git file {} differs from the one in this store", parts.file.name);
+                return Err(BundleError::Conflict(what));
+            }
+            None => {
+                vault.take_in(&path, name).map_err(WorktreeError::aside("write", &path))?;
+                new += 1;
+            }
+        }
+    }
+    vault.sync().map_err(WorktreeError::aside("sync", dir))?;
+    Ok(new)
+}
 /// A temporary directory, removed when dropped.
-struct Aside(PathBuf);
+struct TemporaryDir(PathBuf);
 
-impl Aside {
-    fn new(dir: &Path, id: &[u8; 16]) -> Result<Self, EngineError> {
+impl TemporaryDir {
+    fn new(dir: &Path, id: &[u8; 16]) -> Result<Self, BundleError> {
         let path = dir.join(format!("import-{}", hex::encode(id)));
         stepback_faults::point()
             .and_then(|()| DirBuilder::new().mode(0o700).create(&path))
@@ -136,7 +130,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for TemporaryDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -144,7 +138,7 @@ impl Drop for Aside {
 
 /// What an imported file lacks of its sessions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum MissingObjects {
+pub enum MissingObjects {
     /// Nothing is missing.
     Nothing,
     /// The file contents are missing: the store may know more about a step than the file says.
@@ -152,15 +146,15 @@ pub(super) enum MissingObjects {
 }
 
 /// Returns what will be imported from `logs`, and the mutations that do it.
-pub(super) fn plan(
+pub fn plan(
     engine: &Engine,
     logs: &[Log],
     lacks: MissingObjects,
-) -> Result<(ImportReport, Vec<Mutation>), EngineError> {
+) -> Result<(ImportReport, Vec<Mutation>), BundleError> {
     let mut imported = ImportReport::default();
     let mut mutations = Vec::new();
     for log in logs {
-        let planned = Planned::new(engine, log, lacks)?;
+        let planned = WorkspaceImport::new(engine, log, lacks)?;
         imported.steps += log.steps.len() as u64;
         imported.sessions.extend(planned.sessions());
         mutations.extend(planned.mutations(&mut imported)?);
@@ -169,7 +163,7 @@ pub(super) fn plan(
 }
 
 /// One workspace of a bundle, and the workspace it is imported into.
-struct Planned<'l> {
+struct WorkspaceImport<'l> {
     engine: &'l Engine,
     log: &'l Log,
     /// The sessions of the log that the store already has.
@@ -179,8 +173,8 @@ struct Planned<'l> {
     lacks: MissingObjects,
 }
 
-impl<'l> Planned<'l> {
-    fn new(engine: &'l Engine, log: &'l Log, lacks: MissingObjects) -> Result<Self, EngineError> {
+impl<'l> WorkspaceImport<'l> {
+    fn new(engine: &'l Engine, log: &'l Log, lacks: MissingObjects) -> Result<Self, BundleError> {
         let mut known = HashMap::new();
         for told in &log.sessions {
             if let Some(session) = engine.store.session(told.id)? {
@@ -209,7 +203,7 @@ impl<'l> Planned<'l> {
     }
 
     /// Returns the mutations that import the log, and counts new steps.
-    fn mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, EngineError> {
+    fn mutations(&self, imported: &mut ImportReport) -> Result<Vec<Mutation>, BundleError> {
         let mut mutations = Vec::new();
         let [person, here] =
             [self.log.place.id, self.target.id].map(|place| Session::id_of(place, Session::PERSON, ""));
@@ -269,7 +263,7 @@ impl<'l> Planned<'l> {
     }
 
     fn session(&self, session: &Session) -> Option<Mutation> {
-        let info = told(&session.info);
+        let info = portable_info(&session.info);
         let Some(known) = self.known.get(&session.id) else {
             return Some(Mutation::AddSession(Session {
                 workspace: self.target.id,
@@ -287,7 +281,7 @@ impl<'l> Planned<'l> {
     }
 
     /// Returns the references whose names are free here. Head and present branch are set only for a new workspace.
-    fn references(&self) -> Result<Vec<Mutation>, EngineError> {
+    fn references(&self) -> Result<Vec<Mutation>, BundleError> {
         let mut mutations = Vec::new();
         if !is_imported(&self.target) {
             return Ok(mutations);
@@ -295,10 +289,10 @@ impl<'l> Planned<'l> {
         for reference in &self.log.references {
             let (id, name) = (self.target.id, &reference.name);
             let name = match reference.what {
-                What::Head if self.is_new => format!("head/{id}"),
-                What::Present if self.is_new => format!("present/{id}/{name}"),
-                What::Branch => format!("branch/{id}/{name}"),
-                What::Head | What::Present => continue,
+                ReferenceKind::Head if self.is_new => format!("head/{id}"),
+                ReferenceKind::Present if self.is_new => format!("present/{id}/{name}"),
+                ReferenceKind::Branch => format!("branch/{id}/{name}"),
+                ReferenceKind::Head | ReferenceKind::Present => continue,
             };
             if self.engine.store.reference(&name)?.is_none() {
                 mutations.push(Mutation::SetRef { name, expected: None, value: reference.step });
@@ -335,13 +329,13 @@ fn is_imported(workspace: &WorkspaceRecord) -> bool {
     workspace.root.starts_with(ROOT.as_bytes())
 }
 
-fn clash(what: String) -> EngineError {
-    BundleError::Clash(what).into()
+fn clash(what: String) -> BundleError {
+    BundleError::Conflict(what)
 }
 
 /// Checks that two records are of the same step. Their annotations may differ, and one of them may have a parent that the
 /// other lacks or has under another id.
-fn same(here: &StepRow, there: &StepRow) -> Result<(), EngineError> {
+fn same(here: &StepRow, there: &StepRow) -> Result<(), BundleError> {
     let (a, b) = (&here.step, &there.step);
     let told =
         |step: &Step| (step.session, step.kind, step.at, step.state, step.summary.clone(), step.meta.clone());

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
+use stepback_bundle::Bundle;
 use stepback_faults::{Fault, arm, disarm};
 use stepback_model::record::Session;
 use stepback_store::port::SearchRequest;
@@ -68,7 +69,7 @@ fn random_sessions_are_the_same_elsewhere() {
         same_view(&world.home, &there, &sessions[1]);
         let here: Vec<Session> = sessions.iter().map(|session| there.session(session)).collect();
         let mut passed_on = Vec::new();
-        there.engine().export_bundle(&here, &mut passed_on).unwrap();
+        stepback_bundle::export(&there.engine(), &here, &mut passed_on).unwrap();
         let third = BundleStore::new(77);
         third.import(&passed_on).unwrap();
         same_view(&world.home, &third, &sessions[0]);
@@ -125,9 +126,8 @@ fn a_failing_disk_leaves_nothing_behind_or_everything() {
             fs::write(&path, &bytes).unwrap();
             arm(fault, tried);
             let engine = there.engine();
-            let outcome = engine
-                .open_bundle(fs::File::open(&path).unwrap())
-                .and_then(|bundle| engine.import_bundle(&bundle));
+            let outcome = Bundle::open(fs::File::open(&path).unwrap(), None)
+                .and_then(|bundle| stepback_bundle::import(&engine, &bundle));
             disarm();
             match outcome {
                 Ok(imported) => {
@@ -157,9 +157,11 @@ fn lines_tell_everything_that_happened() {
     let world = small(11);
     let session = &world.sessions()[0];
     let mut text = Vec::new();
-    let exported = world.home.engine().export_lines(std::slice::from_ref(session), &mut text).unwrap();
+    let exported =
+        stepback_bundle::export_lines(&world.home.engine(), std::slice::from_ref(session), &mut text)
+            .unwrap();
     let text = String::from_utf8(text).unwrap();
-    assert!(stepback_engine::bundle::is_lines(text.as_bytes()));
+    assert!(stepback_bundle::is_lines(text.as_bytes()));
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |record: &str| lines.iter().filter(|line| line["record"] == record).collect::<Vec<_>>();
     assert_eq!(of("step").len() as u64, exported.steps);

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use stepback_engine::bundle::ImportReport;
+use stepback_bundle::{Bundle, BundleError, ImportReport};
+use stepback_engine::Workspace;
 use stepback_engine::prune::Rules;
 use stepback_engine::recorder::{
     CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
 };
 use stepback_engine::rewind::RewindRequest;
-use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_store::port::{StepQuery, StepRow};
@@ -41,12 +41,12 @@ impl BundleStore {
     }
 
     /// Takes in a bundle.
-    pub fn import(&self, bytes: &[u8]) -> Result<ImportReport, EngineError> {
+    pub fn import(&self, bytes: &[u8]) -> Result<ImportReport, BundleError> {
         let path = self.top().join("bundle");
         fs::write(&path, bytes).unwrap();
         let engine = self.engine();
-        let bundle = engine.open_bundle(fs::File::open(&path).unwrap())?;
-        engine.import_bundle(&bundle)
+        let bundle = Bundle::open(fs::File::open(&path).unwrap(), None)?;
+        stepback_bundle::import(&engine, &bundle)
     }
 
     /// That nothing is there, and nothing is wrong.
@@ -274,7 +274,7 @@ impl BusyWorkspace {
 
     pub fn export(&self, sessions: &[Session]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.home.engine().export_bundle(sessions, &mut bytes).unwrap();
+        stepback_bundle::export(&self.home.engine(), sessions, &mut bytes).unwrap();
         bytes
     }
 }

@@ -1,12 +1,11 @@
 //! The records in the log of a bundle, one per line.
 
 use serde::{Deserialize, Serialize};
+use stepback_engine::reachability::Marker;
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Operation, Session, SessionInfo, Step, Trigger, WorkspaceRecord};
 use stepback_model::time::Timestamp;
-
-use crate::reachability::Marker;
 
 /// One line. A workspace comes before everything in it; a step after its parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,7 +54,7 @@ pub struct ExportedStep {
 /// The purpose of a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum ReferenceKind {
     /// The step that the workspace was at.
     Head,
     /// The tip of a branch.
@@ -68,7 +67,7 @@ pub enum What {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reference {
     /// Purpose of the reference.
-    pub what: What,
+    pub what: ReferenceKind,
     /// Name of the branch; empty for the head.
     pub name: String,
     /// The step it refers to.
@@ -130,7 +129,7 @@ impl ExportedStep {
 /// Returns the session data that is exported. Data that only makes sense on the machine where the session ran is removed:
 /// where its files are, how it was started, what is in progress. Otherwise an import would act on another user's values for
 /// these.
-pub fn told(info: &SessionInfo) -> SessionInfo {
+pub fn portable_info(info: &SessionInfo) -> SessionInfo {
     SessionInfo {
         transcript: None,
         started: None,

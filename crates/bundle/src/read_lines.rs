@@ -9,6 +9,7 @@ use std::io::{BufRead, Read};
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
+use stepback_engine::Engine;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::SessionId;
 use stepback_model::json::{self as stored_json, JsonError};
@@ -17,42 +18,37 @@ use stepback_model::state::WorkspaceState;
 use stepback_model::{conversation, json::ValueRoot};
 use stepback_store::ObjectBatch;
 
-use super::error::BundleError;
-use super::import::ImportReport;
-use super::lines::{FORMAT, VERSION};
-use super::records::{ExportedStep, Log, Record};
-use super::{check, import};
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::BundleError;
+use crate::import::ImportReport;
+use crate::lines::{FORMAT, VERSION};
+use crate::records::{ExportedStep, Log, Record};
+use crate::{check, import};
 
 /// Maximum length of a line, in bytes: the texts of a step are cut when it is recorded, and a message is at most one answer
 /// of a model.
 const LONGEST: u64 = 64 << 20;
 
-impl Engine {
-    /// Imports everything in exported lines that the store does not have, or nothing.
-    pub fn import_lines(&self, lines: impl BufRead) -> Result<ImportReport, EngineError> {
-        let _lock = self.keep_collector_out()?;
-        let batch = self.store.begin()?;
-        let mut reading = Reading::new(&*batch)?;
-        reading.all(lines, |_| {
-            if let Some(progress) = &self.progress {
-                progress.fetch_add(1, Ordering::Relaxed);
-            }
-        })?;
-        let logs = reading.finish()?;
-        check::logs(&logs)?;
-        let (imported, mutations) = import::plan(self, &logs, import::MissingObjects::Files)?;
-        if !mutations.is_empty() {
-            self.store.commit(Some(batch.finish()?), &mutations)?;
+/// Imports everything in exported lines that the store does not have, or nothing.
+pub fn import_lines(engine: &Engine, lines: impl BufRead) -> Result<ImportReport, BundleError> {
+    let _lock = engine.keep_collector_out()?;
+    let batch = engine.store.begin()?;
+    let mut reading = Reading::new(&*batch)?;
+    reading.all(lines, |_| {
+        if let Some(progress) = &engine.progress {
+            progress.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(imported)
+    })?;
+    let logs = reading.finish()?;
+    check::logs(&logs)?;
+    let (imported, mutations) = import::plan(engine, &logs, import::MissingObjects::Files)?;
+    if !mutations.is_empty() {
+        engine.store.commit(Some(batch.finish()?), &mutations)?;
     }
+    Ok(imported)
 }
-
 /// The conversation of a session so far.
 #[derive(Default)]
-struct Said {
+struct MessageChain {
     tip: Option<Hash>,
     count: u64,
 }
@@ -63,7 +59,7 @@ struct Reading<'b> {
     /// The empty state that every step gets, since its files are unknown.
     state: Hash,
     logs: Vec<Log>,
-    said: HashMap<SessionId, Said>,
+    said: HashMap<SessionId, MessageChain>,
     lines: u64,
     steps: u64,
     /// Whether the end line was read.
@@ -71,13 +67,13 @@ struct Reading<'b> {
 }
 
 impl<'b> Reading<'b> {
-    fn new(batch: &'b dyn ObjectBatch) -> Result<Self, EngineError> {
+    fn new(batch: &'b dyn ObjectBatch) -> Result<Self, BundleError> {
         let state = batch.write(ObjectKind::State, &WorkspaceState::default().encode(), None)?;
         let (logs, said) = (Vec::new(), HashMap::new());
         Ok(Self { batch, state, logs, said, lines: 0, steps: 0, is_whole: false })
     }
 
-    fn all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), EngineError> {
+    fn all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), BundleError> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -99,11 +95,11 @@ impl<'b> Reading<'b> {
     }
 
     /// Builds an error about the line that was read last.
-    fn wrong(&self, why: &str) -> EngineError {
-        BundleError::Senseless(format!("line {}: {why}", self.lines)).into()
+    fn wrong(&self, why: &str) -> BundleError {
+        BundleError::Inconsistent(format!("line {}: {why}", self.lines))
     }
 
-    fn take(&mut self, mut line: Value) -> Result<(), EngineError> {
+    fn take(&mut self, mut line: Value) -> Result<(), BundleError> {
         if self.is_whole {
             return Err(self.wrong("there is data after the last line"));
         }
@@ -115,7 +111,7 @@ impl<'b> Reading<'b> {
                     Ok(known) if known <= VERSION => Ok(()),
                     found => {
                         let found = found.unwrap_or(u32::MAX);
-                        Err(BundleError::Newer { found, known: VERSION }.into())
+                        Err(BundleError::Newer { found, known: VERSION })
                     }
                 }
             }
@@ -149,7 +145,7 @@ impl<'b> Reading<'b> {
                 self.is_whole = line["lines"] == self.lines && line["steps"] == self.steps;
                 match self.is_whole {
                     true => Ok(()),
-                    false => Err(BundleError::Damaged("lines are missing".into()).into()),
+                    false => Err(BundleError::Damaged("lines are missing".into())),
                 }
             }
             // Operations and references, which concern files that are missing here, and records that later versions add.
@@ -157,16 +153,16 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn read(&self, line: Value) -> Result<Record, EngineError> {
+    fn read(&self, line: Value) -> Result<Record, BundleError> {
         serde_json::from_value(line).map_err(|error| self.wrong(&error.to_string()))
     }
 
-    fn log(&mut self) -> Result<&mut Log, EngineError> {
+    fn log(&mut self) -> Result<&mut Log, BundleError> {
         let none = self.wrong("it comes before its workspace");
         self.logs.last_mut().ok_or(none)
     }
 
-    fn step(&mut self, record: Record, detail: &Value) -> Result<(), EngineError> {
+    fn step(&mut self, record: Record, detail: &Value) -> Result<(), BundleError> {
         let Record::Step(mut moment) = record else { return Ok(()) };
         moment.step.meta.detail = match detail {
             Value::Null => None,
@@ -190,7 +186,7 @@ impl<'b> Reading<'b> {
         Ok(())
     }
 
-    fn message(&mut self, line: &Value) -> Result<(), EngineError> {
+    fn message(&mut self, line: &Value) -> Result<(), BundleError> {
         let session: SessionId = serde_json::from_value(line["session"].clone())
             .map_err(|error| self.wrong(&error.to_string()))?;
         let text = match &line["message"] {
@@ -206,12 +202,12 @@ impl<'b> Reading<'b> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Log>, EngineError> {
+    fn finish(mut self) -> Result<Vec<Log>, BundleError> {
         if !self.is_whole {
-            return Err(BundleError::Damaged("it is truncated: the last line is missing".into()).into());
+            return Err(BundleError::Damaged("it is truncated: the last line is missing".into()));
         }
         if self.logs.is_empty() {
-            return Err(BundleError::senseless("it contains no session").into());
+            return Err(BundleError::inconsistent("it contains no session"));
         }
         for session in self.logs.iter_mut().flat_map(|log| &mut log.sessions) {
             session.info.tip = self.said.get(&session.id).and_then(|said| said.tip);

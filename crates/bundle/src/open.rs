@@ -10,23 +10,23 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stepback_engine::reachability::{Alive, Marker, Visitor};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::list;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::tree::Content;
 
-use super::check;
-use super::error::BundleError;
-use super::frame::{self, Block, Reader};
-use super::records::{GitFile, Log, Record};
-use crate::reachability::{Alive, Marker, Visitor};
+use crate::check;
+use crate::error::BundleError;
+use crate::frame::{self, Block, Reader};
+use crate::records::{GitFile, Log, Record};
 
 /// Number of blocks kept decompressed in the cache.
 const BLOCKS: usize = 8;
 
 /// The location of an object in the file.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed {
+pub struct ObjectLocation {
     /// Kind of the object.
     pub kind: ObjectKind,
     /// Offset of its block in the file.
@@ -48,17 +48,17 @@ pub struct PackedFile {
 pub struct Bundle {
     source: Source,
     /// Records of the bundle, by workspace.
-    pub(super) logs: Vec<Log>,
+    pub(crate) logs: Vec<Log>,
     /// The objects and git files that its records need; the file may contain more.
-    pub(super) needed: Alive,
+    pub(crate) needed: Alive,
     /// Git files in the bundle.
-    pub(super) git_files: Vec<PackedFile>,
+    pub(crate) git_files: Vec<PackedFile>,
 }
 
 #[derive(Debug)]
 struct Source {
     file: File,
-    index: HashMap<Hash, Placed>,
+    index: HashMap<Hash, ObjectLocation>,
     recent: RefCell<VecDeque<(u64, Rc<Vec<u8>>)>>,
 }
 
@@ -92,7 +92,8 @@ impl ObjectSource for Source {
 }
 
 impl Bundle {
-    pub(super) fn open(file: File, progress: Option<&AtomicU64>) -> Result<Self, BundleError> {
+    /// Reads a bundle to its end and validates all of it. Writes nothing. `progress` counts the objects that were read.
+    pub fn open(file: File, progress: Option<&AtomicU64>) -> Result<Self, BundleError> {
         let mut contents = Contents::default();
         let mut reader = Reader::new(BufReader::with_capacity(256 << 10, &file))?;
         while let Some((place, kind, block)) = reader.next()? {
@@ -103,41 +104,41 @@ impl Bundle {
         }
         let Contents { logs, index, git_files, unfinished, .. } = contents;
         if unfinished.is_some() {
-            return Err(BundleError::senseless("a git file is shorter than its declared length"));
+            return Err(BundleError::inconsistent("a git file is shorter than its declared length"));
         }
         if logs.is_empty() {
-            return Err(BundleError::senseless("it contains no session"));
+            return Err(BundleError::inconsistent("it contains no session"));
         }
         check::logs(&logs)?;
         let source = Source { file, index, recent: RefCell::default() };
         let needed = reached(&source, &logs)?;
         let names: HashSet<&[u8]> = git_files.iter().map(|parts| parts.file.name.as_bytes()).collect();
         if names.len() != git_files.len() {
-            return Err(BundleError::senseless("it contains a git file twice"));
+            return Err(BundleError::inconsistent("it contains a git file twice"));
         }
         if let Some(name) = needed.vaulted.iter().find(|name| !names.contains(name.as_slice())) {
             let name = String::from_utf8_lossy(name);
-            return Err(BundleError::senseless(format!("git file {name} is referenced but missing")));
+            return Err(BundleError::inconsistent(format!("git file {name} is referenced but missing")));
         }
         Ok(Self { source, logs, needed, git_files })
     }
 
     /// Returns the needed objects, in file order.
-    pub(super) fn objects(&self) -> Vec<(Hash, Placed)> {
-        let needed = |(hash, _): &(&Hash, &Placed)| self.needed.objects.contains(hash);
-        let mut objects: Vec<(Hash, Placed)> =
+    pub(crate) fn objects(&self) -> Vec<(Hash, ObjectLocation)> {
+        let needed = |(hash, _): &(&Hash, &ObjectLocation)| self.needed.objects.contains(hash);
+        let mut objects: Vec<(Hash, ObjectLocation)> =
             self.source.index.iter().filter(needed).map(|(hash, placed)| (*hash, *placed)).collect();
         objects.sort_unstable_by_key(|(_, placed)| (placed.block, placed.start));
         objects
     }
 
     /// Returns the bytes of an object.
-    pub(super) fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+    pub(crate) fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
         self.source.read(kind, hash)
     }
 
     /// Returns the bytes of a git file, part by part.
-    pub(super) fn git_file(
+    pub(crate) fn git_file(
         &self,
         parts: &PackedFile,
     ) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
@@ -150,7 +151,7 @@ impl Bundle {
 struct Contents {
     logs: Vec<Log>,
     lines: u64,
-    index: HashMap<Hash, Placed>,
+    index: HashMap<Hash, ObjectLocation>,
     git_files: Vec<PackedFile>,
     /// Number of bytes still missing from the last git file.
     unfinished: Option<u64>,
@@ -158,7 +159,7 @@ struct Contents {
 
 impl Contents {
     fn take(&mut self, place: u64, kind: Block, block: &[u8]) -> Result<(), BundleError> {
-        let cut = || BundleError::senseless("a git file is shorter than its declared length");
+        let cut = || BundleError::inconsistent("a git file is shorter than its declared length");
         if self.unfinished.is_some() && kind != Block::Part {
             return Err(cut());
         }
@@ -167,7 +168,7 @@ impl Contents {
             Block::Objects => self.objects(place, block),
             Block::GitFile => {
                 let file: GitFile = serde_json::from_slice(block)
-                    .map_err(|error| BundleError::senseless(format!("a git file: {error}")))?;
+                    .map_err(|error| BundleError::inconsistent(format!("a git file: {error}")))?;
                 self.unfinished = Some(file.size).filter(|size| *size > 0);
                 self.git_files.push(PackedFile { file, blocks: Vec::new() });
                 Ok(())
@@ -175,7 +176,7 @@ impl Contents {
             Block::Part => {
                 let left = self.unfinished.and_then(|left| left.checked_sub(block.len() as u64));
                 let (Some(left), Some(parts)) = (left, self.git_files.last_mut()) else {
-                    return Err(BundleError::senseless("a git file is longer than its declared length"));
+                    return Err(BundleError::inconsistent("a git file is longer than its declared length"));
                 };
                 parts.blocks.push(place);
                 self.unfinished = Some(left).filter(|left| *left > 0);
@@ -189,9 +190,9 @@ impl Contents {
         for (kind, start, length) in frame::objects(block)? {
             let hash = Hash::of(kind, &block[start..start + length]);
             // A block is smaller than 4 GiB.
-            let placed = Placed { kind, block: place, start: start as u32, length: length as u32 };
+            let placed = ObjectLocation { kind, block: place, start: start as u32, length: length as u32 };
             if self.index.insert(hash, placed).is_some() {
-                return Err(BundleError::senseless(format!("it contains {kind} {hash} twice")));
+                return Err(BundleError::inconsistent(format!("it contains {kind} {hash} twice")));
             }
         }
         Ok(())
@@ -201,7 +202,7 @@ impl Contents {
         for line in block.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
             let number = self.lines;
-            let wrong = |why: String| BundleError::senseless(format!("line {number} of its log: {why}"));
+            let wrong = |why: String| BundleError::inconsistent(format!("line {number} of its log: {why}"));
             let record: Record = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
             if let Record::Workspace(place) = record {
                 let (sessions, steps) = (Vec::new(), Vec::new());
@@ -224,27 +225,27 @@ impl Contents {
 
 /// Returns everything the records need; fails if some of it is missing or malformed.
 fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
-    let mut inspector = Inspector { source, lists: HashMap::new(), missing: None };
-    let mut marker = Marker::new(source).told(&mut inspector);
+    let mut inspector = ObjectInspector { source, lists: HashMap::new(), missing: None };
+    let mut marker = Marker::new(source).with_visitor(&mut inspector);
     for log in logs {
         log.push_to(&mut marker);
     }
     marker.run();
     let Marker { alive, problems, .. } = marker;
     match inspector.missing.or_else(|| problems.into_iter().next()) {
-        Some(problem) => Err(BundleError::Senseless(problem)),
+        Some(problem) => Err(BundleError::Inconsistent(problem)),
         None => Ok(alive),
     }
 }
 
-struct Inspector<'s> {
+struct ObjectInspector<'s> {
     source: &'s Source,
     /// Sizes of chunked files, by the hash of their chunk list.
     lists: HashMap<Hash, u64>,
     missing: Option<String>,
 }
 
-impl Visitor for Inspector<'_> {
+impl Visitor for ObjectInspector<'_> {
     fn object(&mut self, kind: ObjectKind, hash: Hash) {
         if self.source.index.get(&hash).is_none_or(|placed| placed.kind != kind) {
             self.missing.get_or_insert_with(|| format!("{kind} {hash} is referenced but missing"));
@@ -267,7 +268,7 @@ impl Visitor for Inspector<'_> {
     }
 }
 
-impl Inspector<'_> {
+impl ObjectInspector<'_> {
     fn chunked(&mut self, root: Hash) -> Result<u64, ObjectError> {
         if let Some(known) = self.lists.get(&root) {
             return Ok(*known);

@@ -9,18 +9,18 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use stepback_engine::Engine;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{OpStatus, Operation, OperationAction, Session, WorkspaceRecord};
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
 
-use super::records::{ExportedStep, ExportedWorkspace, Log, Reference, What, told};
-use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::error::BundleError;
+use crate::records::{ExportedStep, ExportedWorkspace, Log, Reference, ReferenceKind, portable_info};
 
 /// Returns the logs of `sessions`, one for each workspace.
-pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, EngineError> {
+pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, BundleError> {
     let mut logs = Vec::new();
     for workspace in engine.store.workspaces()? {
         let mut here: Vec<&Session> = Vec::new();
@@ -36,11 +36,9 @@ pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, EngineErr
     Ok(logs)
 }
 
-fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, EngineError> {
+fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, BundleError> {
     if sessions.iter().any(|session| session.agent == Session::PERSON) {
-        return Err(EngineError::Input(
-            "the changes of a user belong to no agent session and cannot be exported on their own".into(),
-        ));
+        return Err(BundleError::UserSession);
     }
     let person = Session::id_of(workspace.id, Session::PERSON, "");
     let mut steps = Steps { engine, workspace, person, by_id: HashMap::new() };
@@ -74,7 +72,7 @@ fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> R
         step.id = names.get(&step.id).copied().unwrap_or(step.id);
         step.parent = step.parent.and_then(|parent| names.get(&parent).copied());
     }
-    let given = |session: &&Session| Session { info: told(&session.info), ..(**session).clone() };
+    let given = |session: &&Session| Session { info: portable_info(&session.info), ..(**session).clone() };
     Ok(Log {
         place: ExportedWorkspace::of(workspace),
         sessions: sessions.iter().map(given).collect(),
@@ -101,7 +99,7 @@ struct Steps<'e> {
 
 impl Steps<'_> {
     /// Adds the parent of `id`, and the steps before it until one has files.
-    fn origin_of(&mut self, id: StepId) -> Result<(), EngineError> {
+    fn origin_of(&mut self, id: StepId) -> Result<(), BundleError> {
         let mut next = self.by_id.get(&id).and_then(|stored| stored.step.parent);
         while let Some(id) = next {
             if self.by_id.contains_key(&id) {
@@ -118,7 +116,7 @@ impl Steps<'_> {
     }
 
     /// Returns the operations on these steps, oldest first, and adds the steps they moved between.
-    fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, EngineError> {
+    fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
         let mut all = self.engine.store.operations(self.workspace.id)?;
         all.reverse();
         let mut taken: HashSet<OpId> = HashSet::new();
@@ -172,20 +170,20 @@ fn references(
     workspace: &WorkspaceRecord,
     names: &HashMap<StepId, StepId>,
     moments: &[ExportedStep],
-) -> Result<Vec<Reference>, EngineError> {
+) -> Result<Vec<Reference>, BundleError> {
     let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
     let head = engine.store.reference(&format!("head/{}", workspace.id))?;
     // The workspace may have moved on since the session; then the head is the newest exported checkpoint.
     let newest = || moments.iter().rfind(|moment| moment.trigger.is_some()).map(|moment| moment.step.id);
     let stands = head.and_then(|head| names.get(&head).copied());
     if let Some(step) = stands.or_else(newest) {
-        found.insert((0, String::new()), Reference { what: What::Head, name: String::new(), step });
+        found.insert((0, String::new()), Reference { what: ReferenceKind::Head, name: String::new(), step });
     }
-    for (at, what, prefix) in [(1, What::Branch, "branch"), (2, What::Present, "present")] {
+    for (at, what, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
         let prefix = format!("{prefix}/{}/", workspace.id);
         for (name, step) in engine.store.references(&prefix)? {
             let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-            let told = what == What::Branch || stands.is_some();
+            let told = what == ReferenceKind::Branch || stands.is_some();
             if let (true, Some(step)) = (told && !name.is_empty(), names.get(&step).copied()) {
                 found.insert((at, name.clone()), Reference { what, name, step });
             }

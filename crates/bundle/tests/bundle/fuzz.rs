@@ -87,9 +87,9 @@ fn bundles() {
 fn lines() {
     let world = small(3);
     let mut lines = Vec::new();
-    world.home.engine().export_lines(&world.sessions(), &mut lines).unwrap();
+    stepback_bundle::export_lines(&world.home.engine(), &world.sessions(), &mut lines).unwrap();
     let there = RefCell::new(BundleStore::in_memory(1));
     FuzzTarget::new("exported lines", [lines]).words(&WORDS).run(1_000, |input| {
-        expect_all_or_nothing(&there, |there| there.engine().import_lines(input).is_ok());
+        expect_all_or_nothing(&there, |there| stepback_bundle::import_lines(&there.engine(), input).is_ok());
     });
 }

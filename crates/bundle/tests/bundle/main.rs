@@ -6,3 +6,4 @@ mod fuzz;
 mod hostile;
 mod place;
 mod round_trip;
+mod shared_pages;

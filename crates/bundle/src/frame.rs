@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Read, Write};
 use stepback_model::hash::ObjectKind;
 use stepback_store::codec;
 
-use super::error::BundleError;
+use crate::error::BundleError;
 
 /// Magic bytes at the start of every bundle.
 pub const MAGIC: [u8; 16] = *b"stepback-bundle\n";
@@ -85,7 +85,7 @@ impl<W: Write> Writer<W> {
 
     /// Adds an object.
     pub fn object(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<(), BundleError> {
-        let too_large = || BundleError::senseless(format!("a {kind} has {} bytes", bytes.len()));
+        let too_large = || BundleError::inconsistent(format!("a {kind} has {} bytes", bytes.len()));
         let length = u32::try_from(bytes.len()).ok().filter(|length| *length < LARGEST - 16);
         let length = length.ok_or_else(too_large)?;
         let mut head = [kind as u8; 5];
@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
         let raw = unpacked(stored, raw_len, place)?;
         self.raw += raw.len() as u64;
         if self.raw > FREE && self.raw / MOST_RATIO > self.at {
-            return Err(BundleError::senseless("it decompresses to more than a thousand times its size"));
+            return Err(BundleError::inconsistent("it decompresses to more than a thousand times its size"));
         }
         Ok(Some((place, kind, raw)))
     }
@@ -255,7 +255,7 @@ pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleErro
 
 /// Returns the objects of a block: kind, offset and length of each.
 pub fn objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
-    let wrong = || BundleError::senseless("a block of objects is invalid");
+    let wrong = || BundleError::inconsistent("a block of objects is invalid");
     let mut found = Vec::new();
     let mut at = 0;
     while at < block.len() {
