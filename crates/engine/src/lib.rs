@@ -30,10 +30,8 @@
 //!
 //! Looking:
 //!
-//! - [`timeline`], [`search`], [`compare`], `read_cache`: stepping through a session, finding steps, two runs side by
-//!   side.
-//! - [`bisect`], [`materialize`], [`reruns`]: the step that broke something, a past state in a directory of its own,
-//!   records of reruns.
+//! - [`search`], [`read_cache`]: finding steps, and reading the details of many.
+//! - [`materialize`], [`reruns`]: a past state in a directory of its own, records of reruns.
 //!
 //! Upkeep:
 //!
@@ -45,14 +43,12 @@
 
 mod agent_permissions;
 pub mod authorship;
-pub mod bisect;
 pub mod branch;
 pub mod branch_graph;
 mod calls;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;
-pub mod compare;
 pub mod control;
 mod databases;
 pub mod diagnostics;
@@ -69,7 +65,7 @@ pub mod moves;
 pub mod path_filter;
 pub mod prune;
 pub mod reachability;
-mod read_cache;
+pub mod read_cache;
 pub mod reason;
 pub mod recorder;
 pub mod reruns;
@@ -84,7 +80,6 @@ pub mod session;
 mod session_state;
 pub mod system_env;
 mod take_back;
-pub mod timeline;
 pub mod tree_edit;
 pub mod undo;
 mod unified;

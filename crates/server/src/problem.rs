@@ -7,6 +7,7 @@ use serde::Serialize;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::diagnostics::{self, FailureKind};
+use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
@@ -153,6 +154,16 @@ impl From<BundleError> for Problem {
                 problem.with_status(StatusCode::UNPROCESSABLE_ENTITY)
             }
             _ => problem,
+        }
+    }
+}
+
+impl From<HistoryError> for Problem {
+    fn from(error: HistoryError) -> Self {
+        let (kind, hint) = error.failure();
+        match error {
+            HistoryError::Engine(error) => error.into(),
+            error => Self::of(kind, error.to_string(), hint),
         }
     }
 }

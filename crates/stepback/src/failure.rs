@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use stepback_bundle::BundleError;
 use stepback_engine::{EngineError, diagnostics};
+use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 
@@ -82,6 +83,12 @@ impl From<EngineError> for CommandFailure {
 
 impl From<BundleError> for CommandFailure {
     fn from(error: BundleError) -> Self {
+        Self::advised(error.failure(), &error)
+    }
+}
+
+impl From<HistoryError> for CommandFailure {
+    fn from(error: HistoryError) -> Self {
         Self::advised(error.failure(), &error)
     }
 }

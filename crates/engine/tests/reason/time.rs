@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use stepback_engine::Workspace;
-use stepback_engine::compare::{ComparedRun, compare};
 use stepback_engine::prune::Rules;
 use stepback_engine::reason::{BoardMoment, Thinker};
 use stepback_engine::recorder::ScanPolicy;
@@ -193,26 +192,6 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
     let error = thinker.take_back(Some(1), false).unwrap_err().to_string();
     assert!(error.contains("is not a board change"), "{error}");
     assert_eq!(thinker.take_back(Some(added.step), false).unwrap().step, None, "it is taken back already");
-}
-
-#[test]
-fn a_comparison_tells_what_was_thought() {
-    let place = BoardWorkspace::new();
-    let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
-    place.write("file", "1");
-    workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
-    let session = place.session(&workspace);
-    let mut thinker = Thinker::new(&workspace, &session);
-    let point = |number| workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
-    let before = think(&mut thinker, propose("it")).step;
-    let after = think(&mut thinker, evidence(1, 0.5, "the log")).step;
-    let side = |number| ComparedRun::of_point(&workspace, &point(number)).unwrap();
-    let comparison = compare(workspace.store(), &side(before), &side(after)).unwrap();
-    let slot = comparison.ends.slots.iter().find(|slot| slot.slot == "reasoning").unwrap();
-    let pointers: Vec<&str> = slot.differences.iter().map(|part| part.pointer.as_str()).collect();
-    assert_eq!(pointers, ["/hypotheses/H1", "/evidence/E1"]);
-    assert_eq!((slot.added, slot.changed), (1, 1));
 }
 
 #[test]

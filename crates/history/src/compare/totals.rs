@@ -10,7 +10,7 @@ use stepback_model::record::StepKind;
 
 use super::reading::SideSummary;
 use super::side::ComparedRun;
-use crate::timeline::{add_up, is_error};
+use crate::timeline::is_error;
 
 /// Maximum length of the last answer, in characters.
 const WORDS: usize = 400;
@@ -90,7 +90,7 @@ impl Totals {
             let took = last.at.as_micros().saturating_sub(first.at.as_micros());
             totals.duration_us = u64::try_from(took).unwrap_or(0);
         }
-        totals.tokens = add_up(reading.spent.iter().filter_map(|spent| spent.tokens));
+        totals.tokens = reading.spent.iter().filter_map(|spent| spent.tokens).sum();
         for spent in &reading.spent {
             if let Some(cost) = spent.cost_usd {
                 totals.cost_usd = Some(totals.cost_usd.unwrap_or(0.0) + cost);

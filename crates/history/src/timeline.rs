@@ -3,7 +3,6 @@
 //! Nothing here reads a store or a clock. The caller that shows a session (a terminal, a browser, an API response) passes its
 //! steps and asks the [`TimelineCursor`] where to go, so all of them navigate in the same way.
 
-mod model_call;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +14,6 @@ use serde::Serialize;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Step, StepKind};
 use stepback_model::time::Timestamp;
-
-pub use model_call::{Spent, add_up, all_tokens, answer_of};
 
 /// Whether a step failed. A gap in the recording is not an error of the agent.
 pub fn is_error(step: &Step) -> bool {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use stepback_engine::read_cache::LastRead;
 use stepback_llm_wire::Wire;
+use stepback_llm_wire::recorded_call::{CallUsage, parse_answer};
 use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
@@ -11,17 +13,15 @@ use stepback_model::record::{Step, StepKind};
 
 use super::StepDifference;
 use super::align::{AlignmentKey, number_of};
-use super::side::{ComparedRun, unreadable};
-use crate::error::EngineError;
-use crate::read_cache::LastRead;
-use crate::timeline::{Spent, answer_of};
+use super::side::ComparedRun;
+use crate::error::HistoryError;
 
 /// The data of a side that is compared and counted.
 pub struct SideSummary {
     /// One print for each step.
     pub prints: Vec<Print>,
     /// Tokens and cost of the model calls.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<CallUsage>,
     /// The last text that the model answered, if any.
     pub last_words: Option<String>,
 }
@@ -66,14 +66,14 @@ struct OpenSide {
 
 impl SideSummary {
     /// Reads the details of all steps.
-    pub fn of(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, EngineError> {
+    pub fn of(source: &dyn ObjectSource, side: &ComparedRun) -> Result<Self, HistoryError> {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
         let mut begun: HashMap<&str, OpenSide> = HashMap::new();
         let source = LastRead::new(source);
         for step in &side.steps {
             let detail = match step.meta.detail {
-                Some(hash) => value::load(&source, hash).map_err(unreadable)?,
+                Some(hash) => value::load(&source, hash)?,
                 None => Value::Null,
             };
             let call = step.meta.call.as_deref();
@@ -107,7 +107,7 @@ impl SideSummary {
         let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
         let print = |value: Option<Value>| value.map_or(0, |value| number_of(&value.to_string()));
         let normal = |name: &str| get(name).map(|value| side.normal(value));
-        let spent = (step.kind != StepKind::ModelStart).then(|| Spent::of(detail)).flatten();
+        let spent = (step.kind != StepKind::ModelStart).then(|| CallUsage::of(detail)).flatten();
         let mut tool = step.meta.tool.as_ref().map(|tool| tool.to_lowercase());
         let mut said = None;
         let (input, output, summary) = match step.kind {
@@ -167,7 +167,7 @@ struct Answer {
 
 fn answer(side: &ComparedRun, output: Option<&Value>, wire: Option<Wire>) -> Answer {
     let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
-    let Some(answered) = answer_of(output, wire) else {
+    let Some(answered) = parse_answer(output, wire) else {
         // Agents report the text; for an unknown wire format, only the body is available.
         let body = output.get("body").unwrap_or(output);
         return Answer { meaning: side.normal(body), text: output.as_str().map(str::to_string) };

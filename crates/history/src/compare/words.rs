@@ -3,8 +3,6 @@
 use stepback_model::quantity;
 use stepback_model::record::StepKind;
 
-use crate::timeline::all_tokens;
-
 use super::{ComparedStep, Comparison, ComparisonRow, FirstDifference, StepDifference, Totals};
 
 /// Returns the summary, the most important sentence first.
@@ -90,7 +88,7 @@ fn numbers(a: &Totals, b: &Totals) -> Option<String> {
     count("runs", a.tool_calls, b.tool_calls, "tool call");
     count("asks models", a.model_calls, b.model_calls, "time");
     count("has", a.failed, b.failed, "failed step");
-    count("uses", all_tokens(a.tokens), all_tokens(b.tokens), "token");
+    count("uses", a.tokens.total(), b.tokens.total(), "token");
     if let (Some(a), Some(b)) = (a.cost_usd, b.cost_usd) {
         let by = (a - b).abs();
         if by >= 0.00005 {

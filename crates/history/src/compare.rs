@@ -14,6 +14,7 @@ mod side;
 mod speech;
 #[cfg(test)]
 mod tests;
+mod tips;
 mod totals;
 mod words;
 
@@ -23,12 +24,14 @@ use stepback_model::json;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
 
-pub use ends::{Conversations, Ends, SlotDifference, ends};
+pub use ends::{Conversations, Ends, SlotDifference};
 pub use side::ComparedRun;
+pub use tips::{TipComparison, compare_tips};
 pub use totals::{Ending, Totals};
 
+use self::ends::ends;
 use self::reading::SideSummary;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 
 /// Maximum number of differing parts listed for the first step that differs.
 const PARTS: usize = 50;
@@ -158,7 +161,7 @@ pub fn compare(
     source: &dyn ObjectSource,
     a: &ComparedRun,
     b: &ComparedRun,
-) -> Result<Comparison, EngineError> {
+) -> Result<Comparison, HistoryError> {
     let (read_a, read_b) = (SideSummary::of(source, a)?, SideSummary::of(source, b)?);
     let (rows, pairs): (Vec<ComparisonRow>, Vec<_>) = align::align(&read_a.keys(), &read_b.keys())
         .into_iter()
@@ -222,12 +225,12 @@ fn parts(
     source: &dyn ObjectSource,
     (a, left): (&ComparedRun, &Step),
     (b, right): (&ComparedRun, &Step),
-) -> Result<Vec<json::ValueDifference>, EngineError> {
+) -> Result<Vec<json::ValueDifference>, HistoryError> {
     let asks_model = matches!(left.kind, StepKind::ModelStart | StepKind::ModelEnd);
     let (Some(before), Some(after), false) = (left.meta.detail, right.meta.detail, asks_model) else {
         return Ok(Vec::new());
     };
-    let mut found = json::diff(source, before, after).map_err(side::unreadable)?;
+    let mut found = json::diff(source, before, after)?;
     found.retain(|part| {
         let top = part.pointer.split('/').nth(1);
         let is_said = matches!(top, Some("input" | "output" | "error"));

@@ -15,7 +15,7 @@ use stepback_model::object::ObjectSource;
 use super::align::number_of;
 use super::ends::Conversations;
 use super::side::ComparedRun;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 
 /// Fields in messages that differ between any two runs, or that are only counts and measurements.
 const PASSING: [&str; 16] = [
@@ -42,10 +42,10 @@ pub fn conversations(
     source: &dyn ObjectSource,
     a: &ComparedRun,
     b: &ComparedRun,
-) -> Result<Conversations, EngineError> {
+) -> Result<Conversations, HistoryError> {
     let directories = || a.directories.iter().chain(&b.directories).map(Path::new);
     let normalizer = TextNormalizer::new(directories());
-    let said = |tip: Option<Hash>| -> Result<Vec<u64>, EngineError> {
+    let said = |tip: Option<Hash>| -> Result<Vec<u64>, HistoryError> {
         let lines = conversation::texts(source, tip)?;
         Ok(messages(&lines, &normalizer))
     };

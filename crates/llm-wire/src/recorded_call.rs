@@ -1,13 +1,14 @@
-//! What a model call returned and used: its answer, tokens and cost, as the proxy, hook or import recorded them.
+//! What a recorded model call returned and used: its answer, tokens and cost, as the proxy, hook, telemetry or import wrote them.
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_llm_wire::semantics::{self, ContentPart, ResponseSummary, TokenUsage, WireCall};
-use stepback_llm_wire::{Response, Wire};
+
+use crate::semantics::{self, ContentPart, ResponseSummary, TokenUsage, WireCall};
+use crate::{Response, Wire};
 
 /// Parses a recorded answer: the `output` of a step, if a proxy or telemetry recorded it. Without a wire, the first wire
 /// format is used in which the answer has any content.
-pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<ResponseSummary> {
+pub fn parse_answer(output: &Value, wire: Option<Wire>) -> Option<ResponseSummary> {
     if !output.is_object() {
         return None;
     }
@@ -37,25 +38,9 @@ fn said_in(message: &Value) -> Vec<ContentPart> {
     words.chain(calls).collect()
 }
 
-/// Returns the total token usage of many calls.
-pub fn add_up(calls: impl IntoIterator<Item = TokenUsage>) -> TokenUsage {
-    calls.into_iter().fold(TokenUsage::default(), |sum, call| TokenUsage {
-        input: sum.input + call.input,
-        output: sum.output + call.output,
-        cache_read: sum.cache_read + call.cache_read,
-        cache_write: sum.cache_write + call.cache_write,
-        reasoning: sum.reasoning + call.reasoning,
-    })
-}
-
-/// Returns the total of tokens read and written; reasoning is part of what was written.
-pub fn all_tokens(usage: TokenUsage) -> u64 {
-    usage.input + usage.output + usage.cache_read + usage.cache_write
-}
-
 /// The model, tokens and cost of a model call, from the detail of its step.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Spent {
+pub struct CallUsage {
     /// The name of the model.
     pub model: Option<String>,
     /// The token counts, if they were recorded.
@@ -67,7 +52,7 @@ pub struct Spent {
     pub replayed: bool,
 }
 
-impl Spent {
+impl CallUsage {
     /// Reads the detail of a step; `None` if it has no data about a model call.
     ///
     /// A proxy writes `usage`, in our field names; a hook or an import writes `tokens`.
@@ -75,13 +60,13 @@ impl Spent {
         let metadata = detail.get("metadata")?;
         let tokens =
             metadata.get("usage").or_else(|| metadata.get("tokens")).filter(|value| value.is_object());
-        let spent = Self {
+        let usage = Self {
             model: metadata.get("model").and_then(Value::as_str).map(str::to_string),
             tokens: tokens.map(counted),
             cost_usd: metadata.get("cost_usd").and_then(Value::as_f64),
             replayed: metadata.get("replayed").and_then(Value::as_bool).unwrap_or(false),
         };
-        (spent != Self::default()).then_some(spent)
+        (usage != Self::default()).then_some(usage)
     }
 }
 
@@ -115,7 +100,39 @@ mod tests {
             ContentPart::Model("Let me look.".into()),
             ContentPart::Call(call),
         ];
-        assert_eq!(answer_of(&output, None).map(|answer| answer.said), Some(said));
-        assert_eq!(answer_of(&json!("text"), None), None);
+        assert_eq!(parse_answer(&output, None).map(|answer| answer.said), Some(said));
+        assert_eq!(parse_answer(&json!("text"), None), None);
+    }
+
+    #[test]
+    fn tokens_are_understood_whoever_wrote_them_down() {
+        let tokens =
+            |metadata| CallUsage::of(&json!({ "metadata": metadata })).and_then(|usage| usage.tokens);
+        let expected = TokenUsage { input: 5, output: 7, cache_read: 2, cache_write: 1, reasoning: 0 };
+        let proxy = json!({ "usage": { "input": 5, "output": 7, "cache_read": 2, "cache_write": 1, "reasoning": 0 } });
+        assert_eq!(tokens(proxy), Some(expected));
+        let import = json!({ "tokens": { "input": 5, "output": 7, "cache_read": 2, "cache_write": 1 } });
+        assert_eq!(tokens(import), Some(expected));
+        let parts = json!({ "tokens": { "input": 5, "output": 7, "cache": { "read": 2, "write": 1 } } });
+        assert_eq!(tokens(parts), Some(expected));
+        assert_eq!(expected.total(), 15);
+        assert_eq!(CallUsage::of(&json!({ "metadata": { "model": null, "tokens": null } })), None);
+        assert_eq!(CallUsage::of(&json!({})), None);
+    }
+
+    #[test]
+    fn an_answer_is_understood_without_its_wire() {
+        let answer = |body: Value| {
+            let output = json!({
+                "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1,
+            });
+            parse_answer(&output, None).map(|answer| format!("{:?}", answer.said)).unwrap_or_default()
+        };
+        let messages = json!({ "type": "message", "role": "assistant", "content": [{ "type": "text", "text": "hello" }] });
+        assert!(answer(messages).contains("hello"));
+        let chat = json!({ "choices": [{ "message": { "role": "assistant", "content": "hello" } }] });
+        assert!(answer(chat).contains("hello"));
+        assert_eq!(answer(json!({ "else": 1 })), "");
+        assert!(parse_answer(&json!("a text"), None).is_none());
     }
 }

@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stepback_llm_wire::semantics::TokenUsage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, StepMeta};
@@ -120,39 +119,6 @@ fn nothing_is_a_session_too() {
     assert!(cursor.forward().is_none() && cursor.backward().is_none() && cursor.jump(1).is_none());
     assert!(cursor.first().is_none() && cursor.last().is_none() && cursor.next_error().is_none());
     assert_eq!(cursor.summary(), Summary::default());
-}
-
-#[test]
-fn tokens_are_understood_whoever_wrote_them_down() {
-    let tokens = |metadata| Spent::of(&json!({ "metadata": metadata })).and_then(|spent| spent.tokens);
-    let expected = TokenUsage { input: 5, output: 7, cache_read: 2, cache_write: 1, reasoning: 0 };
-    let proxy =
-        json!({ "usage": { "input": 5, "output": 7, "cache_read": 2, "cache_write": 1, "reasoning": 0 } });
-    assert_eq!(tokens(proxy), Some(expected));
-    let import = json!({ "tokens": { "input": 5, "output": 7, "cache_read": 2, "cache_write": 1 } });
-    assert_eq!(tokens(import), Some(expected));
-    let parts = json!({ "tokens": { "input": 5, "output": 7, "cache": { "read": 2, "write": 1 } } });
-    assert_eq!(tokens(parts), Some(expected));
-    assert_eq!(all_tokens(expected), 15);
-    assert_eq!(Spent::of(&json!({ "metadata": { "model": null, "tokens": null } })), None);
-    assert_eq!(Spent::of(&json!({})), None);
-}
-
-#[test]
-fn an_answer_is_understood_without_its_wire() {
-    let answer = |body: serde_json::Value| {
-        let output = json!({
-            "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1,
-        });
-        answer_of(&output, None).map(|answer| format!("{:?}", answer.said)).unwrap_or_default()
-    };
-    let messages =
-        json!({ "type": "message", "role": "assistant", "content": [{ "type": "text", "text": "hello" }] });
-    assert!(answer(messages).contains("hello"));
-    let chat = json!({ "choices": [{ "message": { "role": "assistant", "content": "hello" } }] });
-    assert!(answer(chat).contains("hello"));
-    assert_eq!(answer(json!({ "else": 1 })), "");
-    assert!(answer_of(&json!("a text"), None).is_none());
 }
 
 proptest! {

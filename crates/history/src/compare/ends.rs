@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use stepback_engine::diff;
 use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::json as value;
@@ -9,10 +10,9 @@ use stepback_model::object::ObjectSource;
 use stepback_model::state::WorkspaceState;
 use stepback_reasoning::ReasoningBoard;
 
-use super::side::{ComparedRun, unreadable};
+use super::side::ComparedRun;
 use super::speech;
-use crate::diff;
-use crate::error::EngineError;
+use crate::error::HistoryError;
 
 /// The differences between the states that two runs end with.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -64,10 +64,10 @@ fn changes<S: Serializer>(changes: &Option<Vec<PathChange>>, serializer: S) -> R
 }
 
 /// Compares the ends of two runs, without regard to their steps.
-pub fn ends(source: &dyn ObjectSource, a: &ComparedRun, b: &ComparedRun) -> Result<Ends, EngineError> {
+pub fn ends(source: &dyn ObjectSource, a: &ComparedRun, b: &ComparedRun) -> Result<Ends, HistoryError> {
     let between = |a: Option<WorkspaceState>,
                    b: Option<WorkspaceState>|
-     -> Result<Option<Vec<PathChange>>, EngineError> {
+     -> Result<Option<Vec<PathChange>>, HistoryError> {
         match (a, b) {
             (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
                 Ok(Some(diff::visible(source, &a, &b)?))
@@ -103,13 +103,11 @@ fn values(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
-) -> Result<Vec<value::ValueDifference>, EngineError> {
-    let whole = |hash: Hash| -> Result<Option<Value>, EngineError> {
-        value::load(source, hash).map(Some).map_err(unreadable)
-    };
+) -> Result<Vec<value::ValueDifference>, HistoryError> {
+    let whole = |hash: Hash| -> Result<Option<Value>, HistoryError> { Ok(Some(value::load(source, hash)?)) };
     Ok(match (before, after) {
         (None, None) => Vec::new(),
-        (Some(before), Some(after)) => value::diff(source, before, after).map_err(unreadable)?,
+        (Some(before), Some(after)) => value::diff(source, before, after)?,
         (before, after) => {
             let before = before.map_or(Ok(None), whole)?;
             let after = after.map_or(Ok(None), whole)?;
@@ -123,13 +121,13 @@ fn thoughts(
     source: &dyn ObjectSource,
     before: Option<Hash>,
     after: Option<Hash>,
-) -> Result<Vec<value::ValueDifference>, EngineError> {
+) -> Result<Vec<value::ValueDifference>, HistoryError> {
     if before == after {
         return Ok(Vec::new());
     }
     let load = |root: Option<Hash>| match root {
         Some(root) => Ok(ReasoningBoard::load(source, root)?.0),
-        None => Ok::<_, EngineError>(ReasoningBoard::default()),
+        None => Ok::<_, HistoryError>(ReasoningBoard::default()),
     };
     let changes = load(before)?.diff(&load(after)?).changes;
     let listed = changes.into_iter().map(|change| value::ValueDifference {

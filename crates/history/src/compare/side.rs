@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_model::json::JsonError;
 use stepback_model::record::{Session, Step, StepKind};
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::{StepQuery, StepRow};
 
-use crate::error::EngineError;
-use crate::workspace::{Workspace, describe};
+use crate::error::HistoryError;
 
 /// A run: its steps, and the states it began and ended with.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct ComparedRun {
 
 impl ComparedRun {
     /// Creates a side from a recorded session.
-    pub fn of_session(workspace: &Workspace, session: &Session) -> Result<Self, EngineError> {
+    pub fn of_session(workspace: &Workspace, session: &Session) -> Result<Self, HistoryError> {
         let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         // A stop at a breakpoint is not a step of the agent; the user's decision there is.
@@ -49,7 +49,7 @@ impl ComparedRun {
                 Ok(Some(WorkspaceState::load(workspace.store(), stored.step.state)?))
             }
             Err(EngineError::Purged { .. }) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(HistoryError::from(error)),
         };
         let (first, last) = (steps.first().map(known), steps.last().map(known));
         Ok(Self {
@@ -64,7 +64,7 @@ impl ComparedRun {
     }
 
     /// Creates a side from a branch, with the steps of its line.
-    pub fn of_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
+    pub fn of_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, HistoryError> {
         let line = workspace.ancestry(tip)?;
         let mut side = Self::of_line(workspace, name, &line)?;
         side.steps = on_line(workspace, &line)?;
@@ -83,12 +83,8 @@ impl ComparedRun {
         Ok(side)
     }
 
-    /// Creates a side from the end of a branch, without its steps.
-    pub fn of_tip(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, EngineError> {
-        Self::of_line(workspace, name, &workspace.ancestry(tip)?)
-    }
-
-    fn of_line(workspace: &Workspace, name: &str, line: &[StepRow]) -> Result<Self, EngineError> {
+    /// Creates a side from the newest checkpoint of a line, without its steps.
+    pub(super) fn of_line(workspace: &Workspace, name: &str, line: &[StepRow]) -> Result<Self, HistoryError> {
         Ok(Self {
             name: name.to_string(),
             end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
@@ -99,7 +95,7 @@ impl ComparedRun {
     }
 
     /// Creates a side from a single point.
-    pub fn of_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, EngineError> {
+    pub fn of_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, HistoryError> {
         let end = workspace.state_of(stored)?;
         Ok(Self {
             name: describe(stored),
@@ -142,7 +138,7 @@ fn directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
 
 /// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
 /// of the line.
-fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, EngineError> {
+fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, HistoryError> {
     let query = StepQuery { oldest_first: true, ..StepQuery::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
     // Steps after which an agent continued to a checkpoint.
@@ -177,7 +173,7 @@ fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, EngineE
 }
 
 /// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
-fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, EngineError> {
+fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, HistoryError> {
     for stored in line.iter().filter(|stored| !stored.purged) {
         let state = WorkspaceState::load(workspace.store(), stored.step.state)?;
         if state.conversation.is_some() {
@@ -185,12 +181,4 @@ fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, En
         }
     }
     Ok(None)
-}
-
-/// An error for a value that cannot be read.
-pub(super) fn unreadable(error: JsonError) -> EngineError {
-    match error {
-        JsonError::Object(error) => error.into(),
-        other => EngineError::Input(other.to_string()),
-    }
 }
