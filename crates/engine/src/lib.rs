@@ -16,7 +16,7 @@
 //! - `calls`, [`authorship`]: the open calls of a session, and which of them changed a path.
 //! - [`session`], `session_state`: sessions by id, and which one was active at a step, with its conversation.
 //! - [`control`]: stopping a live agent through files: breakpoints, stops, answers.
-//! - [`reason`]: an agent's reasoning board as part of its session.
+//! - [`board`]: an agent's reasoning board as part of its session.
 //!
 //! Going back and forth:
 //!
@@ -43,6 +43,7 @@
 
 mod agent_permissions;
 pub mod authorship;
+pub mod board;
 pub mod branch;
 pub mod branch_graph;
 mod calls;
@@ -66,7 +67,6 @@ pub mod path_filter;
 pub mod prune;
 pub mod reachability;
 pub mod read_cache;
-pub mod reason;
 pub mod recorder;
 pub mod reruns;
 pub mod resolve;

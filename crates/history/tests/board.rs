@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_history::compare::{ComparedRun, compare};
 use stepback_model::record::Trigger;
 use stepback_reasoning::BoardMutation;
@@ -16,7 +16,7 @@ fn a_comparison_lists_the_items_of_the_board_that_differ() {
     let workspace = place.engine().workspace(&place.root).unwrap();
     place.write("file", "1");
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
-    let mut editor = Thinker::new(&workspace, &workspace.session);
+    let mut editor = BoardEditor::new(&workspace, &workspace.session);
     let hypothesis = BoardMutation::ProposeHypothesis {
         statement: "it".into(),
         prior: 0.5,
@@ -32,7 +32,7 @@ fn a_comparison_lists_the_items_of_the_board_that_differ() {
         source: EvidenceOrigin::Documentation("the log".into()),
     };
     let [before, after] = [hypothesis, evidence].map(|mutation| {
-        let number = editor.think(&mutation).unwrap().step;
+        let number = editor.apply(&mutation).unwrap().step;
         let stored = workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
         ComparedRun::of_point(&workspace, &stored).unwrap()
     });

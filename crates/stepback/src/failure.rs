@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_board::BoardError;
 use stepback_bundle::BundleError;
 use stepback_engine::{EngineError, diagnostics};
 use stepback_history::HistoryError;
@@ -78,6 +79,12 @@ impl CommandFailure {
 impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
         Self::advised(diagnostics::of(&error), &error)
+    }
+}
+
+impl From<BoardError> for CommandFailure {
+    fn from(error: BoardError) -> Self {
+        Self::advised(error.failure(), &error)
     }
 }
 

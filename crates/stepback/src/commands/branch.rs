@@ -52,7 +52,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
         BranchCommand::List => list(context, &workspace),
         BranchCommand::Switch { name, reasoning, agree } => {
             let board = match reasoning {
-                true => Some(workspace.thinking_session(None, context.now())?.id),
+                true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
                 false => None,
             };
             let request = MoveRequest { board, ..switch(name, None, agree) };

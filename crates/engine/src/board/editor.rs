@@ -1,4 +1,4 @@
-//! Changes a mind: each mutation is recorded as one step.
+//! Changes a board: each mutation is recorded as one step.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_reasoning::store::BoardLocation;
-use stepback_reasoning::{BoardMutation, ItemOrigin, MutationEffect as Led, ReasoningBoard};
+use stepback_reasoning::{BoardMutation, ItemOrigin, MutationEffect, ReasoningBoard};
 use stepback_store::StoreError;
 
 use super::at_point::{BoardAtPoint, BoardMoment};
@@ -19,42 +19,42 @@ use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Sessi
 use crate::session::seen;
 use crate::workspace::Workspace;
 
-/// After this time without an event of a session, its next thought causes a scan of the files. In microseconds.
+/// After this time without an event of a session, its next change causes a scan of the files. In microseconds.
 const LONG: i64 = 5 * 60 * 1_000_000;
 
-/// A session whose mind is read and changed. It caches the last mind, so that continuing costs only a check that the cached
-/// mind is still the present one.
-pub struct Thinker<'w> {
+/// A session whose board is read and changed. It caches the last board, so that continuing costs only a check that the cached
+/// board is still the present one.
+pub struct BoardEditor<'w> {
     pub(super) workspace: &'w Workspace,
     session: SessionId,
-    known: Option<Known>,
+    known: Option<CachedBoard>,
 }
 
-struct Known {
+struct CachedBoard {
     root: Option<Hash>,
-    mind: ReasoningBoard,
+    board: ReasoningBoard,
     place: Option<BoardLocation>,
 }
 
 /// The effect of a change, and where it is recorded.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BoardEdit {
-    /// The effect of the change on the mind.
+    /// The effect of the change on the board.
     #[serde(flatten)]
-    pub effect: Led,
+    pub effect: MutationEffect,
     /// The number of the step that records it.
     pub step: u64,
     /// The id of that step.
     pub id: StepId,
-    /// The session whose mind was changed.
+    /// The session whose board was changed.
     pub session: SessionId,
     /// The number of the checkpoint that was made before it; `None` if none was due or no file had changed.
     pub checkpoint: Option<u64>,
 }
 
-/// A mind that is about to be recorded.
-pub(super) struct Next<'a> {
-    pub mind: ReasoningBoard,
+/// A board that is about to be recorded.
+pub(super) struct NextBoard<'a> {
+    pub board: ReasoningBoard,
     pub noun: &'a str,
     pub summary: String,
     pub input: Value,
@@ -63,10 +63,15 @@ pub(super) struct Next<'a> {
     pub causes: Vec<&'static str>,
 }
 
-impl<'w> Thinker<'w> {
-    /// Creates an editor for the mind of a session. Nothing is read yet.
+impl<'w> BoardEditor<'w> {
+    /// Creates an editor for the board of a session. Nothing is read yet.
     pub fn new(workspace: &'w Workspace, session: &Session) -> Self {
         Self { workspace, session: session.id, known: None }
+    }
+
+    /// The workspace that the session belongs to.
+    pub fn workspace(&self) -> &'w Workspace {
+        self.workspace
     }
 
     /// Returns the session as it is now.
@@ -75,47 +80,48 @@ impl<'w> Thinker<'w> {
         Ok(self.workspace.store().session(self.session)?.ok_or_else(missing)?)
     }
 
-    /// Returns the mind as it is now.
-    pub fn mind(&mut self) -> Result<ReasoningBoard, EngineError> {
+    /// Returns the board as it is now.
+    pub fn board(&mut self) -> Result<ReasoningBoard, EngineError> {
         let session = self.session()?;
         Ok(self.present(&session)?.0)
     }
 
-    /// Returns the mind at a moment.
+    /// Returns the board at a moment.
     pub fn at(&self, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
-        self.workspace.mind_at(&self.session()?, moment)
+        self.workspace.board_at(&self.session()?, moment)
     }
 
+    /// Returns the board as `session` has it now, and where it is stored.
     pub(super) fn present(
         &mut self,
         session: &Session,
     ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
         let root = session.info.slots.reasoning;
         if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
-            return Ok((known.mind.clone(), known.place.clone()));
+            return Ok((known.board.clone(), known.place.clone()));
         }
-        // A forked session continues with the mind that its parent session had at the fork.
-        let (mind, place) = match (root, session.info.forked_from) {
+        // A forked session continues with the board that its parent session had at the fork.
+        let (board, place) = match (root, session.info.forked_from) {
             (None, Some(_)) => {
-                let seen = self.workspace.mind_at(session, &BoardMoment::Now)?;
-                (seen.mind, seen.place)
+                let seen = self.workspace.board_at(session, &BoardMoment::Now)?;
+                (seen.board, seen.place)
             }
-            _ => self.workspace.load_mind(root)?,
+            _ => self.workspace.load_board(root)?,
         };
-        self.known = Some(Known { root, mind: mind.clone(), place: place.clone() });
-        Ok((mind, place))
+        self.known = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
+        Ok((board, place))
     }
 
     /// Applies a change and records it. If the change is refused, nothing changes.
-    pub fn think(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
+    pub fn apply(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
         let mutation = without_secrets(mutation)?;
         let lock = self.workspace.lock_recording()?;
         let session = self.session()?;
-        let (mut mind, place) = self.present(&session)?;
+        let (mut board, place) = self.present(&session)?;
         let origin = self.origin(&session);
-        let effect = mind.apply(&mutation, &origin)?;
-        let next = Next {
-            mind,
+        let effect = board.apply(&mutation, &origin)?;
+        let next = NextBoard {
+            board,
             noun: mutation.noun(),
             summary: effect.said.first().cloned().unwrap_or_default(),
             input: json!(mutation),
@@ -133,14 +139,14 @@ impl<'w> Thinker<'w> {
         ItemOrigin { at: self.workspace.engine.env.now(), step, during }
     }
 
-    /// Records a new mind, with a checkpoint before it if one is due.
+    /// Records a new board, with a checkpoint before it if one is due.
     pub(super) fn record(
         &mut self,
         lock: &RecordLock,
         session: &Session,
         before: Option<BoardLocation>,
         origin: ItemOrigin,
-        next: Next<'_>,
+        next: NextBoard<'_>,
     ) -> Result<(RecordedStep, Option<u64>), EngineError> {
         let checkpoint = self.keep(lock, session, &origin, &next)?;
         let written = Arc::new(Mutex::new(None));
@@ -151,13 +157,13 @@ impl<'w> Thinker<'w> {
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
         report.learned.step = Some(origin.step);
         report.learned.reasoning =
-            Some(Thinking { mind: next.mind.clone(), before, written: Arc::clone(&written) });
+            Some(Thinking { mind: next.board.clone(), before, written: Arc::clone(&written) });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
         let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.known = written.map(|written| {
-            next.mind.committed(&written);
-            Known { root: written.place.root, mind: next.mind, place: Some(written.place) }
+            next.board.committed(&written);
+            CachedBoard { root: written.place.root, board: next.board, place: Some(written.place) }
         });
         Ok((recorded, checkpoint))
     }
@@ -169,7 +175,7 @@ impl<'w> Thinker<'w> {
         lock: &RecordLock,
         session: &Session,
         origin: &ItemOrigin,
-        next: &Next<'_>,
+        next: &NextBoard<'_>,
     ) -> Result<Option<u64>, EngineError> {
         let is_long = origin.at.as_micros() - seen(session).as_micros() > LONG;
         if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod checks;
+mod experiments;
 mod own;
 mod place;
 mod stores;
 mod time;
-mod trial;

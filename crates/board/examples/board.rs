@@ -1,6 +1,6 @@
 //! Measures what a board costs: a change with its step, the board at any past moment, and bytes beside full copies.
 //!
-//! `cargo run --release -p stepback-engine --example mind -- DIRECTORY [CHANGES]` prints one JSON document.
+//! `cargo run --release -p stepback-board --example board -- DIRECTORY [CHANGES]` prints one JSON document.
 
 use std::path::{Path, PathBuf};
 use std::process::exit;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_engine::Engine;
-use stepback_engine::reason::{BoardMoment, Thinker};
+use stepback_engine::board::{BoardEditor, BoardMoment};
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
 use stepback_reasoning::BoardMutation;
@@ -24,7 +24,7 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(directory) = arguments.next().map(PathBuf::from) else {
-        eprintln!("say where: mind DIRECTORY [CHANGES]");
+        eprintln!("say where: board DIRECTORY [CHANGES]");
         exit(2);
     };
     let changes = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(10_000);
@@ -109,15 +109,15 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
         let engine = Engine::new(store, env.clone());
         let workspace = engine.workspace(&root)?;
         let session = workspace.session.clone();
-        let mut thinker = Thinker::new(&workspace, &session);
+        let mut editor = BoardEditor::new(&workspace, &session);
         for number in 0..changes {
             let mutation = change(number);
             let begun = Instant::now();
-            thinker.think(&mutation)?;
+            editor.apply(&mutation)?;
             times.push(begun.elapsed());
             // A full copy is the whole board for each version; measured at every hundredth, and counted for all hundred.
             if number % 100 == 99 {
-                copies += 100 * thinker.mind()?.document().to_string().len() as u64;
+                copies += 100 * editor.board()?.document().to_string().len() as u64;
             }
         }
         engine.store().usage()?
@@ -133,20 +133,20 @@ fn measure(directory: &Path, changes: u32) -> Fallible<Value> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = (state >> 33) % newest + 1;
         let begun = Instant::now();
-        let seen = workspace.mind_at(&session, &BoardMoment::Step(number))?;
+        let seen = workspace.board_at(&session, &BoardMoment::Step(number))?;
         loads.push(begun.elapsed());
-        std::hint::black_box(seen.mind.count());
+        std::hint::black_box(seen.board.count());
     }
     let begun = Instant::now();
-    let last = workspace.mind_at(&session, &BoardMoment::Now)?;
+    let last = workspace.board_at(&session, &BoardMoment::Now)?;
     let newest_ms = milliseconds(begun.elapsed());
     let begun = Instant::now();
-    let page = workspace.recovery(&session, &BoardMoment::Now, 2000, start)?;
+    let page = stepback_board::recovery_page(&workspace, &session, &BoardMoment::Now, 2000, start)?;
     let recovery_ms = milliseconds(begun.elapsed());
     let few = times.len().min(100);
     Ok(json!({
         "changes": changes,
-        "items": last.mind.count(),
+        "items": last.board.count(),
         "change_p50_ms": percentile(&times, 50),
         "change_p99_ms": percentile(&times, 99),
         "change_first_hundred_p50_ms": percentile(&times[..few], 50),

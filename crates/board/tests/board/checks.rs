@@ -1,12 +1,13 @@
 //! Checks that really run.
 
 use serde_json::json;
-use stepback_engine::reason::{Thinker, Verified};
+use stepback_board::CheckReport;
+use stepback_engine::board::BoardEditor;
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::{HypothesisId, VerificationId};
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
-use crate::place::{BoardWorkspace, propose, think};
+use crate::place::{BoardWorkspace, apply, propose};
 
 fn add(check: Check, inputs: &[&str]) -> BoardMutation {
     BoardMutation::AddVerification {
@@ -24,10 +25,10 @@ fn command(run: &str) -> Check {
 }
 
 /// Plans a check and runs it.
-fn check(thinker: &mut Thinker<'_>, check: Check) -> Verified {
-    think(thinker, add(check, &[]));
-    let id = VerificationId(thinker.mind().unwrap().verifications.newest());
-    thinker.verify(id, false).unwrap()
+fn check(editor: &mut BoardEditor<'_>, check: Check) -> CheckReport {
+    apply(editor, add(check, &[]));
+    let id = VerificationId(editor.board().unwrap().verifications.newest());
+    stepback_board::run_check(editor, id, false).unwrap()
 }
 
 #[test]
@@ -36,8 +37,8 @@ fn every_kind_of_check_passes_and_fails() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
-    let mut thinker = Thinker::new(&workspace, &session);
-    think(&mut thinker, propose("it"));
+    let mut editor = BoardEditor::new(&workspace, &session);
+    apply(&mut editor, propose("it"));
     place.write("a", "one\ntwo\n");
     place.write("b", "one\ntwo\n");
     place.write("c", "one\n2\n");
@@ -84,12 +85,12 @@ fn every_kind_of_check_passes_and_fails() {
     ];
     for (plan, outcome, reason) in cases {
         let shown = format!("{plan:?}");
-        let verified = check(&mut thinker, plan);
+        let verified = check(&mut editor, plan);
         assert_eq!(verified.outcome, outcome, "{shown}: {}", verified.reason);
         assert!(verified.reason.contains(reason), "{shown}: {}", verified.reason);
     }
     for outside in ["../x", "/etc/passwd", "a/../../x"] {
-        let error = thinker.think(&add(same(outside, "a"), &[])).unwrap_err().to_string();
+        let error = editor.apply(&add(same(outside, "a"), &[])).unwrap_err().to_string();
         assert!(error.contains("is outside the workspace"), "{error}");
     }
 }
@@ -100,22 +101,22 @@ fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
-    let mut thinker = Thinker::new(&workspace, &session);
-    think(&mut thinker, propose("it"));
+    let mut editor = BoardEditor::new(&workspace, &session);
+    apply(&mut editor, propose("it"));
     let BoardMutation::AddVerification { title, check, inputs, on_pass, on_fail, .. } =
         add(command("echo begun; sleep 1000"), &[])
     else {
         unreachable!()
     };
-    think(
-        &mut thinker,
+    apply(
+        &mut editor,
         BoardMutation::AddVerification { title, check, timeout_ms: 200, inputs, on_pass, on_fail },
     );
-    let verified = thinker.verify(VerificationId(1), false).unwrap();
+    let verified = stepback_board::run_check(&mut editor, VerificationId(1), false).unwrap();
     assert_eq!(verified.outcome, CheckOutcome::TimedOut);
-    let mind = thinker.mind().unwrap();
-    assert_eq!(mind.runs.get(1).unwrap().output, "begun\n");
-    assert!(mind.evidence.is_empty());
+    let board = editor.board().unwrap();
+    assert_eq!(board.runs.get(1).unwrap().output, "begun\n");
+    assert!(board.evidence.is_empty());
 }
 
 #[test]
@@ -124,23 +125,23 @@ fn an_outcome_is_used_again_while_its_inputs_are_the_same() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
-    let mut thinker = Thinker::new(&workspace, &session);
-    think(&mut thinker, propose("it"));
+    let mut editor = BoardEditor::new(&workspace, &session);
+    apply(&mut editor, propose("it"));
     place.write("input.txt", "1");
     let counting = command("echo run >> count; grep -q 1 input.txt");
-    think(&mut thinker, add(counting, &["*.txt"]));
+    apply(&mut editor, add(counting, &["*.txt"]));
     let id = VerificationId(1);
     let count = || std::fs::read_to_string(place.root.join("count")).unwrap().lines().count();
-    assert_eq!(thinker.verify(id, false).unwrap().outcome, CheckOutcome::Passed);
-    let again = thinker.verify(id, false).unwrap();
-    assert_eq!((again.outcome, again.thought), (CheckOutcome::Passed, None));
+    assert_eq!(stepback_board::run_check(&mut editor, id, false).unwrap().outcome, CheckOutcome::Passed);
+    let again = stepback_board::run_check(&mut editor, id, false).unwrap();
+    assert_eq!((again.outcome, again.edit), (CheckOutcome::Passed, None));
     assert_eq!(count(), 1);
-    thinker.verify(id, true).unwrap();
+    stepback_board::run_check(&mut editor, id, true).unwrap();
     assert_eq!(count(), 2, "a fresh run was asked for");
     place.write("input.txt", "2");
-    assert_eq!(thinker.verify(id, false).unwrap().outcome, CheckOutcome::Failed);
+    assert_eq!(stepback_board::run_check(&mut editor, id, false).unwrap().outcome, CheckOutcome::Failed);
     assert_eq!(count(), 3);
     place.write("input.txt", "1");
-    assert!(thinker.verify(id, false).unwrap().cached.is_some(), "as it was before");
+    assert!(stepback_board::run_check(&mut editor, id, false).unwrap().cached.is_some(), "as it was before");
     assert_eq!(count(), 3);
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 /// How many bytes of output are kept from its beginning, and again from its end.
 const KEPT: usize = 512 << 10;
 /// A command that prints more bytes than this is killed.
-pub(super) const MOST_OUTPUT: u64 = 64 << 20;
+pub const MOST_OUTPUT: u64 = 64 << 20;
 /// How many processes may run in addition to those that exist when the command starts.
 const MORE_PROCESSES: u64 = 512;
 /// How long to wait for the end of the output after the group was killed.
@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub enum CommandEnd {
     /// It exited with this code.
     Exit(i32),
     /// It was killed by this signal, which we did not send.
@@ -37,23 +37,23 @@ pub(super) enum End {
 
 /// The result of a command.
 #[derive(Clone, Debug)]
-pub(super) struct Done {
+pub struct CommandOutput {
     /// How it ended.
-    pub end: End,
+    pub end: CommandEnd,
     /// Both output streams, interleaved as they arrived; if there is too much, the beginning and the end.
     pub output: Vec<u8>,
     /// How long it ran.
     pub took: Duration,
 }
 
-enum News {
+enum ProcessEvent {
     Exited(io::Result<std::process::ExitStatus>),
     TooMuch,
     Read(Vec<u8>),
 }
 
 /// Runs `command` with `sh` in `dir`, for at most `timeout`.
-pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Done> {
+pub fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<CommandOutput> {
     let begun = Instant::now();
     let (reader, writer) = io::pipe()?;
     let mut child = Command::new("sh")
@@ -70,22 +70,27 @@ pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Do
     let told = sender.clone();
     std::thread::spawn(move || read(reader, &told));
     std::thread::spawn(move || {
-        let _ = sender.send(News::Exited(child.wait()));
+        let _ = sender.send(ProcessEvent::Exited(child.wait()));
     });
     let mut end = None;
     let mut output = None;
     let deadline = begun + timeout;
     while end.is_none() {
         match news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(News::Exited(status)) => {
+            Ok(ProcessEvent::Exited(status)) => {
                 let status = status?;
-                let code =
-                    || status.code().map_or(End::Signal(status.signal().unwrap_or_default()), End::Exit);
+                let code = || {
+                    status
+                        .code()
+                        .map_or(CommandEnd::Signal(status.signal().unwrap_or_default()), CommandEnd::Exit)
+                };
                 end = Some(code());
             }
-            Ok(News::TooMuch) => end = Some(End::TooMuch),
-            Ok(News::Read(bytes)) => output = Some(bytes),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => end = Some(End::TimedOut),
+            Ok(ProcessEvent::TooMuch) => end = Some(CommandEnd::TooMuch),
+            Ok(ProcessEvent::Read(bytes)) => output = Some(bytes),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                end = Some(CommandEnd::TimedOut)
+            }
         }
     }
     let took = begun.elapsed();
@@ -96,13 +101,13 @@ pub(super) fn run(command: &str, dir: &Path, timeout: Duration) -> io::Result<Do
     let until = Instant::now() + GRACE;
     while output.is_none() {
         match news.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(News::Read(bytes)) => output = Some(bytes),
+            Ok(ProcessEvent::Read(bytes)) => output = Some(bytes),
             Ok(_) => {}
             // A process that left the group holds the other end; the output read so far is lost.
             Err(_) => break,
         }
     }
-    Ok(Done { end: end.unwrap_or(End::TimedOut), output: output.unwrap_or_default(), took })
+    Ok(CommandOutput { end: end.unwrap_or(CommandEnd::TimedOut), output: output.unwrap_or_default(), took })
 }
 
 /// Limits the number of processes of the command's user.
@@ -122,7 +127,7 @@ fn limit(pid: Option<Pid>) {
 }
 
 /// Reads to the end of the output and keeps its beginning and its end. Reports once if it exceeds [`MOST_OUTPUT`].
-fn read(mut from: io::PipeReader, told: &mpsc::Sender<News>) {
+fn read(mut from: io::PipeReader, told: &mpsc::Sender<ProcessEvent>) {
     let (mut head, mut tail): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
     let (mut total, mut said) = (0u64, false);
@@ -142,7 +147,7 @@ fn read(mut from: io::PipeReader, told: &mpsc::Sender<News>) {
         }
         if total > MOST_OUTPUT && !said {
             said = true;
-            let _ = told.send(News::TooMuch);
+            let _ = told.send(ProcessEvent::TooMuch);
         }
     }
     let left_out = total - (head.len() + tail.len()) as u64;
@@ -150,14 +155,14 @@ fn read(mut from: io::PipeReader, told: &mpsc::Sender<News>) {
         head.extend_from_slice(format!("\n[… {left_out} bytes left out …]\n").as_bytes());
     }
     head.extend_from_slice(&tail);
-    let _ = told.send(News::Read(head));
+    let _ = told.send(ProcessEvent::Read(head));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sh(command: &str, timeout: Duration) -> Done {
+    fn sh(command: &str, timeout: Duration) -> CommandOutput {
         run(command, Path::new("/"), timeout).unwrap()
     }
 
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn a_command_has_its_exit_code_and_both_streams() {
         let done = sh("echo out; echo err >&2; exit 3", LONG);
-        assert_eq!(done.end, End::Exit(3));
+        assert_eq!(done.end, CommandEnd::Exit(3));
         assert_eq!(String::from_utf8(done.output).unwrap(), "out\nerr\n");
     }
 
@@ -174,7 +179,7 @@ mod tests {
     fn one_that_hangs_is_ended_with_everything_it_started() {
         let begun = Instant::now();
         let done = sh("echo begun; sleep 1000 & sleep 1000", Duration::from_millis(300));
-        assert_eq!(done.end, End::TimedOut);
+        assert_eq!(done.end, CommandEnd::TimedOut);
         assert_eq!(done.output, b"begun\n", "the pipe was closed, so nobody is left who holds it");
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
@@ -183,14 +188,14 @@ mod tests {
     fn one_that_leaves_a_process_behind_is_not_waited_for() {
         let begun = Instant::now();
         let done = sh("sleep 1000 & echo done", LONG);
-        assert_eq!((done.end, done.output.as_slice()), (End::Exit(0), b"done\n".as_slice()));
+        assert_eq!((done.end, done.output.as_slice()), (CommandEnd::Exit(0), b"done\n".as_slice()));
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
     fn one_that_prints_without_end_is_ended_and_little_is_kept() {
         let done = sh("yes", LONG);
-        assert_eq!(done.end, End::TooMuch);
+        assert_eq!(done.end, CommandEnd::TooMuch);
         assert!(done.output.len() < 4 * KEPT);
         assert!(String::from_utf8_lossy(&done.output).contains("bytes left out"));
     }
@@ -198,7 +203,11 @@ mod tests {
     #[test]
     fn one_that_forks_without_end_is_ended() {
         let done = sh("f() { sleep 1000 & f; }; f", Duration::from_millis(300));
-        assert!(matches!(done.end, End::TimedOut | End::Exit(_) | End::Signal(_)), "{:?}", done.end);
-        assert!(sh("true", LONG).end == End::Exit(0), "others can be run after it");
+        assert!(
+            matches!(done.end, CommandEnd::TimedOut | CommandEnd::Exit(_) | CommandEnd::Signal(_)),
+            "{:?}",
+            done.end
+        );
+        assert!(sh("true", LONG).end == CommandEnd::Exit(0), "others can be run after it");
     }
 }

@@ -1,7 +1,7 @@
 //! What an agent may do by itself, and what is somebody else's.
 
 use stepback_engine::Workspace;
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::{Reversal, UndoDirection};
@@ -35,8 +35,8 @@ fn what_others_changed_since_branches_parted_is_in_the_way() {
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     // Before they part: nobody loses sight of that.
     place.write("theirs", "2");
-    let mut thinker = Thinker::new(&workspace, &session);
-    thinker.start_experiment("x", None, "it works", Some(session.id)).unwrap();
+    let mut editor = BoardEditor::new(&workspace, &session);
+    stepback_board::start_experiment(&mut editor, "x", None, "it works", Some(session.id)).unwrap();
     by_agent(&place, &workspace, "c1", "ours", "2");
     by_agent(&place, &workspace, "c2", "made", "1");
     assert_eq!(in_the_way(&workspace, "main", session.id), [""; 0]);
@@ -131,8 +131,8 @@ fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
     place.write("file", "1");
     let session = place.session(&workspace);
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
-    let mut thinker = Thinker::new(&workspace, &session);
-    thinker.start_experiment("x", None, "it works", Some(session.id)).unwrap();
+    let mut editor = BoardEditor::new(&workspace, &session);
+    stepback_board::start_experiment(&mut editor, "x", None, "it works", Some(session.id)).unwrap();
     let switch = |branch: &str| {
         workspace.switch(branch, workspace.prepare_switch(branch).unwrap()).unwrap();
     };

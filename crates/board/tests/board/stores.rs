@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardMoment, Thinker};
+use stepback_engine::board::{BoardEditor, BoardMoment};
 use stepback_engine::recorder::ScanPolicy;
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::UndoDirection;
@@ -18,16 +18,16 @@ type Answers = Vec<(String, Value)>;
 
 /// Says something, a minute after what was said before.
 #[track_caller]
-fn say(place: &BoardWorkspace, thinker: &mut Thinker<'_>, mutation: Value) -> u64 {
+fn say(place: &BoardWorkspace, editor: &mut BoardEditor<'_>, mutation: Value) -> u64 {
     place.wait(60);
     let mutation: BoardMutation = serde_json::from_value(mutation).unwrap();
-    thinker.think(&mutation).unwrap().step
+    editor.apply(&mutation).unwrap().step
 }
 
 /// A board as a document, without the time that checks took.
 fn board(workspace: &Workspace, session: &Session, moment: &BoardMoment) -> Value {
-    let seen = workspace.mind_at(session, moment).unwrap();
-    let mut document = seen.mind.document();
+    let seen = workspace.board_at(session, moment).unwrap();
+    let mut document = seen.board.document();
     for run in document["runs"].as_array_mut().into_iter().flatten() {
         run["took_ms"] = json!(0);
     }
@@ -35,7 +35,7 @@ fn board(workspace: &Workspace, session: &Session, moment: &BoardMoment) -> Valu
 }
 
 /// Suspicions, what speaks for them, what rests on what, what is not known, and a check that runs.
-fn suspect(place: &BoardWorkspace, workspace: &Workspace, thinker: &mut Thinker<'_>) {
+fn suspect(place: &BoardWorkspace, workspace: &Workspace, editor: &mut BoardEditor<'_>) {
     let said = [
         json!({ "do": "propose-hypothesis", "statement": "it is the cache", "tags": ["perf"] }),
         json!({ "do": "propose-hypothesis", "statement": "it is the old cache", "prior": 0.3, "parent": "H1" }),
@@ -64,13 +64,13 @@ fn suspect(place: &BoardWorkspace, workspace: &Workspace, thinker: &mut Thinker<
             "on_pass": [{ "evidence": { "hypothesis": "H1", "strength": 0.3 } }] }),
     ];
     for mutation in said {
-        say(place, thinker, mutation);
+        say(place, editor, mutation);
     }
     let cycle = json!({ "do": "depend", "belief": "B2", "on": "B3", "kind": "requires", "strength": 0.5 });
     let cycle: BoardMutation = serde_json::from_value(cycle).unwrap();
-    assert!(thinker.think(&cycle).is_err(), "a circle is refused, and leaves nothing");
+    assert!(editor.apply(&cycle).is_err(), "a circle is refused, and leaves nothing");
     place.wait(60);
-    thinker.verify(VerificationId(1), false).unwrap();
+    stepback_board::run_check(editor, VerificationId(1), false).unwrap();
     place.report(workspace, StepKind::ToolStart, Some("c1"), ScanPolicy::Before);
     place.write("cache.txt", "on, but small");
     place.report(workspace, StepKind::ToolEnd, Some("c1"), ScanPolicy::After);
@@ -84,14 +84,21 @@ fn hunt(place: &BoardWorkspace) -> Answers {
     let session = place.session(&workspace);
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     let mut answers = Answers::new();
-    let mut thinker = Thinker::new(&workspace, &session);
-    suspect(place, &workspace, &mut thinker);
+    let mut editor = BoardEditor::new(&workspace, &session);
+    suspect(place, &workspace, &mut editor);
     let before = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
 
     // An experiment, and what both sides found out.
     place.wait(60);
-    let begun = thinker.start_experiment("no-cache", Some(HypothesisId(1)), "ten fast runs", None).unwrap();
-    answers.push(("began".into(), json!(begun.thought)));
+    let begun = stepback_board::start_experiment(
+        &mut editor,
+        "no-cache",
+        Some(HypothesisId(1)),
+        "ten fast runs",
+        None,
+    )
+    .unwrap();
+    answers.push(("began".into(), json!(begun.edit)));
     place.write("cache.txt", "off");
     let found = [
         json!({ "do": "add-evidence", "hypothesis": "H1", "strength": 0.9, "text": "fast",
@@ -101,18 +108,21 @@ fn hunt(place: &BoardWorkspace) -> Answers {
         json!({ "do": "set-hypothesis", "hypothesis": "H1", "status": "confirmed" }),
     ];
     for mutation in found {
-        say(place, &mut thinker, mutation);
+        say(place, &mut editor, mutation);
     }
     let prepared = workspace.prepare_switch("main").unwrap();
-    answers.push(("back on main".into(), json!(thinker.switch("main", prepared).unwrap().board)));
+    answers.push(("back on main".into(), json!(editor.switch("main", prepared).unwrap().board)));
     assert_eq!(place.read("cache.txt"), "on, but small");
-    say(place, &mut thinker, json!({ "do": "revise-belief", "belief": "B3", "confidence": 0.1 }));
+    say(place, &mut editor, json!({ "do": "revise-belief", "belief": "B3", "confidence": 0.1 }));
     let there = BoardMoment::Branch("no-cache".into());
     answers.push(("board on the branch".into(), board(&workspace, &session, &there)));
-    let planned = thinker.merge(&there, None, false, true).unwrap();
+    let planned = stepback_board::merge(&mut editor, &there, None, false, true).unwrap();
     assert_eq!((planned.step, planned.conflicts.len()), (None, 1), "both revised B3");
     answers.push(("merge, planned".into(), json!(planned)));
-    answers.push(("merge".into(), json!(thinker.merge(&there, None, true, false).unwrap())));
+    answers.push((
+        "merge".into(),
+        json!(stepback_board::merge(&mut editor, &there, None, true, false).unwrap()),
+    ));
 
     // Back, without the board and with it, and forth again.
     let target =
@@ -124,7 +134,7 @@ fn hunt(place: &BoardWorkspace) -> Answers {
     place.write("cache.txt", "broken again");
     let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
     let moment = BoardMoment::Step(before.step.number);
-    let restored = thinker.restore_with(&moment, report.operation.id).unwrap();
+    let restored = editor.restore_with(&moment, report.operation.id).unwrap();
     assert!(!restored.diff.changes.is_empty());
     answers.push(("with the board".into(), json!(restored)));
     place.wait(60);
@@ -136,8 +146,8 @@ fn hunt(place: &BoardWorkspace) -> Answers {
         let report = workspace.reverse_now(reversal, direction).unwrap().into_files().unwrap();
         answers.push((format!("{direction:?}"), json!(report.board)));
     }
-    let noted = say(place, &mut thinker, json!({ "do": "add-note", "text": "gone soon" }));
-    answers.push(("taken back".into(), json!(thinker.take_back(Some(noted), false).unwrap())));
+    let noted = say(place, &mut editor, json!({ "do": "add-note", "text": "gone soon" }));
+    answers.push(("taken back".into(), json!(editor.take_back(Some(noted), false).unwrap())));
 
     // Every moment, by number and by time, and the page to go on from.
     let newest = workspace.newest_number().unwrap();
@@ -152,14 +162,16 @@ fn hunt(place: &BoardWorkspace) -> Answers {
             }
         }
         if number % 5 == 0 {
-            let recovery = workspace.recovery(&session, &moment, 800, place.now()).unwrap();
+            let recovery =
+                stepback_board::recovery_page(&workspace, &session, &moment, 800, place.now()).unwrap();
             answers.push((format!("recovery at #{number}"), json!(recovery)));
         }
     }
-    let recovery = workspace.recovery(&session, &BoardMoment::Now, 4000, place.now()).unwrap();
+    let recovery =
+        stepback_board::recovery_page(&workspace, &session, &BoardMoment::Now, 4000, place.now()).unwrap();
     assert!(recovery.page.contains("it is the cache"), "{}", recovery.page);
     answers.push(("recovery".into(), json!(recovery)));
-    let history = workspace.confidence_history(&session, 50).unwrap();
+    let history = stepback_board::confidence_history(&workspace, &session, 50).unwrap();
     answers.push(("confidence".into(), json!(format!("{history:?}"))));
     assert_eq!(engine.check().unwrap().problems, Vec::<String>::new());
     answers

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardEdit, Thinker};
+use stepback_engine::board::{BoardEdit, BoardEditor};
 use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
@@ -105,7 +105,7 @@ impl BoardWorkspace {
     /// The session of the agent, which has begun.
     pub fn session(&self, workspace: &Workspace) -> Session {
         self.report(workspace, StepKind::AgentStep, None, ScanPolicy::None);
-        workspace.thinking_session(None, self.now()).unwrap()
+        stepback_board::choose_session(workspace, None, self.now()).unwrap()
     }
 }
 
@@ -133,6 +133,6 @@ pub fn conclude(hypothesis: u32, status: HypothesisStatus) -> BoardMutation {
     BoardMutation::SetHypothesis { hypothesis: HypothesisId(hypothesis), status, reason: None }
 }
 
-pub fn think(thinker: &mut Thinker<'_>, mutation: BoardMutation) -> BoardEdit {
-    thinker.think(&mutation).unwrap()
+pub fn apply(editor: &mut BoardEditor<'_>, mutation: BoardMutation) -> BoardEdit {
+    editor.apply(&mutation).unwrap()
 }
