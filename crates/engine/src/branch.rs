@@ -57,7 +57,7 @@ pub struct BranchInfo {
 }
 
 /// Whether `name` is valid for a branch.
-pub(crate) fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
         && !name.starts_with(['-', '@', '#'])

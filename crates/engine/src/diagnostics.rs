@@ -6,7 +6,6 @@ use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
-use crate::bundle::BundleError;
 use crate::changes::SelectionError;
 use crate::error::EngineError;
 
@@ -56,7 +55,6 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
     match error {
         EngineError::Store(error) => of_store(error),
         EngineError::Worktree(error) => of_worktree(error),
-        EngineError::Bundle(error) => of_bundle(error),
         EngineError::Point(_) => (
             FailureKind::Point,
             Some("\"stepback log\" lists all steps; points are explained in \"stepback help points\""),
@@ -136,32 +134,6 @@ fn of_mind(error: &MindError) -> (FailureKind, Option<&'static str>) {
             (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged"))
         }
         _ => (FailureKind::Usage, None),
-    }
-}
-
-fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
-    match error {
-        BundleError::NotABundle => {
-            (FailureKind::Usage, Some("\"stepback export SESSION --format bundle -o FILE\" makes one"))
-        }
-        BundleError::Newer { .. } => (
-            FailureKind::Refused,
-            Some(
-                "use a newer version of stepback, or export it again with this version; nothing was changed",
-            ),
-        ),
-        BundleError::Damaged(_) => (
-            FailureKind::Refused,
-            Some("copy it again from its source, or export it again; nothing was changed"),
-        ),
-        BundleError::Senseless(_) => {
-            (FailureKind::Refused, Some("do not trust its source, or export it again; nothing was changed"))
-        }
-        BundleError::Clash(_) => (
-            FailureKind::Refused,
-            Some("import it into another store with --store DIR; nothing was changed here"),
-        ),
-        BundleError::Io { error, .. } => of_io(error),
     }
 }
 

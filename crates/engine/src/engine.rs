@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// The vault of git files; `None` if this store neither has one nor received one from a copy.
-    pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
+    pub fn vault(&self) -> Result<Option<Vault>, EngineError> {
         let Some(dir) = self.store.local_dir() else { return Ok(None) };
         let path = dir.join(stepback_store::port::VAULT);
         if !self.store.has_vault() && !path.is_dir() {
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Waits until the collector is not running, and keeps it from running until the lock is dropped.
-    pub(crate) fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
+    pub fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
         let store = self.store.local_dir().unwrap_or(Path::new("the store"));
         Ok(WorkspaceLock::new(self.lock_collector_out(store)?.into_iter().collect()))
     }

@@ -10,7 +10,6 @@ use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
 use crate::branch::BranchError;
-use crate::bundle::BundleError;
 use crate::changes::SelectionError;
 use crate::checkpoint::AnnotationError;
 use crate::path_filter::PatternError;
@@ -24,9 +23,6 @@ pub enum EngineError {
     /// The work tree failed.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
-    /// A bundle was rejected, or cannot be written.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
     /// A point was not found, is ambiguous, or is malformed.
     #[error("{0}")]
     Point(String),

@@ -36,7 +36,7 @@
 //! - `calls`, [`authorship`]: the open calls of a session, and which of them changed a path.
 //! - [`session`], `session_state`: sessions by id, and which one was active at a step, with its conversation.
 //! - [`control`]: stopping a live agent through files: breakpoints, stops, answers.
-//! - [`reason`]: an agent's reasoning board as part of its session.
+//! - [`board`]: an agent's reasoning board as part of its session.
 //!
 //! Going back and forth:
 //!
@@ -48,17 +48,14 @@
 //! - `journal`, `git_lock`, [`tree_edit`]: applying a plan, closing it, rolling it back, recovering it.
 //! - [`undo`], `agent_permissions`: undo and redo, and what an agent may do by itself.
 //!
-//! Looking and sharing:
+//! Looking:
 //!
-//! - [`timeline`], [`search`], [`compare`], `read_cache`: stepping through a session, finding steps, two runs side by
-//!   side.
-//! - [`bisect`], [`materialize`], [`reruns`]: the step that broke something, a past state in a directory of its own,
-//!   records of reruns.
-//! - [`bundle`]: sessions in one file, written, validated and imported.
+//! - [`search`], [`read_cache`]: finding steps, and reading the details of many.
+//! - [`materialize`], [`reruns`]: a past state in a directory of its own, records of reruns.
 //!
 //! Upkeep:
 //!
-//! - [`prune`], [`collect`], `reachability`: which checkpoints go, and freeing what nothing needs.
+//! - [`prune`], [`collect`], [`reachability`]: which checkpoints go, and freeing what nothing needs.
 //! - [`error`], [`diagnostics`]: what can go wrong, and what to do about it, in the same words on every surface.
 //!
 //! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
@@ -66,15 +63,13 @@
 
 mod agent_permissions;
 pub mod authorship;
-pub mod bisect;
+pub mod board;
 pub mod branch;
 pub mod branch_graph;
-pub mod bundle;
 mod calls;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;
-pub mod compare;
 pub mod control;
 mod databases;
 pub mod diagnostics;
@@ -91,9 +86,8 @@ pub mod moves;
 pub mod path_filter;
 pub mod prelude;
 pub mod prune;
-mod reachability;
-mod read_cache;
-pub mod reason;
+pub mod reachability;
+pub mod read_cache;
 pub mod recorder;
 pub mod reruns;
 pub mod resolve;
@@ -107,7 +101,6 @@ pub mod session;
 mod session_state;
 pub mod system_env;
 mod take_back;
-pub mod timeline;
 pub mod tree_edit;
 pub mod undo;
 mod unified;

@@ -22,7 +22,7 @@ pub struct Alive {
 }
 
 /// Walks from roots to everything they refer to.
-pub(crate) struct Marker<'a> {
+pub struct Marker<'a> {
     source: &'a dyn ObjectSource,
     /// What was reached so far.
     pub alive: Alive,
@@ -34,7 +34,7 @@ pub(crate) struct Marker<'a> {
 }
 
 /// Receives what a [`Marker`] reaches.
-pub(crate) trait Visitor {
+pub trait Visitor {
     /// Called when an object is reached for the first time.
     fn object(&mut self, kind: ObjectKind, hash: Hash);
     /// Called when a tree names a file of this size.
@@ -48,7 +48,7 @@ impl<'a> Marker<'a> {
     }
 
     /// Reports what is reached to `visitor`.
-    pub fn told(self, visitor: &'a mut dyn Visitor) -> Self {
+    pub fn with_visitor(self, visitor: &'a mut dyn Visitor) -> Self {
         Self { visitor: Some(visitor), ..self }
     }
 

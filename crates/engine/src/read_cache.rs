@@ -7,7 +7,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSource};
 
 /// Reads objects and caches the JSON node that was read last.
-pub(crate) struct LastRead<'a> {
+pub struct LastRead<'a> {
     source: &'a dyn ObjectSource,
     last: RefCell<Option<(Hash, Vec<u8>)>>,
 }

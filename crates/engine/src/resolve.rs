@@ -387,6 +387,6 @@ impl<'s> Resolver<'s> {
 }
 
 /// Returns the error message for a step number that does not exist.
-pub(crate) fn no_step(number: u64, newest: u64) -> String {
+pub fn no_step(number: u64, newest: u64) -> String {
     format!("there is no step {number} (the last is {newest})")
 }

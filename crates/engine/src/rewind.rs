@@ -15,12 +15,12 @@ use stepback_model::tree::TreeNode;
 use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
+use crate::board::BoardReplacement;
 use crate::databases::{HeldChange, with_files_beside};
 use crate::diff;
 use crate::error::EngineError;
 use crate::kept::{Audience, KeptChange, why_unchanged};
 use crate::path_filter::PathFilter;
-use crate::reason::Joined;
 use crate::restore_plan::{direct, is_git_dir, limited, links_leading_out};
 use crate::retry::{is_race, retry};
 use crate::revert::Lookup;
@@ -121,7 +121,7 @@ pub struct RewindReport {
     /// Changes that stayed because the user or another session made them.
     pub kept: Vec<KeptChange>,
     /// What changed on the board of an agent, if it went back with the files.
-    pub board: Option<Joined>,
+    pub board: Option<BoardReplacement>,
 }
 
 impl RewindReport {

@@ -146,7 +146,7 @@ impl Workspace {
                     UndoDirection::Redo => Purpose::Redo(operation.id),
                 };
                 let report = self.apply_as(*prepared, purpose, also)?;
-                let board = self.board_goes_along(&operation)?;
+                let board = self.take_board_along(&operation)?;
                 Ok(MoveReport::Files(Box::new(RewindReport { board, ..report })))
             }
             Reversal::Log { operation, summary } => {

@@ -16,6 +16,7 @@
 //!   between two runs of the same task, `background` knows requests beside the conversation, `differences` shows where
 //!   two requests diverge.
 //! - [`prices`]: the cost of an answer, by a dated table of list prices.
+//! - [`recorded_call`]: answer, tokens and cost of a call, from the detail of its step.
 //!
 //! Start at [`semantics::answered`] for what an answer says, and at [`matching::Recording`] for replay. A new wire is a
 //! variant of [`Wire`], a module in `semantics`, lines in `edit` and `matching::normalize`, an error format in the
@@ -26,6 +27,7 @@ mod documents;
 pub mod edit;
 pub mod matching;
 pub mod prices;
+pub mod recorded_call;
 pub mod semantics;
 pub mod sse;
 pub mod wire;

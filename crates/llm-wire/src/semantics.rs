@@ -79,6 +79,25 @@ pub struct TokenUsage {
     pub reasoning: u64,
 }
 
+impl TokenUsage {
+    /// Returns the number of tokens read and written; thoughts are part of what was written.
+    pub fn total(self) -> u64 {
+        self.input + self.output + self.cache_read + self.cache_write
+    }
+}
+
+impl std::iter::Sum for TokenUsage {
+    fn sum<I: Iterator<Item = Self>>(calls: I) -> Self {
+        calls.fold(Self::default(), |sum, call| Self {
+            input: sum.input + call.input,
+            output: sum.output + call.output,
+            cache_read: sum.cache_read + call.cache_read,
+            cache_write: sum.cache_write + call.cache_write,
+            reasoning: sum.reasoning + call.reasoning,
+        })
+    }
+}
+
 /// What an answer says.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ResponseSummary {

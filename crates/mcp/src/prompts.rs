@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
-use stepback_engine::reason::BoardMoment;
+use stepback_engine::board::BoardMoment;
 use stepback_model::clip;
 use stepback_model::record::StepKind;
 use stepback_store::port::StepQuery;
@@ -94,7 +94,14 @@ pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>)
 }
 
 fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
-    let page = ground.workspace.recovery(&ground.session()?, &BoardMoment::Now, budget, ground.now)?.page;
+    let page = stepback_board::recovery_page(
+        ground.workspace,
+        &ground.session()?,
+        &BoardMoment::Now,
+        budget,
+        ground.now,
+    )?
+    .page;
     Ok(format!(
         "The conversation was compacted. This is where you left off; continue from there and do not investigate settled questions again. \
          The tools mind, timeline and show have the details.\n\n{page}"
@@ -166,7 +173,7 @@ fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
 
 /// The board as text; empty if there is nothing on it.
 fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
-    let sections = ground.workspace.mind_at(&ground.session()?, moment)?.mind.board(false);
+    let sections = ground.workspace.board_at(&ground.session()?, moment)?.board.board(false);
     let mut text = String::new();
     for section in sections {
         text.push_str(&format!("\n{}:\n", section.title));

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use stepback_engine::EngineError;
-use stepback_engine::reason::BoardMoment;
+use stepback_engine::board::BoardMoment;
 use stepback_engine::session::{seen, status};
 use stepback_model::clip;
 use stepback_model::page_cursor;
@@ -133,7 +133,16 @@ pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolEr
         }
         ("recovery", "") => {
             let session = ground.session()?;
-            Some(markdown(ground.workspace.recovery(&session, &BoardMoment::Now, 1500, ground.now)?.page))
+            Some(markdown(
+                stepback_board::recovery_page(
+                    ground.workspace,
+                    &session,
+                    &BoardMoment::Now,
+                    1500,
+                    ground.now,
+                )?
+                .page,
+            ))
         }
         ("sessions", "") => {
             let sessions: Vec<Value> =
@@ -194,12 +203,12 @@ fn document(value: &Value) -> Content {
 }
 
 fn board(ground: &ToolContext<'_>, moment: &BoardMoment) -> Result<String, ToolError> {
-    let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
+    let seen = ground.workspace.board_at(&ground.session()?, moment)?;
     let mut page = match &seen.step {
         Some(stored) => format!("# The board as of #{}\n", stored.step.number),
         None => "# The board is empty\n".to_owned(),
     };
-    for section in seen.mind.board(true) {
+    for section in seen.board.board(true) {
         page.push_str(&format!("\n## {}\n\n", section.title));
         for line in section.lines {
             let depth = if line.starts_with(' ') { "  - " } else { "- " };
@@ -221,7 +230,7 @@ fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
 }
 
 fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<BoardMoment>, ToolError> {
-    absent(ground.workspace.moment(&decoded(point), ground.now, &TimeZone::system))
+    absent(stepback_board::resolve_moment(ground.workspace, &decoded(point), ground.now, &TimeZone::system))
 }
 
 fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StepRow>, ToolError> {

@@ -14,7 +14,7 @@ mod rewind;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
-use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
+use stepback_engine::board::{BoardEdit, BoardEditor, BoardMoment};
 use stepback_model::clip;
 use stepback_model::page_cursor;
 use stepback_model::record::StepRow;
@@ -278,7 +278,9 @@ fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StepRow, ToolError>
 fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<BoardMoment, ToolError> {
     match point {
         None => Ok(BoardMoment::Now),
-        Some(point) => Ok(ground.workspace.moment(point, ground.now, &TimeZone::system)?),
+        Some(point) => {
+            Ok(stepback_board::resolve_moment(ground.workspace, point, ground.now, &TimeZone::system)?)
+        }
     }
 }
 
@@ -350,26 +352,26 @@ pub(crate) fn brief_line(stored: &StepRow, now: Timestamp) -> String {
 }
 
 /// Changes the board of the session that a call is about.
-fn think(ground: &ToolContext<'_>, mutation: &BoardMutation) -> Result<ToolReply, ToolError> {
+fn change_board(ground: &ToolContext<'_>, mutation: &BoardMutation) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    Ok(thought(&Thinker::new(ground.workspace, &session).think(mutation)?))
+    Ok(edit_reply(&BoardEditor::new(ground.workspace, &session).apply(mutation)?))
 }
 
 /// The reply to a change of a board.
-fn thought(thought: &BoardEdit) -> ToolReply {
+fn edit_reply(edit: &BoardEdit) -> ToolReply {
     let mut structured = json!({
-        "item": thought.effect.item,
-        "said": thought.effect.said,
-        "step": thought.step,
+        "item": edit.effect.item,
+        "said": edit.effect.said,
+        "step": edit.step,
     });
-    if let Some(checkpoint) = thought.checkpoint {
+    if let Some(checkpoint) = edit.checkpoint {
         structured["checkpoint"] = json!(checkpoint);
     }
-    ToolReply { text: thought.effect.said.join("\n"), structured }
+    ToolReply { text: edit.effect.said.join("\n"), structured }
 }
 
-/// The schema of [`thought`].
-fn thought_schema() -> Value {
+/// The schema of [`edit_reply`].
+fn edit_schema() -> Value {
     schema::object(
         &[
             ("item", schema::text("What was created or changed")),

@@ -4,9 +4,10 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
-use stepback_engine::bundle::BundleError;
 use stepback_engine::diagnostics::{self, FailureKind};
+use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
@@ -131,9 +132,6 @@ impl From<EngineError> for Problem {
         let (kind, hint) = diagnostics::of(&error);
         let problem = Self::of(kind, error.to_string(), hint);
         match error {
-            EngineError::Bundle(
-                BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. },
-            ) => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
             // Not an error of the server: the directory was moved or removed, and its history is still here.
             EngineError::Worktree(WorktreeError::Root { error, .. })
@@ -142,6 +140,30 @@ impl From<EngineError> for Problem {
                 problem.with_status(StatusCode::CONFLICT)
             }
             _ => problem,
+        }
+    }
+}
+
+impl From<BundleError> for Problem {
+    fn from(error: BundleError) -> Self {
+        let (kind, hint) = error.failure();
+        let problem = Self::of(kind, error.to_string(), hint);
+        match error {
+            BundleError::Engine(error) => error.into(),
+            BundleError::Damaged(_) | BundleError::Inconsistent(_) | BundleError::Newer { .. } => {
+                problem.with_status(StatusCode::UNPROCESSABLE_ENTITY)
+            }
+            _ => problem,
+        }
+    }
+}
+
+impl From<HistoryError> for Problem {
+    fn from(error: HistoryError) -> Self {
+        let (kind, hint) = error.failure();
+        match error {
+            HistoryError::Engine(error) => error.into(),
+            error => Self::of(kind, error.to_string(), hint),
         }
     }
 }

@@ -4,7 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_board::BoardError;
+use stepback_bundle::BundleError;
 use stepback_engine::{EngineError, diagnostics};
+use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 
@@ -22,6 +25,11 @@ impl CommandFailure {
     /// Creates a failure of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
+    }
+
+    /// Creates a failure for an error of a kind, with its advice.
+    fn advised((kind, hint): (FailureKind, Option<&str>), error: &dyn std::error::Error) -> Self {
+        Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }
     }
 
     /// Adds a hint about what to do.
@@ -70,9 +78,25 @@ impl CommandFailure {
 
 impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
-        let message = error.to_string();
-        let (kind, hint) = diagnostics::of(&error);
-        Self { kind, message, hint: hint.map(str::to_string) }
+        Self::advised(diagnostics::of(&error), &error)
+    }
+}
+
+impl From<BoardError> for CommandFailure {
+    fn from(error: BoardError) -> Self {
+        Self::advised(error.failure(), &error)
+    }
+}
+
+impl From<BundleError> for CommandFailure {
+    fn from(error: BundleError) -> Self {
+        Self::advised(error.failure(), &error)
+    }
+}
+
+impl From<HistoryError> for CommandFailure {
+    fn from(error: HistoryError) -> Self {
+        Self::advised(error.failure(), &error)
     }
 }
 
@@ -84,8 +108,7 @@ impl From<StoreError> for CommandFailure {
 
 impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
-        let (kind, hint) = diagnostics::of_io(&error);
-        Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }
+        Self::advised(diagnostics::of_io(&error), &error)
     }
 }
 

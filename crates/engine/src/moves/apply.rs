@@ -5,8 +5,8 @@ use stepback_model::record::{Operation, Session};
 
 use super::plan::PlannedMove;
 use super::request::{MoveAction, MoveKind};
+use crate::board::{BoardEditor, BoardMoment};
 use crate::error::EngineError;
-use crate::reason::{BoardMoment, Thinker};
 use crate::rewind::RewindReport;
 use crate::undo::{Reversal, UndoDirection};
 use crate::workspace::Workspace;
@@ -49,7 +49,8 @@ impl Workspace {
                 let mut report = self.apply(prepared)?;
                 if let (Some(session), Some(target)) = (board, rewind.target) {
                     let moment = BoardMoment::Step(target.step.number);
-                    let restored = Thinker::new(self, &session).restore_with(&moment, report.operation.id)?;
+                    let restored =
+                        BoardEditor::new(self, &session).restore_with(&moment, report.operation.id)?;
                     report.board = Some(restored);
                 }
                 Ok(MoveReport::Files(Box::new(report)))
@@ -60,7 +61,7 @@ impl Workspace {
                 }
                 let report = match request.board {
                     Some(board) => {
-                        Thinker::new(self, &self.board_session(board)?).switch(&branch, prepared)?
+                        BoardEditor::new(self, &self.board_session(board)?).switch(&branch, prepared)?
                     }
                     None => self.switch(&branch, prepared)?,
                 };

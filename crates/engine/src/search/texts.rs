@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
+use stepback_llm_wire::recorded_call::parse_answer;
 use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::conversation::ConversationMessage;
 use stepback_model::hash::Hash;
@@ -15,7 +16,6 @@ use stepback_store::port::{StepQuery, StepRow};
 
 use crate::diff;
 use crate::read_cache::LastRead;
-use crate::timeline::answer_of;
 
 /// The maximum size of the texts of one step, in bytes. Of longer texts, the beginning and the end are kept.
 const MOST: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl Gatherer<'_> {
         }
         texts.put(TextField::Input, flat(detail.get("input")));
         let answer = match step.kind {
-            StepKind::ModelEnd => detail.get("output").and_then(|output| answer_of(output, None)),
+            StepKind::ModelEnd => detail.get("output").and_then(|output| parse_answer(output, None)),
             _ => None,
         };
         match answer {

@@ -1,9 +1,9 @@
 //! Moves the workspace in two calls: one shows a plan and changes nothing, the other confirms it by its id.
 
 use serde_json::{Value, json};
+use stepback_engine::board::BoardReplacement;
 use stepback_engine::kept::{Audience, KeptChange};
 use stepback_engine::moves::{Confirmation, MoveAction, MoveRequest, MovingAgent, PlannedMove};
-use stepback_engine::reason::Joined;
 use stepback_engine::rewind::{PreparedRewind, RewindReport};
 use stepback_model::plan::SkippedPath;
 use stepback_model::record::Session;
@@ -225,7 +225,7 @@ fn told(summary: &str, report: Option<&RewindReport>) -> ToolReply {
         lines.extend(left_alone.iter().map(|item| format!("  skipped: {item}")));
         structured["left_alone"] = json!(left_alone);
     }
-    if let Some(Joined { diff, .. }) = &report.board {
+    if let Some(BoardReplacement { diff, .. }) = &report.board {
         let said: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(BOARD).collect();
         lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
         structured["board"] = json!(said);

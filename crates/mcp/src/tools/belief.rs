@@ -1,12 +1,14 @@
 //! Beliefs: what the agent holds to be true, and what depends on it.
 
 use serde_json::{Value, json};
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::BeliefId;
 use stepback_reasoning::item::{BeliefKind, DependencyKind, Measure};
 
-use super::{ADDS, Args, LOOKS, Tool, ToolReply, limit, limit_schema, parsed, think, thought_schema, words};
+use super::{
+    ADDS, Args, LOOKS, Tool, ToolReply, change_board, edit_schema, limit, limit_schema, parsed, words,
+};
 use crate::schema::{anything, list, number, object, open_object, text, texts, word};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -44,7 +46,7 @@ pub(super) fn belief() -> Tool {
             ],
             &["do"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
@@ -78,7 +80,7 @@ pub(super) fn belief() -> Tool {
                 },
                 _ => BoardMutation::RetractBelief { belief: args.item("belief")?, reason },
             };
-            think(ground, &mutation)
+            change_board(ground, &mutation)
         },
     }
 }
@@ -129,7 +131,7 @@ pub(super) fn impact() -> Tool {
 
 fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let mind = Thinker::new(ground.workspace, &session).mind()?;
+    let mind = BoardEditor::new(ground.workspace, &session).board()?;
     let belief: BeliefId = args.item("belief")?;
     let (mut impact, mut roots) = (mind.impact(belief)?, mind.roots(belief)?);
     let most = limit(args, 20);

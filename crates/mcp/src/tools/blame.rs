@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use stepback_engine::authorship::{Attribution, Author};
+use stepback_engine::board::BoardMoment;
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
-use stepback_engine::reason::BoardMoment;
 use stepback_model::ids::StepId;
 use stepback_reasoning::item::{EvidenceOrigin, HypothesisStatus};
 use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
@@ -143,14 +143,14 @@ fn by(ground: &ToolContext<'_>, author: &Author) -> Result<String, ToolError> {
 /// The hypotheses that the author of a call was testing at that time.
 fn tested_at(ground: &ToolContext<'_>, author: &Author, number: u64) -> Result<Vec<String>, ToolError> {
     let Some(session) = ground.workspace.store().session(author.session)? else { return Ok(Vec::new()) };
-    let mind = ground.workspace.mind_at(&session, &BoardMoment::Step(number))?.mind;
+    let mind = ground.workspace.board_at(&session, &BoardMoment::Step(number))?.board;
     let tested = mind.hypotheses.iter().filter(|(_, known)| known.status == HypothesisStatus::Testing);
     Ok(tested.map(|(number, known)| format!("H{number} {}", short(&known.statement, 120))).collect())
 }
 
 fn of_item(ground: &ToolContext<'_>, args: &Args, item: ItemId) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let mind = ground.workspace.mind_at(&session, &BoardMoment::Now)?.mind;
+    let mind = ground.workspace.board_at(&session, &BoardMoment::Now)?.board;
     let Some(origin) = mind.origin_of(item) else {
         return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
             .hint("call mind to see what there is"));

@@ -1,7 +1,7 @@
 //! The board as a whole: showing it, next steps, the summary after a compaction, undoing a change.
 
 use serde_json::{Value, json};
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_model::clip;
 use stepback_reasoning::ItemId;
 
@@ -45,7 +45,8 @@ pub(super) fn recover() -> Tool {
             let session = ground.session()?;
             let moment = moment(ground, args.text("at"))?;
             let budget = usize::try_from(args.count("budget").unwrap_or(BUDGET)).unwrap_or(usize::MAX);
-            let recovery = ground.workspace.recovery(&session, &moment, budget, ground.now)?;
+            let recovery =
+                stepback_board::recovery_page(ground.workspace, &session, &moment, budget, ground.now)?;
             let mut structured = json!({ "page": recovery.page });
             if let Some(step) = recovery.step {
                 structured["step"] = json!(step);
@@ -103,7 +104,7 @@ pub(super) fn mind() -> Tool {
 
 fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let seen = ground.workspace.mind_at(&session, &moment(ground, args.text("at"))?)?;
+    let seen = ground.workspace.board_at(&session, &moment(ground, args.text("at"))?)?;
     let step = seen.step.as_ref().map(|stored| stored.step.number);
     let mut structured = json!({});
     if let Some(step) = step {
@@ -111,7 +112,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     }
     let most = limit(args, 12);
     if let Some(item) = args.name::<ItemId>("item")? {
-        let mut lists = seen.mind.document();
+        let mut lists = seen.board.document();
         let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
         let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
             return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
@@ -122,8 +123,8 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
         return Ok(ToolReply { text: format!("{document:#}"), structured });
     }
     if let Some(since) = args.text("since") {
-        let before = ground.workspace.mind_at(&session, &moment(ground, Some(since))?)?;
-        let diff = before.mind.diff(&seen.mind);
+        let before = ground.workspace.board_at(&session, &moment(ground, Some(since))?)?;
+        let diff = before.board.diff(&seen.board);
         let changes: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(most).collect();
         structured["changes"] = json!(changes);
         structured["summary"] = json!(diff.summary);
@@ -135,7 +136,7 @@ fn look(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let is_wanted =
         |title: &str| wanted.is_empty() || wanted.iter().any(|part| part.eq_ignore_ascii_case(title));
     let (mut parts, mut lines): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
-    for section in seen.mind.board(args.flag("all")).into_iter().filter(|section| is_wanted(section.title)) {
+    for section in seen.board.board(args.flag("all")).into_iter().filter(|section| is_wanted(section.title)) {
         let more = section.lines.len().saturating_sub(most);
         let shown = &section.lines[..section.lines.len() - more];
         lines.push(format!("{}:", section.title));
@@ -183,7 +184,7 @@ pub(super) fn next() -> Tool {
         makes: true,
         run: |ground, args| {
             let session = ground.session()?;
-            let mut actions = Thinker::new(ground.workspace, &session).mind()?.next_actions();
+            let mut actions = BoardEditor::new(ground.workspace, &session).board()?.next_actions();
             actions.truncate(limit(args, 5));
             let lines: Vec<String> = actions
                 .iter()
@@ -219,8 +220,8 @@ pub(super) fn undo() -> Tool {
         makes: true,
         run: |ground, args| {
             let session = ground.session()?;
-            let mut thinker = Thinker::new(ground.workspace, &session);
-            Ok(joined(&thinker.take_back(args.count("step"), args.flag("dry_run"))?))
+            let mut editor = BoardEditor::new(ground.workspace, &session);
+            Ok(joined(&editor.take_back(args.count("step"), args.flag("dry_run"))?))
         },
     }
 }

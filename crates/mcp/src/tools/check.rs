@@ -1,13 +1,13 @@
 //! Planned checks, and running them.
 
 use serde_json::{Value, json};
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_model::clip;
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome, Verification};
 
-use super::{ADDS, Args, Tool, ToolHints, ToolReply, think, thought_schema};
+use super::{ADDS, Args, Tool, ToolHints, ToolReply, change_board, edit_schema};
 use crate::schema::{anything, flag, list, number, object, text, texts, whole};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -56,7 +56,7 @@ pub(super) fn add() -> Tool {
             ],
             &["title"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
@@ -70,7 +70,7 @@ pub(super) fn add() -> Tool {
             on_pass.extend(args.name("fills")?.map(OnOutcome::Fill));
             on_fail.extend(args.flag("halt_on_fail").then_some(OnOutcome::Halt));
             let seconds = args.number("timeout_s").unwrap_or(PATIENCE);
-            think(
+            change_board(
                 ground,
                 &BoardMutation::AddVerification {
                     title: args.need("title")?.to_owned(),
@@ -182,8 +182,8 @@ fn runs_command(plan: &Verification) -> bool {
 
 fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let mut thinker = Thinker::new(ground.workspace, &session);
-    let mind = thinker.mind()?;
+    let mut editor = BoardEditor::new(ground.workspace, &session);
+    let mind = editor.board()?;
     let mut wanted: Vec<VerificationId> = args.names("checks")?;
     if wanted.is_empty() {
         let was_run = |id: VerificationId| mind.runs.iter().any(|(_, run)| run.verification == id);
@@ -205,18 +205,18 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
     let total = wanted.len() as u64;
     for (done, id) in (0..).zip(&wanted) {
         ground.asked.progress(done, total, &format!("running {id}"));
-        let verified = thinker.verify(*id, args.flag("fresh"))?;
+        let verified = stepback_board::run_check(&mut editor, *id, args.flag("fresh"))?;
         let is_passed = verified.outcome == CheckOutcome::Passed;
         passed &= is_passed;
         lines.push(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
         let mut document =
             json!({ "check": id, "outcome": verified.outcome.as_str(), "reason": verified.reason });
-        if let Some(thought) = &verified.thought {
-            document["said"] = json!(thought.effect.said);
-            document["step"] = json!(thought.step);
-            lines.extend(thought.effect.said.iter().skip(1).cloned());
+        if let Some(edit) = &verified.edit {
+            document["said"] = json!(edit.effect.said);
+            document["step"] = json!(edit.step);
+            lines.extend(edit.effect.said.iter().skip(1).cloned());
             if !is_passed {
-                let mind = thinker.mind()?;
+                let mind = editor.board()?;
                 let last = mind.runs.iter().rev().find(|(_, run)| run.verification == *id);
                 let mut output = last.map(|(_, run)| run.output.clone()).unwrap_or_default();
                 clip::text(&mut output, PRINTED);
@@ -227,7 +227,7 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
             }
         }
         documents.push(document);
-        if verified.thought.is_some_and(|thought| thought.effect.halt) {
+        if verified.edit.is_some_and(|edit| edit.effect.halt) {
             lines.push("The checks after it were not run.".to_owned());
             break;
         }

@@ -1,13 +1,14 @@
 //! Experiments on their own branches, and merging their findings.
 
 use serde_json::json;
-use stepback_engine::reason::{Joined, Thinker};
+use stepback_engine::board::{BoardEditor, BoardReplacement};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
 use super::rewind::{expect_alone, mover};
 use super::{
-    ADDS, Args, Tool, ToolReply, limit, limit_schema, moment, parsed, point_schema, think, thought, words,
+    ADDS, Args, Tool, ToolReply, change_board, edit_reply, limit, limit_schema, moment, parsed, point_schema,
+    words,
 };
 use crate::schema::{flag, object, text, texts, whole, word};
 use crate::tool_error::ToolError;
@@ -55,7 +56,7 @@ pub(super) fn experiment() -> Tool {
         makes: true,
         run: |ground, args| match args.need("do")? {
             "start" => start(ground, args),
-            "end" => think(
+            "end" => change_board(
                 ground,
                 &BoardMutation::EndExperiment {
                     experiment: args.item("experiment")?,
@@ -78,8 +79,14 @@ fn start(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> 
     let session = mover(ground)?;
     expect_alone(ground, &session)?;
     let by = (session.agent != stepback_model::record::Session::PERSON).then_some(session.id);
-    let begun = Thinker::new(ground.workspace, &session).start_experiment(branch, hypothesis, success, by)?;
-    let mut reply = thought(&begun.thought);
+    let begun = stepback_board::start_experiment(
+        &mut BoardEditor::new(ground.workspace, &session),
+        branch,
+        hypothesis,
+        success,
+        by,
+    )?;
+    let mut reply = edit_reply(&begun.edit);
     reply.text.push_str(&format!("\nYou are on branch {branch} now, and left {}.", begun.left));
     reply.structured["branch"] = json!(branch);
     reply.structured["left"] = json!(begun.left);
@@ -88,7 +95,7 @@ fn start(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> 
 
 fn list(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
-    let sections = Thinker::new(ground.workspace, &session).mind()?.board(true);
+    let sections = BoardEditor::new(ground.workspace, &session).board()?.board(true);
     let section = sections.into_iter().find(|section| section.title == "Experiments");
     let mut lines = section.map_or_else(Vec::new, |section| section.lines);
     let more = lines.len().saturating_sub(limit(args, 20));
@@ -124,14 +131,20 @@ pub(super) fn merge() -> Tool {
             let session = ground.session()?;
             let from = moment(ground, Some(args.need("from")?))?;
             let base = args.text("base").map(|point| moment(ground, Some(point))).transpose()?;
-            let mut thinker = Thinker::new(ground.workspace, &session);
-            Ok(joined(&thinker.merge(&from, base.as_ref(), args.flag("theirs"), args.flag("dry_run"))?))
+            let mut editor = BoardEditor::new(ground.workspace, &session);
+            Ok(joined(&stepback_board::merge(
+                &mut editor,
+                &from,
+                base.as_ref(),
+                args.flag("theirs"),
+                args.flag("dry_run"),
+            )?))
         },
     }
 }
 
 /// The reply to a merge of two boards.
-pub(super) fn joined(joined: &Joined) -> ToolReply {
+pub(super) fn joined(joined: &BoardReplacement) -> ToolReply {
     let all = &joined.diff.changes;
     let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(TOLD).collect();
     let more = all.len() - changes.len();

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use stepback_engine::checkpoint::checked;
-use stepback_engine::compare::{self, ComparedRun};
 use stepback_engine::diff as differences;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
+use stepback_history::compare::{self, ComparedRun};
 use stepback_model::clip;
 use stepback_model::point::is_number;
 use stepback_model::record::{Annotation, Trigger};

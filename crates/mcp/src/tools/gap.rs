@@ -3,7 +3,7 @@
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::{Criticality, GapKind};
 
-use super::{ADDS, Tool, parsed, think, thought_schema, words};
+use super::{ADDS, Tool, change_board, edit_schema, parsed, words};
 use crate::schema::{number, object, text, texts, word};
 
 pub(super) fn gap() -> Tool {
@@ -31,7 +31,7 @@ pub(super) fn gap() -> Tool {
             ],
             &["do"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
@@ -57,7 +57,7 @@ pub(super) fn gap() -> Tool {
                 }
                 _ => BoardMutation::ReopenGap { gap: args.item("gap")? },
             };
-            think(ground, &mutation)
+            change_board(ground, &mutation)
         },
     }
 }
@@ -75,12 +75,12 @@ pub(super) fn note() -> Tool {
             ],
             &["text"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
         run: |ground, args| {
-            think(
+            change_board(
                 ground,
                 &BoardMutation::AddNote {
                     text: args.need("text")?.to_owned(),

@@ -6,7 +6,7 @@ use stepback_reasoning::item::{
     ContradictionStatus, EvidenceKind, EvidenceOrigin, HypothesisStatus, Severity,
 };
 
-use super::{ADDS, Args, Tool, parsed, think, thought_schema, words};
+use super::{ADDS, Args, Tool, change_board, edit_schema, parsed, words};
 use crate::schema::{number, object, text, texts, word};
 use crate::tool_error::ToolError;
 use crate::toolset::ToolContext;
@@ -29,14 +29,14 @@ pub(super) fn hypothesis() -> Tool {
             ],
             &["do"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
         run: |ground, args| {
             let status = match args.need("do")? {
                 "propose" => {
-                    return think(
+                    return change_board(
                         ground,
                         &BoardMutation::ProposeHypothesis {
                             statement: args.need("statement")?.to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn hypothesis() -> Tool {
                 _ => HypothesisStatus::Archived,
             };
             let (hypothesis, reason) = (args.item("hypothesis")?, args.owned("because"));
-            think(ground, &BoardMutation::SetHypothesis { hypothesis, status, reason })
+            change_board(ground, &BoardMutation::SetHypothesis { hypothesis, status, reason })
         },
     }
 }
@@ -78,21 +78,21 @@ pub(super) fn evidence() -> Tool {
             ],
             &[],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
         run: |ground, args| {
             if args.text("do") == Some("withdraw") {
                 let (evidence, reason) = (args.item("evidence")?, args.need("text")?.to_owned());
-                return think(ground, &BoardMutation::WithdrawEvidence { evidence, reason });
+                return change_board(ground, &BoardMutation::WithdrawEvidence { evidence, reason });
             }
             let source = source(ground, args)?;
             let strength = args.number("strength").ok_or_else(|| {
                 ToolError::new("evidence needs \"strength\"")
                     .hint("give a number from -1 (against) to 1 (for)")
             })?;
-            think(
+            change_board(
                 ground,
                 &BoardMutation::AddEvidence {
                     hypothesis: args.item("hypothesis")?,
@@ -141,7 +141,7 @@ pub(super) fn contradiction() -> Tool {
             ],
             &["do", "text"],
         ),
-        output: thought_schema(),
+        output: edit_schema(),
         hints: ADDS,
         slow: false,
         makes: true,
@@ -150,7 +150,7 @@ pub(super) fn contradiction() -> Tool {
             let status = match args.need("do")? {
                 "add" => {
                     let severity = args.text("severity").unwrap_or("medium");
-                    return think(
+                    return change_board(
                         ground,
                         &BoardMutation::Contradict {
                             left: args.item("left")?,
@@ -164,7 +164,10 @@ pub(super) fn contradiction() -> Tool {
                 _ => ContradictionStatus::Dismissed,
             };
             let contradiction = args.item("contradiction")?;
-            think(ground, &BoardMutation::SettleContradiction { contradiction, status, resolution: said })
+            change_board(
+                ground,
+                &BoardMutation::SettleContradiction { contradiction, status, resolution: said },
+            )
         },
     }
 }

@@ -5,9 +5,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stepback_engine::compare::{self, ComparedRun};
 use stepback_engine::reruns::Rerun;
 use stepback_engine::{Engine, Workspace};
+use stepback_history::compare::{self, ComparedRun};
 use stepback_model::point::is_number;
 use utoipa::{IntoParams, ToSchema};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::State;
 use serde::Deserialize;
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardAtPoint, BoardMoment};
+use stepback_engine::board::{BoardAtPoint, BoardMoment};
 use stepback_model::record::Session;
 use stepback_reasoning::diff::BoardDiff;
 use stepback_reasoning::{ItemId, ItemKind};
@@ -84,7 +84,7 @@ fn moment(workspace: &Workspace, point: Option<&str>) -> Result<BoardMoment, Pro
         }
         Some(text) => {
             let now = workspace.engine.env.now();
-            Ok(workspace.moment(text, now, &jiff::tz::TimeZone::system)?)
+            Ok(stepback_board::resolve_moment(workspace, text, now, &jiff::tz::TimeZone::system)?)
         }
     }
 }
@@ -103,7 +103,7 @@ fn before(
         (None, _, Some(thought)) => BoardMoment::Step(thought.step.number.saturating_sub(1)),
         (None, _, None) => return Ok(seen.clone()),
     };
-    Ok(workspace.mind_beside(session, &other, &seen.mind)?)
+    Ok(workspace.board_beside(session, &other, &seen.board)?)
 }
 
 fn what_changed(diff: &BoardDiff) -> Vec<(ItemId, &'static str)> {
@@ -129,11 +129,11 @@ pub async fn get(
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let at = moment(&workspace, at.at.as_deref())?;
-        let seen = workspace.mind_at(&session, &at)?;
+        let seen = workspace.board_at(&session, &at)?;
         let before = before(&workspace, &session, &at, &seen, board.against.as_deref())?;
-        let diff = before.mind.diff(&seen.mind);
+        let diff = before.board.diff(&seen.board);
         let changes = what_changed(&diff);
-        let mut describer = Describer::new(&workspace, &seen.mind, changes.iter().copied().collect());
+        let mut describer = Describer::new(&workspace, &seen.board, changes.iter().copied().collect());
         let mut parts = Vec::new();
         let which = ItemQuery { about: None, find: board.find };
         for kind in ItemKind::ALL {
@@ -159,7 +159,7 @@ pub async fn get(
                 })
                 .collect(),
             parts,
-            next: (seen.mind.next_actions().into_iter().take(NEXT))
+            next: (seen.board.next_actions().into_iter().take(NEXT))
                 .map(|action| NextDocument {
                     item: action.item.to_string(),
                     what: action.what,
@@ -190,7 +190,7 @@ impl List<'_> {
 
     /// All items, in order, after filtering.
     fn items(&self, about: Option<ItemId>) -> Vec<ItemId> {
-        let mind = &self.seen.mind;
+        let mind = &self.seen.board;
         let mut all = mind.in_order(self.kind);
         if let Some(about) = about {
             all.retain(|item| mind.refers(*item).contains(&about));
@@ -246,10 +246,10 @@ pub async fn part(
     let about = which.about.as_deref().map(item).transpose()?;
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
-        let seen = workspace.mind_at(&session, &moment(&workspace, at.at.as_deref())?)?;
+        let seen = workspace.board_at(&session, &moment(&workspace, at.at.as_deref())?)?;
         let list = List { session: &session, seen: &seen, kind, which: &which };
         let after = paging.position(&list.about())?.unwrap_or(0);
-        let mut describer = Describer::new(&workspace, &seen.mind, HashMap::new());
+        let mut describer = Describer::new(&workspace, &seen.board, HashMap::new());
         Ok(Json(list.page(&mut describer, list.items(about), after, limit)?))
     })
     .await
@@ -277,14 +277,14 @@ pub async fn graph(
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let at = moment(&workspace, at.at.as_deref())?;
-        let seen = workspace.mind_at(&session, &at)?;
+        let seen = workspace.board_at(&session, &at)?;
         if let Some(centre) = centre {
-            seen.mind.expect(centre).map_err(|error| Problem::unknown("item", &error.to_string()))?;
+            seen.board.expect(centre).map_err(|error| Problem::unknown("item", &error.to_string()))?;
         }
         let before = before(&workspace, &session, &at, &seen, None)?;
-        let changes = what_changed(&before.mind.diff(&seen.mind)).into_iter().collect();
-        let picture = seen.mind.picture(centre, most);
-        let mut describer = Describer::new(&workspace, &seen.mind, changes);
+        let changes = what_changed(&before.board.diff(&seen.board)).into_iter().collect();
+        let picture = seen.board.picture(centre, most);
+        let mut describer = Describer::new(&workspace, &seen.board, changes);
         let mut nodes = Vec::new();
         for item in picture.nodes {
             nodes.extend(describer.item(item)?);
@@ -313,8 +313,8 @@ pub async fn confidence(
 ) -> Result<Json<ConfidenceDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
-        let mut history = workspace.confidence_history(&session, MOMENTS)?;
-        let now = workspace.mind_at(&session, &BoardMoment::Now)?.mind;
+        let mut history = stepback_board::confidence_history(&workspace, &session, MOMENTS)?;
+        let now = workspace.board_at(&session, &BoardMoment::Now)?.board;
         let mut order: Vec<u32> = now.in_order(ItemKind::Hypothesis).iter().map(|item| item.number).collect();
         let gone: Vec<u32> = history.lines.keys().copied().filter(|number| !order.contains(number)).collect();
         order.extend(gone);
@@ -327,7 +327,7 @@ pub async fn confidence(
             let text = match (now.hypotheses.get(number), last.and_then(|at| history.moments.get(*at))) {
                 (Some(known), _) => known.statement.clone(),
                 (None, Some((step, _))) => {
-                    let then = workspace.mind_beside(&session, &BoardMoment::Step(*step), &now)?.mind;
+                    let then = workspace.board_beside(&session, &BoardMoment::Step(*step), &now)?.board;
                     then.text_of(item)
                 }
                 (None, None) => String::new(),
@@ -343,7 +343,7 @@ pub async fn confidence(
         let (number, at) = history.moments.iter().copied().unzip();
         Ok(Json(ConfidenceDocument {
             session: session.id.to_string(),
-            thoughts: history.thoughts as u64,
+            thoughts: history.changes as u64,
             every: history.every as u64,
             number,
             at,

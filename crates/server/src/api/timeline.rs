@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use stepback_engine::branch_graph::BranchLines;
-use stepback_engine::timeline::{TimelineCursor, is_error};
+use stepback_history::timeline::{TimelineCursor, is_error};
 use stepback_store::port::{StepQuery as Steps, StepRow};
 
 use crate::documents::StepDocument;

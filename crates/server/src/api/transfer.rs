@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use stepback_bundle::Bundle;
 use stepback_engine::Engine;
-use stepback_engine::bundle;
 use stepback_engine::session::status;
 use stepback_model::hex;
 use utoipa::{IntoParams, ToSchema};
@@ -68,11 +68,11 @@ pub async fn export(
             let mut file = nameless(engine)?;
             let ending = match wanted.format {
                 TransferFormat::Bundle => {
-                    engine.export_bundle(&session, &file)?;
+                    stepback_bundle::export(engine, &session, &file)?;
                     "bundle"
                 }
                 TransferFormat::Jsonl => {
-                    engine.export_lines(&session, &file)?;
+                    stepback_bundle::export_lines(engine, &session, &file)?;
                     "jsonl"
                 }
             };
@@ -168,9 +168,9 @@ pub async fn import(
         let mut start = Vec::new();
         (&file).take(PIECE as u64).read_to_end(&mut start)?;
         file.rewind()?;
-        let imported = match bundle::is_lines(&start) {
-            true => engine.import_lines(BufReader::new(file))?,
-            false => engine.import_bundle(&engine.open_bundle(file)?)?,
+        let imported = match stepback_bundle::is_lines(&start) {
+            true => stepback_bundle::import_lines(engine, BufReader::new(file))?,
+            false => stepback_bundle::import(engine, &Bundle::open(file, engine.progress.as_deref())?)?,
         };
         let mut sessions = Vec::new();
         for (session, _) in &imported.sessions {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use stepback_engine::Engine;
-use stepback_engine::timeline::Spent;
+use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_model::json;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
@@ -49,7 +49,7 @@ pub struct SpentDocument {
 }
 
 impl SpentDocument {
-    fn add(&mut self, spent: &Spent) {
+    fn add(&mut self, spent: &CallUsage) {
         let tokens = spent.tokens.unwrap_or_default();
         self.calls += 1;
         self.input += tokens.input;
@@ -113,7 +113,7 @@ fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
         // Requests and answers can be large, so only the metadata is loaded.
         let metadata = json::get(engine.store(), detail, "/metadata")
             .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
-        let spent = Spent::of(&serde_json::json!({ "metadata": metadata }));
+        let spent = CallUsage::of(&serde_json::json!({ "metadata": metadata }));
         let Some(spent) = spent.filter(|spent| !spent.replayed) else { continue };
         hours.entry(step.at.as_micros().div_euclid(HOUR)).or_default().add(&spent);
         let model = spent.model.clone().or_else(|| step.meta.tool.clone());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use stepback_engine::branch_graph::BranchLine;
-use stepback_engine::timeline::Summary;
+use stepback_history::timeline::Summary;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 

@@ -1,7 +1,7 @@
 //! What an agent thought, over HTTP.
 
 use serde_json::{Value, json};
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_reasoning::ids::{BeliefId, HypothesisId};
 use stepback_reasoning::item::{BeliefKind, DependencyKind, EvidenceKind, EvidenceOrigin, HypothesisStatus};
 use stepback_reasoning::{BoardMutation, ItemKind};
@@ -13,8 +13,8 @@ fn think(place: &TestServer, thoughts: &[BoardMutation]) -> Vec<u64> {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = workspace.find_session("s").unwrap();
-    let mut thinker = Thinker::new(&workspace, &session);
-    thoughts.iter().map(|mutation| thinker.think(mutation).unwrap().step).collect()
+    let mut editor = BoardEditor::new(&workspace, &session);
+    thoughts.iter().map(|mutation| editor.apply(mutation).unwrap().step).collect()
 }
 
 fn propose(statement: &str) -> BoardMutation {

@@ -9,7 +9,7 @@ mod versions;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardEdit, BoardMoment, Thinker};
+use stepback_engine::board::{BoardEdit, BoardEditor, BoardMoment};
 use stepback_model::record::Session;
 use stepback_reasoning::{BoardMutation, ReasoningBoard};
 
@@ -63,34 +63,34 @@ fn with_board(
 ) -> CommandResult {
     let workspace = context.workspace_or_new()?;
     stepback_agents::record::take_in_quietly(&workspace)?;
-    let session = workspace.thinking_session(board.session.as_deref(), context.now())?;
+    let session = stepback_board::choose_session(&workspace, board.session.as_deref(), context.now())?;
     act(&workspace, &session)
 }
 
 /// Applies a change to the board and prints its consequences.
-fn think(
+fn change_board(
     context: &Context,
     board: &BoardSelector,
     make: impl FnOnce(&Workspace) -> Result<BoardMutation, CommandFailure>,
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
-        tell(context, &Thinker::new(workspace, session).think(&mutation)?);
+        tell(context, &BoardEditor::new(workspace, session).apply(&mutation)?);
         DONE
     })
 }
 
 /// Prints the consequences of a change.
-fn tell(context: &Context, thought: &BoardEdit) {
-    let undo = format!("stepback board undo {}", thought.step);
+fn tell(context: &Context, edit: &BoardEdit) {
+    let undo = format!("stepback board undo {}", edit.step);
     if context.json {
-        let mut document = json!(thought);
+        let mut document = json!(edit);
         document["undo"] = json!(undo);
         output::document(&document);
         return;
     }
-    thought.effect.said.iter().for_each(output::line);
-    if let Some(number) = thought.checkpoint {
+    edit.effect.said.iter().for_each(output::line);
+    if let Some(number) = edit.checkpoint {
         output::say(
             Paint::stderr().dim(format!("Checkpoint #{number} was created, because files had changed.")),
         );
@@ -107,7 +107,7 @@ fn look(
 ) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let moment = moment(context, workspace, at)?;
-        show(&workspace.mind_at(session, &moment)?.mind)
+        show(&workspace.board_at(session, &moment)?.board)
     })
 }
 
@@ -115,7 +115,9 @@ fn look(
 fn moment(context: &Context, workspace: &Workspace, at: Option<&str>) -> Result<BoardMoment, CommandFailure> {
     match at {
         None => Ok(BoardMoment::Now),
-        Some(point) => Ok(workspace.moment(point, context.now(), &TimeZone::system)?),
+        Some(point) => {
+            Ok(stepback_board::resolve_moment(workspace, point, context.now(), &TimeZone::system)?)
+        }
     }
 }
 

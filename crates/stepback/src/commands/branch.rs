@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use stepback_engine::compare::{ComparedRun, Conversations};
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
-use stepback_engine::{EngineError, Workspace, compare};
+use stepback_engine::{EngineError, Workspace};
+use stepback_history::compare::{Conversations, TipComparison, compare_tips};
 use stepback_model::change::ChangeKind;
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
@@ -52,7 +52,7 @@ pub fn run(context: &Context, command: &BranchCommand) -> CommandResult {
         BranchCommand::List => list(context, &workspace),
         BranchCommand::Switch { name, reasoning, agree } => {
             let board = match reasoning {
-                true => Some(workspace.thinking_session(None, context.now())?.id),
+                true => Some(stepback_board::choose_session(&workspace, None, context.now())?.id),
                 false => None,
             };
             let request = MoveRequest { board, ..switch(name, None, agree) };
@@ -261,34 +261,26 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
         })
     };
     let (one, other) = (tip(a)?, tip(b)?);
-    let (left, right) =
-        (ComparedRun::of_tip(workspace, a, &one)?, ComparedRun::of_tip(workspace, b, &other)?);
-    let ends = compare::ends(workspace.store(), &left, &right)?;
-    let (changes, talk) = (ends.files.unwrap_or_default(), ends.conversation);
-    let ancestors = |from: &StepRow| workspace.ancestry(from);
-    let (line_a, line_b) = (ancestors(&one)?, ancestors(&other)?);
-    let fork = line_a.iter().find(|stored| line_b.iter().any(|other| other.step.id == stored.step.id));
-    let Conversations { shared, a: said_left, b: said_right } = talk;
-    let since = |line: &[StepRow]| {
-        line.iter().take_while(|stored| fork.is_none_or(|fork| fork.step.id != stored.step.id)).count()
-    };
+    let TipComparison { fork, since_fork: [since_a, since_b], ends } = compare_tips(workspace, &one, &other)?;
+    let changes = ends.files.unwrap_or_default();
+    let Conversations { shared, a: said_left, b: said_right } = ends.conversation;
     if context.json {
         let items: Vec<_> = changes.iter().map(super::view::change).collect();
         output::document(&json!({
-            "a": { "id": a, "tip": one.step.id, "steps_since_fork": since(&line_a), "messages": said_left },
-            "b": { "id": b, "tip": other.step.id, "steps_since_fork": since(&line_b), "messages": said_right },
-            "fork": fork.map(|stored| stored.step.id),
+            "a": { "id": a, "tip": one.step.id, "steps_since_fork": since_a, "messages": said_left },
+            "b": { "id": b, "tip": other.step.id, "steps_since_fork": since_b, "messages": said_right },
+            "fork": fork.as_ref().map(|stored| stored.step.id),
             "shared_messages": shared,
             "items": items,
         }));
         return DONE;
     }
     let paint = Paint::stdout();
-    match fork {
+    match &fork {
         Some(fork) => output::line(format!("{a} and {b} diverge at {}", paint.strong(describe(fork)))),
         None => output::line(format!("{a} and {b} have no step in common")),
     }
-    output::line(format!("  steps since     {:>6} {:>6}", since(&line_a), since(&line_b)));
+    output::line(format!("  steps since     {:>6} {:>6}", since_a, since_b));
     output::line(format!("  messages        {said_left:>6} {said_right:>6}   ({shared} in common)"));
     let of = |kind: ChangeKind| changes.iter().filter(|change| change.kind() == kind).count();
     output::line(format!(

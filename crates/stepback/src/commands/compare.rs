@@ -4,8 +4,7 @@ mod table;
 
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::compare::{self, ComparedRun, Comparison, Ending, Totals};
-use stepback_engine::timeline::all_tokens;
+use stepback_history::compare::{self, ComparedRun, Comparison, Ending, Totals};
 use stepback_model::change::PathChange;
 use stepback_model::point::is_number;
 
@@ -150,7 +149,7 @@ fn numbers(totals: &Totals) -> String {
     put(totals.tool_calls, "tool call");
     put(totals.model_calls, "model call");
     put(totals.failed, "failed step");
-    put(all_tokens(totals.tokens), "token");
+    put(totals.tokens.total(), "token");
     put(totals.messages, "message");
     parts.extend(totals.cost_usd.map(|cost| format!("${cost:.4}")));
     if totals.duration_us > 0 {

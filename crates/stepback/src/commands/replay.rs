@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use serde_json::json;
-use stepback_engine::timeline::TimelineCursor;
 use stepback_engine::{EngineError, Workspace, diff};
+use stepback_history::timeline::TimelineCursor;
 use stepback_model::change::PathChange;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;

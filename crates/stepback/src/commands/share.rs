@@ -5,8 +5,8 @@ use std::io::{self, BufReader, IsTerminal, Read, Seek};
 use std::path::Path;
 
 use serde_json::json;
-use stepback_engine::bundle::{self, Exported, ImportReport};
-use stepback_engine::{Engine, EngineError};
+use stepback_bundle::{Bundle, BundleError, ExportReport, ImportReport};
+use stepback_engine::Engine;
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_store::new_file::{Durability, NewFile};
@@ -71,17 +71,17 @@ fn write(
     format: ExportFormat,
     chosen: &[Session],
     out: impl io::Write,
-) -> Result<Exported, EngineError> {
+) -> Result<ExportReport, BundleError> {
     match format {
-        ExportFormat::Bundle => engine.export_bundle(chosen, out),
-        ExportFormat::Jsonl => engine.export_lines(chosen, out),
+        ExportFormat::Bundle => stepback_bundle::export(engine, chosen, out),
+        ExportFormat::Jsonl => stepback_bundle::export_lines(engine, chosen, out),
     }
 }
 
 /// Writes beside the target and renames, so that no incomplete file appears under its name.
 fn into_file<T>(
     path: &Path,
-    write: impl FnOnce(&File) -> Result<T, EngineError>,
+    write: impl FnOnce(&File) -> Result<T, BundleError>,
 ) -> Result<T, CommandFailure> {
     let refused = |error: io::Error| {
         let (kind, hint) = stepback_engine::diagnostics::of_io(&error);
@@ -117,7 +117,7 @@ pub fn look(path: &Path) -> io::Result<ImportFormat> {
         return Ok(ImportFormat::Other);
     }
     let mut file = File::open(path)?;
-    if bundle::is_bundle(&mut file) {
+    if stepback_bundle::is_bundle(&mut file) {
         file.rewind()?;
         return Ok(ImportFormat::Bundle(file));
     }
@@ -125,20 +125,21 @@ pub fn look(path: &Path) -> io::Result<ImportFormat> {
     let mut start = Vec::new();
     (&file).take(START).read_to_end(&mut start)?;
     file.rewind()?;
-    Ok(if bundle::is_lines(&start) { ImportFormat::Lines(file) } else { ImportFormat::Other })
+    Ok(if stepback_bundle::is_lines(&start) { ImportFormat::Lines(file) } else { ImportFormat::Other })
 }
 
 /// Runs `stepback import` for a bundle.
 pub fn import(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
-    let bundle = engine.open_bundle(file).map_err(|error| about(path, error))?;
-    told(context, &engine.import_bundle(&bundle).map_err(|error| about(path, error))?)
+    let bundle = Bundle::open(file, engine.progress.as_deref()).map_err(|error| about(path, error))?;
+    told(context, &stepback_bundle::import(engine, &bundle).map_err(|error| about(path, error))?)
 }
 
 /// Runs `stepback import` for lines.
 pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
-    let imported = engine.import_lines(BufReader::new(file)).map_err(|error| about(path, error))?;
+    let imported =
+        stepback_bundle::import_lines(engine, BufReader::new(file)).map_err(|error| about(path, error))?;
     if !context.json {
         output::say(
             Paint::stderr().dim(
@@ -190,8 +191,8 @@ fn told(context: &Context, imported: &ImportReport) -> CommandResult {
 }
 
 /// Adds the file's path to an error about a bundle.
-fn about(path: &Path, error: EngineError) -> CommandFailure {
-    let is_about_file = matches!(error, EngineError::Bundle(_));
+fn about(path: &Path, error: BundleError) -> CommandFailure {
+    let is_about_file = !matches!(error, BundleError::NoDirectoryForGit | BundleError::Engine(_));
     let failure = CommandFailure::from(error);
     if is_about_file { failure.about(&path.display().to_string()) } else { failure }
 }

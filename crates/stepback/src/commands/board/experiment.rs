@@ -1,12 +1,12 @@
 //! Commands that combine boards and branches: experiments, and boards that move along with the files.
 
 use stepback_engine::Workspace;
-use stepback_engine::reason::{BoardMoment, Joined, Thinker};
+use stepback_engine::board::{BoardEditor, BoardMoment, BoardReplacement};
 use stepback_model::record::{Session, StepRow};
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::item::ExperimentStatus;
 
-use super::{list, look, name, tell, think, versions, with_board, word};
+use super::{change_board, list, look, name, tell, versions, with_board, word};
 use crate::args::board::ExperimentCommand;
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
@@ -19,9 +19,14 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
         ExperimentCommand::Start { branch, hypothesis, success, board } => {
             let hypothesis = hypothesis.as_deref().map(name).transpose()?;
             with_board(context, board, |workspace, session| {
-                let begun =
-                    Thinker::new(workspace, session).start_experiment(branch, hypothesis, success, None)?;
-                tell(context, &begun.thought);
+                let begun = stepback_board::start_experiment(
+                    &mut BoardEditor::new(workspace, session),
+                    branch,
+                    hypothesis,
+                    success,
+                    None,
+                )?;
+                tell(context, &begun.edit);
                 if !context.json {
                     let left = begun.left;
                     output::line(format!("Now on branch {branch}."));
@@ -32,7 +37,7 @@ pub fn experiment(context: &Context, command: &ExperimentCommand) -> CommandResu
                 DONE
             })
         }
-        ExperimentCommand::End { experiment, how, result, board } => think(context, board, |_| {
+        ExperimentCommand::End { experiment, how, result, board } => change_board(context, board, |_| {
             Ok(BoardMutation::EndExperiment {
                 experiment: name(experiment)?,
                 status: word("outcome", how, ExperimentStatus::ALL, ExperimentStatus::as_str)?,
@@ -53,7 +58,7 @@ pub fn session_at(
 ) -> Result<Session, CommandFailure> {
     match workspace.store().session(target.step.session)? {
         Some(session) if session.info.slots.reasoning.is_some() => Ok(session),
-        _ => Ok(workspace.thinking_session(None, context.now())?),
+        _ => Ok(stepback_board::choose_session(workspace, None, context.now())?),
     }
 }
 
@@ -66,7 +71,7 @@ pub fn go_back(
     dry_run: bool,
 ) -> Result<(), CommandFailure> {
     let moment = BoardMoment::Step(target.step.number);
-    let joined = Thinker::new(workspace, session).restore(&moment, dry_run)?;
+    let joined = BoardEditor::new(workspace, session).restore(&moment, dry_run)?;
     if !context.json {
         versions::tell(context, &joined, dry_run)?;
     }
@@ -74,7 +79,7 @@ pub fn go_back(
 }
 
 /// Prints what changed on a board that moved along with the files, unless the output is JSON.
-pub fn tell_moved(context: &Context, joined: Option<Joined>) -> Result<(), CommandFailure> {
+pub fn tell_moved(context: &Context, joined: Option<BoardReplacement>) -> Result<(), CommandFailure> {
     if let (false, Some(joined)) = (context.json, joined) {
         versions::tell(context, &joined, false)?;
     }

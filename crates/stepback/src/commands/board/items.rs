@@ -11,7 +11,7 @@ use stepback_reasoning::item::{
 };
 use stepback_reasoning::suggestions::SuggestedAction;
 
-use super::{list, look, name, names, think, word};
+use super::{change_board, list, look, name, names, word};
 use crate::args::board::{
     BeliefCommand, BoardSelector, ContradictionCommand, EvidenceCommand, GapCommand, HypothesisCommand,
     NoteCommand,
@@ -24,13 +24,13 @@ use crate::output::{self, Paint};
 /// Runs `stepback board hypothesis …`.
 pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResult {
     let set = |board: &BoardSelector, which: &str, status: HypothesisStatus, reason: Option<&String>| {
-        think(context, board, |_| {
+        change_board(context, board, |_| {
             Ok(BoardMutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
         })
     };
     match command {
         HypothesisCommand::Propose { statement, prior, parent, excludes, tags, board } => {
-            think(context, board, |_| {
+            change_board(context, board, |_| {
                 Ok(BoardMutation::ProposeHypothesis {
                     statement: statement.clone(),
                     prior: *prior,
@@ -89,7 +89,7 @@ pub fn hypothesis(context: &Context, command: &HypothesisCommand) -> CommandResu
 pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
     match command {
         EvidenceCommand::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
-            think(context, board, |workspace| {
+            change_board(context, board, |workspace| {
                 let source = source(context, workspace, step, tool, code, doc)?;
                 let kind = kind
                     .as_deref()
@@ -103,7 +103,7 @@ pub fn evidence(context: &Context, command: &EvidenceCommand) -> CommandResult {
                 })
             })
         }
-        EvidenceCommand::Withdraw { evidence, reason, board } => think(context, board, |_| {
+        EvidenceCommand::Withdraw { evidence, reason, board } => change_board(context, board, |_| {
             Ok(BoardMutation::WithdrawEvidence { evidence: name(evidence)?, reason: reason.clone() })
         }),
         EvidenceCommand::List { hypothesis, board } => look(context, board, None, |mind| {
@@ -173,7 +173,7 @@ pub fn belief(context: &Context, command: &BeliefCommand) -> CommandResult {
             hypothesis,
             tags,
             board,
-        } => think(context, board, |_| {
+        } => change_board(context, board, |_| {
             Ok(BoardMutation::AddBelief {
                 statement: statement.clone(),
                 kind: word("kind of belief", kind, BeliefKind::ALL, BeliefKind::as_str)?,
@@ -184,26 +184,28 @@ pub fn belief(context: &Context, command: &BeliefCommand) -> CommandResult {
                 tags: tags.clone(),
             })
         }),
-        BeliefCommand::Depend { belief, on, kind, strength, because, board } => think(context, board, |_| {
-            Ok(BoardMutation::Depend {
-                belief: name(belief)?,
-                on: name(on)?,
-                kind: word("kind of dependency", kind, DependencyKind::ALL, DependencyKind::as_str)?,
-                strength: *strength,
-                reason: because.clone(),
+        BeliefCommand::Depend { belief, on, kind, strength, because, board } => {
+            change_board(context, board, |_| {
+                Ok(BoardMutation::Depend {
+                    belief: name(belief)?,
+                    on: name(on)?,
+                    kind: word("kind of dependency", kind, DependencyKind::ALL, DependencyKind::as_str)?,
+                    strength: *strength,
+                    reason: because.clone(),
+                })
             })
-        }),
-        BeliefCommand::Undepend { belief, on, board } => {
-            think(context, board, |_| Ok(BoardMutation::Undepend { belief: name(belief)?, on: name(on)? }))
         }
-        BeliefCommand::Revise { belief, confidence, because, board } => think(context, board, |_| {
+        BeliefCommand::Undepend { belief, on, board } => change_board(context, board, |_| {
+            Ok(BoardMutation::Undepend { belief: name(belief)?, on: name(on)? })
+        }),
+        BeliefCommand::Revise { belief, confidence, because, board } => change_board(context, board, |_| {
             Ok(BoardMutation::ReviseBelief {
                 belief: name(belief)?,
                 confidence: *confidence,
                 reason: because.clone(),
             })
         }),
-        BeliefCommand::Retract { belief, because, board } => think(context, board, |_| {
+        BeliefCommand::Retract { belief, because, board } => change_board(context, board, |_| {
             Ok(BoardMutation::RetractBelief { belief: name(belief)?, reason: because.clone() })
         }),
         BeliefCommand::Impact { belief, board } => look(context, board, None, |mind| {
@@ -294,20 +296,22 @@ fn roots(context: &Context, roots: &[RootBelief], belief: &str) -> CommandResult
 /// Runs `stepback board contradiction …`.
 pub fn contradiction(context: &Context, command: &ContradictionCommand) -> CommandResult {
     let settle = |board: &BoardSelector, which: &str, status: ContradictionStatus, how: &str| {
-        think(context, board, |_| {
+        change_board(context, board, |_| {
             let (contradiction, resolution) = (name(which)?, how.to_owned());
             Ok(BoardMutation::SettleContradiction { contradiction, status, resolution })
         })
     };
     match command {
-        ContradictionCommand::Add { left, right, reason, severity, board } => think(context, board, |_| {
-            Ok(BoardMutation::Contradict {
-                left: name(left)?,
-                right: name(right)?,
-                reason: reason.clone(),
-                severity: word("severity", severity, Severity::ALL, Severity::as_str)?,
+        ContradictionCommand::Add { left, right, reason, severity, board } => {
+            change_board(context, board, |_| {
+                Ok(BoardMutation::Contradict {
+                    left: name(left)?,
+                    right: name(right)?,
+                    reason: reason.clone(),
+                    severity: word("severity", severity, Severity::ALL, Severity::as_str)?,
+                })
             })
-        }),
+        }
         ContradictionCommand::Resolve { contradiction, how, board } => {
             settle(board, contradiction, ContradictionStatus::Resolved, how)
         }
@@ -324,7 +328,7 @@ pub fn contradiction(context: &Context, command: &ContradictionCommand) -> Comma
 pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
     match command {
         GapCommand::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
-            think(context, board, |_| {
+            change_board(context, board, |_| {
                 Ok(BoardMutation::AddGap {
                     question: question.clone(),
                     kind: word("kind of gap", kind, GapKind::ALL, GapKind::as_str)?,
@@ -336,18 +340,18 @@ pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
                 })
             })
         }
-        GapCommand::Fill { gap, answer, board } => {
-            think(context, board, |_| Ok(BoardMutation::FillGap { gap: name(gap)?, answer: answer.clone() }))
-        }
-        GapCommand::Drop { gap, reason, board } => {
-            think(context, board, |_| Ok(BoardMutation::DropGap { gap: name(gap)?, reason: reason.clone() }))
-        }
+        GapCommand::Fill { gap, answer, board } => change_board(context, board, |_| {
+            Ok(BoardMutation::FillGap { gap: name(gap)?, answer: answer.clone() })
+        }),
+        GapCommand::Drop { gap, reason, board } => change_board(context, board, |_| {
+            Ok(BoardMutation::DropGap { gap: name(gap)?, reason: reason.clone() })
+        }),
         GapCommand::Reopen { gap, board } => {
-            think(context, board, |_| Ok(BoardMutation::ReopenGap { gap: name(gap)? }))
+            change_board(context, board, |_| Ok(BoardMutation::ReopenGap { gap: name(gap)? }))
         }
-        GapCommand::After { gap, first, board } => {
-            think(context, board, |_| Ok(BoardMutation::GapAfter { gap: name(gap)?, after: name(first)? }))
-        }
+        GapCommand::After { gap, first, board } => change_board(context, board, |_| {
+            Ok(BoardMutation::GapAfter { gap: name(gap)?, after: name(first)? })
+        }),
         GapCommand::Next { board } => {
             look(context, board, None, |mind| actions(context, &mind.next_actions(), "Nothing is open."))
         }
@@ -360,7 +364,7 @@ pub fn gap(context: &Context, command: &GapCommand) -> CommandResult {
 /// Runs `stepback board note …`.
 pub fn note(context: &Context, command: &NoteCommand) -> CommandResult {
     match command {
-        NoteCommand::Add { text, about, tags, board } => think(context, board, |_| {
+        NoteCommand::Add { text, about, tags, board } => change_board(context, board, |_| {
             Ok(BoardMutation::AddNote { text: text.clone(), about: names(about)?, tags: tags.clone() })
         }),
         NoteCommand::List { board } => {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_engine::reason::BoardMoment;
+use stepback_engine::board::BoardMoment;
 use stepback_model::record::Session;
 
 use super::{moment, with_board};
@@ -23,15 +23,15 @@ fn print(
     arguments: &BoardShowArgs,
 ) -> CommandResult {
     let moment = moment(context, workspace, arguments.point.as_deref())?;
-    let seen = workspace.mind_at(session, &moment)?;
+    let seen = workspace.board_at(session, &moment)?;
     let step = seen.step.as_ref().map(|stored| &stored.step);
     if context.json {
-        let mut document = seen.mind.document();
+        let mut document = seen.board.document();
         document["session"] = json!(session.id);
         document["step"] = json!(step.map(|step| step.number));
         document["at"] = json!(step.map(|step| step.at));
-        document["metrics"] = json!(seen.mind.metrics());
-        document["next"] = json!(seen.mind.next_actions());
+        document["metrics"] = json!(seen.board.metrics());
+        document["next"] = json!(seen.board.next_actions());
         output::document(&document);
         return DONE;
     }
@@ -53,7 +53,7 @@ fn print(
             );
         }
     }
-    for section in seen.mind.board(arguments.all) {
+    for section in seen.board.board(arguments.all) {
         output::line("");
         output::line(paint.strong(section.title));
         section.lines.iter().for_each(|line| output::line(format!("  {line}")));
@@ -64,7 +64,7 @@ fn print(
 /// Runs `stepback board commands`.
 pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let commands = workspace.commands_of(session, None, limit)?;
+        let commands = stepback_board::commands_of(workspace, session, None, limit)?;
         if context.json {
             output::document(&json!({ "items": commands }));
             return DONE;
@@ -82,7 +82,7 @@ pub fn commands(context: &Context, limit: usize, board: &BoardSelector) -> Comma
 /// Runs `stepback board metrics`.
 pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
-        let metrics = workspace.mind_at(session, &BoardMoment::Now)?.mind.metrics();
+        let metrics = workspace.board_at(session, &BoardMoment::Now)?.board.metrics();
         if context.json {
             output::document(&json!(metrics));
             return DONE;
@@ -102,7 +102,8 @@ pub fn metrics(context: &Context, board: &BoardSelector) -> CommandResult {
 pub fn recover(context: &Context, arguments: &RecoverArgs) -> CommandResult {
     with_board(context, &arguments.board, |workspace, session| {
         let moment = moment(context, workspace, arguments.at.as_deref())?;
-        let recovery = workspace.recovery(session, &moment, arguments.budget, context.now())?;
+        let recovery =
+            stepback_board::recovery_page(workspace, session, &moment, arguments.budget, context.now())?;
         match context.json {
             true => output::document(&json!(recovery)),
             false => output::raw(recovery.page.as_bytes()),

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stepback_engine::reason::Thinker;
+use stepback_engine::board::BoardEditor;
 use stepback_reasoning::BoardMutation;
 use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, OnOutcome};
 
-use super::{list, look, name, names, think, with_board};
+use super::{change_board, list, look, name, names, with_board};
 use crate::args::board::verify::{VerifyAddArgs, VerifyCommand};
 use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
@@ -18,7 +18,7 @@ use crate::output::{self, Paint};
 /// Runs `stepback board verify …`.
 pub fn verify(context: &Context, command: &VerifyCommand) -> CommandResult {
     match command {
-        VerifyCommand::Add(plan) => think(context, &plan.board, |workspace| {
+        VerifyCommand::Add(plan) => change_board(context, &plan.board, |workspace| {
             let inside = |path: &String| context.relative(workspace, path);
             Ok(BoardMutation::AddVerification {
                 title: plan.title.clone(),
@@ -31,7 +31,7 @@ pub fn verify(context: &Context, command: &VerifyCommand) -> CommandResult {
         }),
         VerifyCommand::Run { verifications, fresh, board } => {
             with_board(context, board, |workspace, session| {
-                run(context, &mut Thinker::new(workspace, session), &names(verifications)?, *fresh)
+                run(context, &mut BoardEditor::new(workspace, session), &names(verifications)?, *fresh)
             })
         }
         VerifyCommand::List { board } => {
@@ -107,11 +107,11 @@ fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutco
 
 fn run(
     context: &Context,
-    thinker: &mut Thinker<'_>,
+    editor: &mut BoardEditor<'_>,
     wanted: &[VerificationId],
     fresh: bool,
 ) -> CommandResult {
-    let mind = thinker.mind()?;
+    let mind = editor.board()?;
     let wanted: Vec<VerificationId> = match wanted.is_empty() {
         false => wanted.to_vec(),
         true => {
@@ -127,16 +127,16 @@ fn run(
     let mut items: Vec<Value> = Vec::new();
     let mut passed = true;
     for id in wanted {
-        let verified = thinker.verify(id, fresh)?;
+        let verified = stepback_board::run_check(editor, id, fresh)?;
         passed &= verified.outcome == CheckOutcome::Passed;
-        let halt = verified.thought.as_ref().is_some_and(|thought| thought.effect.halt);
+        let halt = verified.edit.as_ref().is_some_and(|edit| edit.effect.halt);
         if context.json {
             items.push(json!(verified));
         } else {
-            match &verified.thought {
-                Some(thought) => {
-                    thought.effect.said.iter().for_each(output::line);
-                    let undo = format!("\"stepback board undo {}\" undoes its consequences.", thought.step);
+            match &verified.edit {
+                Some(edit) => {
+                    edit.effect.said.iter().for_each(output::line);
+                    let undo = format!("\"stepback board undo {}\" undoes its consequences.", edit.step);
                     output::say(Paint::stderr().dim(undo));
                 }
                 None => {

@@ -1,7 +1,7 @@
 //! Commands about versions of a board: `stepback board diff`, `restore`, `undo` and `merge`.
 
 use serde_json::json;
-use stepback_engine::reason::{BoardMoment, Joined, Thinker};
+use stepback_engine::board::{BoardEditor, BoardMoment, BoardReplacement};
 
 use super::{moment, with_board};
 use crate::args::board::BoardSelector;
@@ -14,10 +14,10 @@ use crate::output::{self, Paint};
 pub fn diff(context: &Context, from: &str, to: Option<&str>, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let (from, to) = (moment(context, workspace, Some(from))?, moment(context, workspace, to)?);
-        let (before, after) = (workspace.mind_at(session, &from)?, workspace.mind_at(session, &to)?);
-        let diff = before.mind.diff(&after.mind);
+        let (before, after) = (workspace.board_at(session, &from)?, workspace.board_at(session, &to)?);
+        let diff = before.board.diff(&after.board);
         if context.json {
-            let step = |seen: &stepback_engine::reason::BoardAtPoint| {
+            let step = |seen: &stepback_engine::board::BoardAtPoint| {
                 seen.step.as_ref().map(|stored| stored.step.number)
             };
             let mut document = json!(diff);
@@ -36,7 +36,7 @@ pub fn diff(context: &Context, from: &str, to: Option<&str>, board: &BoardSelect
 pub fn restore(context: &Context, point: &str, dry_run: bool, board: &BoardSelector) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let moment = moment(context, workspace, Some(point))?;
-        let joined = Thinker::new(workspace, session).restore(&moment, dry_run)?;
+        let joined = BoardEditor::new(workspace, session).restore(&moment, dry_run)?;
         tell(context, &joined, dry_run)
     })
 }
@@ -50,7 +50,7 @@ pub fn undo(context: &Context, step: Option<&str>, dry_run: bool, board: &BoardS
                     .hint("\"stepback log --kind reasoning\" lists the changes of the board")
             })
         });
-        let joined = Thinker::new(workspace, session).take_back(number.transpose()?, dry_run)?;
+        let joined = BoardEditor::new(workspace, session).take_back(number.transpose()?, dry_run)?;
         tell(context, &joined, dry_run)
     })
 }
@@ -71,13 +71,19 @@ pub fn merge(
             return Err(CommandFailure::new(FailureKind::Usage, "this is the current board itself")
                 .hint("switch to the branch to merge into first: stepback branch switch main --reasoning"));
         }
-        let joined = Thinker::new(workspace, session).merge(&from, base.as_ref(), theirs, dry_run)?;
+        let joined = stepback_board::merge(
+            &mut BoardEditor::new(workspace, session),
+            &from,
+            base.as_ref(),
+            theirs,
+            dry_run,
+        )?;
         tell(context, &joined, dry_run)
     })
 }
 
 /// Prints what joining two boards did, or would do.
-pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> CommandResult {
+pub(super) fn tell(context: &Context, joined: &BoardReplacement, dry_run: bool) -> CommandResult {
     if context.json {
         let mut document = json!(joined);
         document["undo"] = json!(joined.step.map(|step| format!("stepback board undo {step}")));

@@ -1,6 +1,6 @@
 //! The steps of both sides in two columns, with long runs of equal steps folded.
 
-use stepback_engine::compare::{ComparedStep, ComparisonRow, StepDifference};
+use stepback_history::compare::{ComparedStep, ComparisonRow, StepDifference};
 use stepback_model::record::StepKind;
 use unicode_width::UnicodeWidthStr;
 

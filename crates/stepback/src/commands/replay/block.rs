@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_engine::timeline::{self, Spent};
+use stepback_history::timeline;
+use stepback_llm_wire::recorded_call::{CallUsage, parse_answer};
 use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::change::PathChange;
 use stepback_model::record::StepKind;
@@ -119,7 +120,7 @@ fn body(shown: &StepBlock<'_>) -> Vec<(String, LineStyle)> {
         StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, LineStyle::Quiet),
         StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, LineStyle::Quiet),
         StepKind::ModelEnd => {
-            put(Spent::of(detail).as_ref().map(spent).into_iter().collect(), 1, LineStyle::Quiet);
+            put(CallUsage::of(detail).as_ref().map(spent).into_iter().collect(), 1, LineStyle::Quiet);
             put(get("output").map(answer).unwrap_or_default(), FEW, LineStyle::Said);
             put(ended(detail), FEW, LineStyle::Bad);
         }
@@ -156,7 +157,7 @@ fn asked(input: &Value) -> Vec<String> {
 
 /// Returns a model's answer, and the tools it calls.
 fn answer(output: &Value) -> Vec<String> {
-    let Some(answered) = timeline::answer_of(output, None) else {
+    let Some(answered) = parse_answer(output, None) else {
         return if output.is_string() { texts(output) } else { Vec::new() };
     };
     let (mut lines, mut calls) = (Vec::new(), Vec::new());
@@ -174,7 +175,7 @@ fn answer(output: &Value) -> Vec<String> {
 }
 
 /// Returns model, tokens and cost on one line.
-fn spent(spent: &Spent) -> String {
+fn spent(spent: &CallUsage) -> String {
     let mut parts: Vec<String> = spent.model.iter().cloned().collect();
     if let Some(tokens) = spent.tokens {
         let cached = match tokens.cache_read {
@@ -280,7 +281,7 @@ mod tests {
         let call = json!({ "metadata": {
             "model": "m", "usage": { "input": 1200, "output": 34, "cache_read": 5 }, "cost_usd": 0.0125
         } });
-        let line = Spent::of(&call).as_ref().map(spent);
+        let line = CallUsage::of(&call).as_ref().map(spent);
         assert_eq!(line.as_deref(), Some("m, 1,200 tokens (+5 cached) → 34, $0.0125"));
         let request =
             json!({ "path": "/v1/messages", "body": { "model": "m", "messages": [1, 2], "tools": [1] } });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stepback_engine::timeline::TimelineCursor;
+use stepback_history::timeline::TimelineCursor;
 
 /// The speeds that + and - go through.
 const SPEEDS: [f64; 8] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];

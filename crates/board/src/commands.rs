@@ -1,0 +1,241 @@
+//! Finds the shell commands of a session: where each ran, what it printed and how it ended.
+//!
+//! Every agent reports that in its own format (`command_ending` reads them), and some only in their conversation. What no form
+//! tells stays unknown.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::conversation;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+use stepback_store::port::{StepQuery, StepRow};
+
+use crate::command_ending::{CommandEnding, read_ending, read_text};
+
+/// How many bytes of a command's output are kept.
+const PRINTED: usize = 400;
+/// How many messages of the conversation are searched for the results of commands.
+const MESSAGES: usize = 4000;
+/// How the result of a call that did not run begins, in the agents' formats: the user or a rule refused it.
+const NOT_RUN: [&str; 9] = [
+    "The user doesn't want to proceed with this tool use",
+    "Permission to use ",
+    "Claude requested permissions to ",
+    "This call was refused and did not run",
+    "Tools that change something are not run here",
+    "This call was not recorded",
+    "Command blocked by PreToolUse hook",
+    "exec command rejected by user",
+    "The user rejected permission to use this specific tool call",
+];
+
+/// A shell command that ran.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CommandRun {
+    /// The number of the step at which it ended.
+    pub step: u64,
+    /// When it ended.
+    pub at: Timestamp,
+    /// The tool that ran the command, by the agent's name for it.
+    pub tool: String,
+    /// The command line.
+    pub command: String,
+    /// The directory it ran in, if known.
+    pub directory: Option<String>,
+    /// The exit code, if known.
+    pub exit: Option<i64>,
+    /// Whether the agent reported an error.
+    pub failed: bool,
+    /// The beginning of its output.
+    pub output: String,
+}
+
+/// Returns at most `most` commands that a session ran, newest first, up to step `until`. Refused commands did not run and
+/// are left out.
+pub fn commands_of(
+    workspace: &Workspace,
+    session: &Session,
+    until: Option<u64>,
+    most: usize,
+) -> Result<Vec<CommandRun>, EngineError> {
+    let mut found = Vec::new();
+    let mut before = until.map(|number| number.saturating_add(1));
+    let mut told = None;
+    while found.len() < most {
+        let query = StepQuery {
+            session: Some(session.id),
+            kinds: vec![StepKind::ToolEnd],
+            before,
+            limit: Some(64),
+            ..StepQuery::default()
+        };
+        let steps = workspace.store().steps(workspace.record.id, &query)?;
+        let Some(last) = steps.last() else { break };
+        before = Some(last.step.number);
+        for stored in &steps {
+            found.extend(command_in(workspace, session, stored, &mut told)?);
+        }
+    }
+    found.truncate(most);
+    Ok(found)
+}
+
+/// Returns the command that a call ran, if it ran one. `told` caches what the conversation tells.
+fn command_in(
+    workspace: &Workspace,
+    session: &Session,
+    stored: &StepRow,
+    told: &mut Option<HashMap<String, CommandEnding>>,
+) -> Result<Option<CommandRun>, EngineError> {
+    let step = &stored.step;
+    let Some(detail) = workspace.detail_of(step)? else { return Ok(None) };
+    let start = detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok());
+    let start = start.map(|start| workspace.store().step(start)).transpose()?.flatten();
+    let began = match &start {
+        Some(start) => workspace.detail_of(&start.step)?.unwrap_or_default(),
+        None => Value::Null,
+    };
+    let input = [&detail, &began].into_iter().filter_map(|detail| detail.get("input"));
+    let Some((input, command)) = input.into_iter().find_map(|input| Some((input, command(input)?))) else {
+        return Ok(None);
+    };
+    let output = detail.get("output").unwrap_or(&Value::Null);
+    let error = detail.pointer("/error/message").and_then(Value::as_str);
+    let mut ending = read_ending(output);
+    if let Some(error) = error {
+        ending = ending.or(read_text(error));
+    }
+    let printed = ending.printed.as_deref().unwrap_or_default();
+    let not_run = NOT_RUN.iter().any(|words| printed.starts_with(words));
+    if output.get("denied").is_some() || (step.meta.failed && not_run) {
+        return Ok(None);
+    }
+    if let (None, Some(call)) = (ending.exit, &step.meta.call) {
+        if told.is_none() {
+            *told = Some(endings_in_conversation(workspace, session)?);
+        }
+        let known = told.as_ref().and_then(|told| told.get(call)).cloned();
+        ending = ending.or(known.unwrap_or_default());
+    }
+    let cwd = [&began, &detail].into_iter().find_map(|detail| detail.pointer("/raw/cwd")?.as_str());
+    let mut printed = ending.printed.unwrap_or_default();
+    printed.truncate(printed.floor_char_boundary(PRINTED));
+    Ok(Some(CommandRun {
+        step: step.number,
+        at: step.at,
+        tool: step.meta.tool.clone().unwrap_or_default(),
+        command,
+        directory: directory(workspace, session, input, cwd),
+        exit: ending.exit,
+        failed: step.meta.failed,
+        output: printed,
+    }))
+}
+
+/// Returns where a call ran: the directory it names, otherwise that of the agent, otherwise the root.
+fn directory(workspace: &Workspace, session: &Session, input: &Value, cwd: Option<&str>) -> Option<String> {
+    const NAMES: [&str; 6] = ["cwd", "workdir", "working_directory", "directory", "dir_path", "dir"];
+    let named = NAMES.iter().find_map(|name| input.get(name)?.as_str()).filter(|text| !text.is_empty());
+    let own = cwd.or(session.info.directory.as_deref()).map(PathBuf::from);
+    // A remote workspace has no directory on this machine.
+    let own = own.or_else(|| workspace.record.remote_name().is_none().then(|| workspace.root.clone()));
+    let whole = match (own, named) {
+        (Some(own), Some(named)) => own.join(named),
+        (Some(own), None) => own,
+        (None, named) => Path::new(named?).to_path_buf(),
+    };
+    Some(whole.display().to_string())
+}
+
+/// Returns what the conversation of a session tells about calls, by call id. Some agents report there what their hooks do
+/// not.
+fn endings_in_conversation(
+    workspace: &Workspace,
+    session: &Session,
+) -> Result<HashMap<String, CommandEnding>, EngineError> {
+    let mut told: HashMap<String, CommandEnding> = HashMap::new();
+    for (_, message) in conversation::tail(workspace.store(), session.info.tip, MESSAGES)? {
+        let Ok(line) = serde_json::from_str::<Value>(&message.text) else { continue };
+        collect(&line, 0, &mut told);
+    }
+    Ok(told)
+}
+
+/// Collects from `value` the objects that hold a call id and the result of the call.
+fn collect(value: &Value, depth: usize, told: &mut HashMap<String, CommandEnding>) {
+    const DEEPEST: usize = 8;
+    match value {
+        Value::Array(items) if depth < DEEPEST => {
+            items.iter().for_each(|item| collect(item, depth + 1, told));
+        }
+        Value::Object(fields) if depth < DEEPEST => {
+            let names = ["call_id", "tool_use_id", "tool_call_id", "callID", "id"];
+            let id = names.iter().find_map(|name| value.get(name)?.as_str());
+            if let Some(id) = id {
+                let answer = ["output", "content", "state"].iter().find_map(|name| value.get(name));
+                let found = read_ending(value).or(answer.map(read_ending).unwrap_or_default());
+                if found.exit.is_some() {
+                    let known = told.remove(id).unwrap_or_default();
+                    told.insert(id.to_owned(), found.or(known));
+                }
+            }
+            fields.values().for_each(|field| collect(field, depth + 1, told));
+        }
+        _ => {}
+    }
+}
+
+/// Returns the command in the input of a call. A patch does not count, although some agents send it as a command.
+fn command(input: &Value) -> Option<String> {
+    let value =
+        ["/command", "/cmd", "/script", "/action/command"].iter().find_map(|place| input.pointer(place))?;
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            match words.as_slice() {
+                [_, "-c" | "-lc", script] => (*script).to_owned(),
+                words => words.join(" "),
+            }
+        }
+        _ => return None,
+    };
+    (!text.trim().is_empty() && !text.trim_start().starts_with("*** Begin Patch")).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_tells_what_hooks_do_not() {
+        let mut told = HashMap::new();
+        for line in [
+            json!({ "type": "event_msg", "payload": { "type": "item_completed", "item": {
+                "type": "CommandExecution", "id": "c1", "exit_code": 1, "aggregated_output": "no\n" } } }),
+            json!({ "type": "response_item", "payload": { "type": "function_call_output", "call_id": "c2",
+                "output": "Wall time: 0\nProcess exited with code 0\nOutput:\nyes" } }),
+        ] {
+            collect(&line, 0, &mut told);
+        }
+        assert_eq!(told["c1"].exit, Some(1));
+        assert_eq!(told["c2"], CommandEnding { exit: Some(0), printed: Some("yes".into()) });
+    }
+
+    #[test]
+    fn commands_are_found_in_inputs_and_patches_are_none() {
+        let of = |input: Value| command(&input);
+        assert_eq!(of(json!({ "command": "ls" })).as_deref(), Some("ls"));
+        assert_eq!(of(json!({ "cmd": "ls" })).as_deref(), Some("ls"));
+        assert_eq!(of(json!({ "command": ["bash", "-lc", "ls | wc"] })).as_deref(), Some("ls | wc"));
+        assert_eq!(of(json!({ "action": { "command": ["ls", "-l"] } })).as_deref(), Some("ls -l"));
+        assert_eq!(of(json!({ "command": "*** Begin Patch\n*** End Patch" })), None);
+        assert_eq!(of(json!({ "file_path": "a" })), None);
+    }
+}

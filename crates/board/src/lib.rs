@@ -1,0 +1,37 @@
+//! What can be done with an agent's reasoning board, beyond recording it.
+//!
+//! The board itself is the crate `stepback-reasoning`, without a store; recording its changes, and moving it along with the
+//! files, is [`stepback_engine::board`]. This crate is for those who work with a board: it finds the board that is meant, runs
+//! checks and records their outcome, starts experiments, merges what they found, and tells an agent where it stopped.
+//!
+//! # Modules
+//!
+//! - `session`, `moment`: whose board is meant, and at which moment.
+//! - `verify`, `finding`, `process`: running a check, comparing what it found, and its command as a bounded process.
+//! - `experiment`, `merge`: a branch for an experiment, and what was learned there.
+//! - `history`: confidence over time.
+//! - `commands`, `command_ending`, `recover`: the shell commands of a session, and the page to continue from.
+//! - `error`: what can go wrong.
+
+mod command_ending;
+mod commands;
+mod error;
+mod experiment;
+mod finding;
+mod history;
+mod merge;
+mod moment;
+mod process;
+mod recover;
+mod session;
+mod verify;
+
+pub use commands::{CommandRun, commands_of};
+pub use error::BoardError;
+pub use experiment::{StartedExperiment, start_experiment};
+pub use history::{ConfidenceHistory, HypothesisHistory, confidence_history};
+pub use merge::merge;
+pub use moment::resolve_moment;
+pub use recover::{RecoveryPage, recovery_page};
+pub use session::choose_session;
+pub use verify::{CheckReport, run_check};

@@ -1,0 +1,132 @@
+//! The recovery page: tells an agent where it stopped, from its board and from the record of its session.
+
+use serde::Serialize;
+use stepback_engine::board::BoardMoment;
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+use stepback_reasoning::ItemId;
+use stepback_reasoning::recovery::RecoveryContext;
+use stepback_store::port::{StepQuery, StepRow};
+
+use crate::commands::{CommandRun, commands_of};
+
+/// The maximum number of commands and of files on a page.
+const SHOWN: usize = 8;
+/// How many checkpoints are searched for changed files.
+const LOOKED_AT: usize = 12;
+
+/// A recovery page.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RecoveryPage {
+    /// The page, in Markdown.
+    pub page: String,
+    /// The maximum size of the page, in tokens.
+    pub budget: usize,
+    /// The newest item of each kind on the board.
+    pub newest: Vec<ItemId>,
+    /// The number of the step that recorded the board; `None` if nothing is on it.
+    pub step: Option<u64>,
+}
+
+/// Returns the recovery page for a session at a moment, with at most `budget` tokens.
+pub fn recovery_page(
+    workspace: &Workspace,
+    session: &Session,
+    moment: &BoardMoment,
+    budget: usize,
+    now: Timestamp,
+) -> Result<RecoveryPage, EngineError> {
+    let seen = workspace.board_at(session, moment)?;
+    let until = match moment {
+        BoardMoment::Now => None,
+        _ => seen.step.as_ref().map(|stored| stored.step.number),
+    };
+    let query = StepQuery {
+        session: Some(session.id),
+        before: until.map(|number| number.saturating_add(1)),
+        limit: Some(1),
+        ..StepQuery::default()
+    };
+    let last = workspace.store().steps(workspace.record.id, &query)?.pop();
+    let prompts = StepQuery { kinds: vec![StepKind::UserInput], ..query };
+    let prompt = workspace.store().steps(workspace.record.id, &prompts)?.pop();
+    let commands = commands_of(workspace, session, until, SHOWN)?;
+    let around = RecoveryContext {
+        heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
+        prompt: prompt.map(|stored| stored.step.summary),
+        commands: commands.iter().map(line).collect(),
+        changed: recently_changed(workspace, until)?,
+        closing: vec![
+            "`stepback board` shows the whole board, `stepback log` every step.".to_owned(),
+            "Continue from here; do not investigate settled questions again.".to_owned(),
+        ],
+    };
+    let page = seen.board.recovery(&around, budget);
+    let step = seen.step.map(|stored| stored.step.number);
+    Ok(RecoveryPage { page, budget, newest: seen.board.newest(), step })
+}
+
+/// Returns the paths that changed at the last checkpoints before the head, newest first, each once.
+fn recently_changed(workspace: &Workspace, until: Option<u64>) -> Result<Vec<String>, EngineError> {
+    let Ok(head) = workspace.head() else { return Ok(Vec::new()) };
+    let mut line = workspace.ancestry(&head)?;
+    line.retain(|stored| until.is_none_or(|until| stored.step.number <= until) && !stored.purged);
+    let mut found: Vec<String> = Vec::new();
+    for pair in line.windows(2).take(LOOKED_AT) {
+        let (Ok(after), Ok(before)) = (workspace.state_of(&pair[0]), workspace.state_of(&pair[1])) else {
+            break;
+        };
+        for change in diff::visible(workspace.store(), &before, &after)? {
+            let path = change.path.to_string();
+            let number = pair[0].step.number;
+            let kind = change.kind().as_str();
+            if !found.iter().any(|known| known.starts_with(&format!("{path} "))) {
+                found.push(format!("{path} {kind} at #{number}"));
+            }
+        }
+        if found.len() > SHOWN {
+            found.truncate(SHOWN);
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn heading(
+    session: &Session,
+    last: Option<&StepRow>,
+    change: Option<&StepRow>,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut lines = vec![format!("# Where you left off ({} {})", session.agent, session.id.short())];
+    // The last prompt may be only "go on".
+    lines.extend(session.info.title.as_ref().map(|title| format!("The session began with: {title}")));
+    if let Some(step) = last.map(|stored| &stored.step) {
+        lines.push(format!(
+            "Last step #{}, iteration {}, {}: {}",
+            step.number,
+            step.meta.iteration,
+            step.at.ago(now),
+            step.summary
+        ));
+    }
+    match change.map(|stored| &stored.step) {
+        Some(step) => {
+            lines.push(format!("Last board change #{}, {}: {}", step.number, step.at.ago(now), step.summary))
+        }
+        None => lines.push("The board is empty.".to_owned()),
+    }
+    lines
+}
+
+fn line(ran: &CommandRun) -> String {
+    let exit = match (ran.exit, ran.failed) {
+        (Some(code), _) => format!(" → exit {code}"),
+        (None, true) => " → failed".to_owned(),
+        (None, false) => String::new(),
+    };
+    let mut command = ran.command.lines().next().unwrap_or_default().to_owned();
+    command.truncate(command.floor_char_boundary(120));
+    format!("#{} {command}{exit}", ran.step)
+}

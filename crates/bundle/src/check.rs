@@ -1,0 +1,108 @@
+//! Validation of records that come from another user.
+
+use std::collections::HashSet;
+
+use stepback_model::escape::excerpt;
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::record::{OpStatus, Session};
+
+use crate::error::BundleError;
+use crate::records::{ExportedStep, Log, Reference, ReferenceKind};
+
+/// Maximum length of a name or one-line text, in bytes.
+const LONGEST: usize = 4096;
+
+/// Checks that records are consistent: every id occurs once, every referenced record exists, and no record refers to a later
+/// one.
+pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
+    let mut seen = KnownIds::default();
+    let mut workspaces = HashSet::new();
+    for log in logs {
+        if !workspaces.insert(log.place.id) {
+            return Err(BundleError::inconsistent(format!("it contains workspace {} twice", log.place.id)));
+        }
+        if log.place.root.len() > LONGEST {
+            return Err(BundleError::inconsistent("the path of a workspace is too long"));
+        }
+        seen.log(log)?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct KnownIds {
+    sessions: HashSet<SessionId>,
+    steps: HashSet<StepId>,
+    operations: HashSet<OpId>,
+}
+
+impl KnownIds {
+    fn log(&mut self, log: &Log) -> Result<(), BundleError> {
+        let wrong = |what: String| Err(BundleError::Inconsistent(what));
+        let mut here = HashSet::from([Session::id_of(log.place.id, Session::PERSON, "")]);
+        for session in &log.sessions {
+            if !self.sessions.insert(session.id) {
+                return wrong(format!("it contains session {} twice", session.id));
+            }
+            if session.workspace != log.place.id {
+                return wrong(format!("session {} is in another workspace", session.id));
+            }
+            let agent = session.agent.as_str();
+            if agent.is_empty() || agent == Session::PERSON || agent.len() > LONGEST {
+                return wrong(format!("session {} has no agent", session.id));
+            }
+            if !here.insert(session.id) {
+                return wrong(format!("session {} belongs to a user", session.id));
+            }
+        }
+        if log.sessions.is_empty() {
+            return wrong("a workspace in it has no session".into());
+        }
+        // A parent must be an earlier step, so that no chain of steps can form a cycle.
+        let mut steps = HashSet::new();
+        for moment in &log.steps {
+            let ExportedStep { step, hidden_by, purged, .. } = moment;
+            if !here.contains(&step.session) {
+                return wrong(format!("step {} has no session", step.id));
+            }
+            if step.parent.is_some_and(|parent| !steps.contains(&parent)) {
+                return wrong(format!("the parent of step {} does not come before it", step.id));
+            }
+            if *purged && hidden_by.is_none() && moment.trigger.is_none() {
+                return wrong(format!("step {} is pruned but has no files", step.id));
+            }
+            if !self.steps.insert(step.id) {
+                return wrong(format!("it contains step {} twice", step.id));
+            }
+            steps.insert(step.id);
+        }
+        for operation in &log.operations {
+            if !self.operations.insert(operation.id) {
+                return wrong(format!("it contains operation {} twice", operation.id));
+            }
+            if operation.workspace != log.place.id {
+                return wrong(format!("operation {} is in another workspace", operation.id));
+            }
+            if operation.status == OpStatus::Applying || operation.journal.is_some() {
+                return wrong(format!("operation {} is under way", operation.id));
+            }
+        }
+        log.references.iter().try_for_each(|reference| fits(reference, &steps))
+    }
+}
+
+fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
+    let Reference { what, name, step } = reference;
+    let shown = excerpt(name, 80);
+    if !steps.contains(step) {
+        return Err(BundleError::inconsistent(format!("\"{shown}\" names a missing step")));
+    }
+    let is_name = match what {
+        ReferenceKind::Head => name.is_empty(),
+        ReferenceKind::Branch | ReferenceKind::Present => stepback_engine::branch::is_name(name),
+    };
+    match is_name {
+        true => Ok(()),
+        false => Err(BundleError::inconsistent(format!("\"{shown}\" cannot be the name of a branch"))),
+    }
+}

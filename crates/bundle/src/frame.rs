@@ -1,0 +1,343 @@
+//! The container format: compressed blocks, each of one kind, and at the end the hash of all bytes before.
+//!
+//! A length in a file from another user is only a claim. Bytes are read as they come and no memory is reserved ahead; a block
+//! may not decompress to more than it declares, nor to more than the maximum block size.
+
+use std::io::{self, BufWriter, Read, Write};
+
+use stepback_model::hash::ObjectKind;
+use stepback_store::codec;
+
+use crate::error::BundleError;
+
+/// Magic bytes at the start of every bundle.
+pub const MAGIC: [u8; 16] = *b"stepback-bundle\n";
+/// The format version that this program writes, and the newest it reads.
+pub const FORMAT: u32 = 1;
+/// A block is closed when it has this many bytes.
+pub const BLOCK: usize = 4 << 20;
+/// Maximum size of a block, in bytes. It holds at least one object, and no object is larger than this.
+const LARGEST: u32 = 1 << 30;
+/// Length of a block header in bytes: kind, stored length, length before compression (0: not compressed).
+const HEAD: usize = 9;
+/// Maximum ratio of decompressed to stored size …
+const MOST_RATIO: u64 = 1000;
+/// … for files that decompress to more than this many bytes.
+const FREE: u64 = 1 << 30;
+
+/// What a block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Block {
+    /// Records, one per line.
+    Log = 1,
+    /// Objects.
+    Objects = 2,
+    /// Name and size of a git file; its parts follow.
+    GitFile = 3,
+    /// A part of a git file.
+    Part = 4,
+    /// The hash of all bytes before.
+    End = 255,
+}
+
+impl Block {
+    fn of(byte: u8) -> Option<Self> {
+        [Self::Log, Self::Objects, Self::GitFile, Self::Part, Self::End]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// Writes a bundle.
+pub struct Writer<W: Write> {
+    out: BufWriter<W>,
+    hasher: blake3::Hasher,
+    open: Option<Block>,
+    pending: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(out: W) -> Result<Self, BundleError> {
+        let out = BufWriter::with_capacity(256 << 10, out);
+        let mut writer = Self { out, hasher: blake3::Hasher::new(), open: None, pending: Vec::new() };
+        writer.put(&MAGIC)?;
+        writer.put(&FORMAT.to_le_bytes())?;
+        Ok(writer)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), BundleError> {
+        self.hasher.update(bytes);
+        stepback_faults::point()
+            .and_then(|()| self.out.write_all(bytes))
+            .map_err(BundleError::io("write the bundle"))
+    }
+
+    /// Adds bytes to the open block of this kind, or begins a new one.
+    pub fn add(&mut self, kind: Block, bytes: &[u8]) -> Result<(), BundleError> {
+        if self.open != Some(kind) || self.pending.len() + bytes.len() > BLOCK {
+            self.end_block()?;
+        }
+        self.open = Some(kind);
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Adds an object.
+    pub fn object(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<(), BundleError> {
+        let too_large = || BundleError::inconsistent(format!("a {kind} has {} bytes", bytes.len()));
+        let length = u32::try_from(bytes.len()).ok().filter(|length| *length < LARGEST - 16);
+        let length = length.ok_or_else(too_large)?;
+        let mut head = [kind as u8; 5];
+        head[1..].copy_from_slice(&length.to_le_bytes());
+        if self.open != Some(Block::Objects) || self.pending.len() + bytes.len() > BLOCK {
+            self.end_block()?;
+        }
+        self.open = Some(Block::Objects);
+        self.pending.extend_from_slice(&head);
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes out the open block.
+    pub fn end_block(&mut self) -> Result<(), BundleError> {
+        let Some(kind) = self.open.take() else { return Ok(()) };
+        let raw = std::mem::take(&mut self.pending);
+        let packed = codec::compress(&raw);
+        let stored = packed.as_ref().unwrap_or(&raw);
+        // Blocks are far smaller than 4 GiB: objects are checked when they are added, everything else is split at BLOCK.
+        let raw_len = if packed.is_some() { raw.len() as u32 } else { 0 };
+        self.put(&head(kind, stored.len() as u32, raw_len))?;
+        self.put(stored)?;
+        self.pending = raw;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Writes the end block with the hash.
+    pub fn finish(mut self) -> Result<(), BundleError> {
+        self.end_block()?;
+        let hash = self.hasher.finalize();
+        self.put(&head(Block::End, 32, 0))?;
+        self.put(hash.as_bytes())?;
+        self.out.flush().map_err(BundleError::io("write the bundle"))
+    }
+}
+
+fn head(kind: Block, stored: u32, raw: u32) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[0] = kind as u8;
+    head[1..5].copy_from_slice(&stored.to_le_bytes());
+    head[5..].copy_from_slice(&raw.to_le_bytes());
+    head
+}
+
+/// Reads a bundle from its beginning to its end.
+pub struct Reader<R: Read> {
+    input: R,
+    hasher: blake3::Hasher,
+    /// Number of bytes read so far.
+    at: u64,
+    /// Number of bytes after decompression.
+    raw: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads and checks the header of the file.
+    pub fn new(input: R) -> Result<Self, BundleError> {
+        let mut reader = Self { input, hasher: blake3::Hasher::new(), at: 0, raw: 0 };
+        let mut head = [0; MAGIC.len() + 4];
+        let found = reader.fill(&mut head)?;
+        if found < MAGIC.len() || head[..MAGIC.len()] != MAGIC {
+            return Err(BundleError::NotABundle);
+        }
+        if found < head.len() {
+            return Err(cut_short());
+        }
+        let mut format = [0; 4];
+        format.copy_from_slice(&head[MAGIC.len()..]);
+        match u32::from_le_bytes(format) {
+            FORMAT => {}
+            found if found > FORMAT => return Err(BundleError::Newer { found, known: FORMAT }),
+            found => return Err(BundleError::Damaged(format!("format {found} was never released"))),
+        }
+        reader.hasher.update(&head);
+        Ok(reader)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, BundleError> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.input.read(&mut bytes[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(BundleError::io("read the bundle")(error)),
+            }
+        }
+        self.at += done as u64;
+        Ok(done)
+    }
+
+    /// Returns the next block with its offset in the file; `None` after the end block, which must be the last.
+    pub fn next(&mut self) -> Result<Option<(u64, Block, Vec<u8>)>, BundleError> {
+        let place = self.at;
+        let mut head = [0; HEAD];
+        if self.fill(&mut head)? < HEAD {
+            return Err(cut_short());
+        }
+        let (kind, stored_len, raw_len) = parts(&head, place)?;
+        let mut stored = Vec::new();
+        let read = (&mut self.input).take(u64::from(stored_len)).read_to_end(&mut stored);
+        self.at += read.map_err(BundleError::io("read the bundle"))? as u64;
+        if stored.len() < stored_len as usize {
+            return Err(cut_short());
+        }
+        if kind == Block::End {
+            if stored != self.hasher.finalize().as_bytes() {
+                return Err(BundleError::Damaged("its checksum is wrong".into()));
+            }
+            if self.fill(&mut [0])? > 0 {
+                return Err(BundleError::Damaged("there is data after its end".into()));
+            }
+            return Ok(None);
+        }
+        self.hasher.update(&head);
+        self.hasher.update(&stored);
+        let raw = unpacked(stored, raw_len, place)?;
+        self.raw += raw.len() as u64;
+        if self.raw > FREE && self.raw / MOST_RATIO > self.at {
+            return Err(BundleError::inconsistent("it decompresses to more than a thousand times its size"));
+        }
+        Ok(Some((place, kind, raw)))
+    }
+}
+
+fn cut_short() -> BundleError {
+    BundleError::Damaged("it is truncated".into())
+}
+
+fn parts(head: &[u8; HEAD], place: u64) -> Result<(Block, u32, u32), BundleError> {
+    let number = |from: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&head[from..from + 4]);
+        u32::from_le_bytes(bytes)
+    };
+    let (stored, raw) = (number(1), number(5));
+    let wrong = |what: &str| BundleError::Damaged(format!("{what} at byte {place}"));
+    let kind = Block::of(head[0]).ok_or_else(|| wrong("a block is missing"))?;
+    if stored > LARGEST || raw > LARGEST || (kind == Block::End && (stored, raw) != (32, 0)) {
+        return Err(wrong("the block has an impossible size"));
+    }
+    Ok((kind, stored, raw))
+}
+
+fn unpacked(stored: Vec<u8>, raw_len: u32, place: u64) -> Result<Vec<u8>, BundleError> {
+    if raw_len == 0 {
+        return Ok(stored);
+    }
+    codec::decompress(&stored, raw_len as usize, None)
+        .map_err(|reason| BundleError::Damaged(format!("the block at byte {place}: {reason}")))
+}
+
+/// Reads a block that [`Reader::next`] returned once more.
+pub fn block_at(input: &mut impl Read, place: u64) -> Result<Vec<u8>, BundleError> {
+    let mut head = [0; HEAD];
+    input.read_exact(&mut head).map_err(BundleError::io("read the bundle again"))?;
+    let (_, stored_len, raw_len) = parts(&head, place)?;
+    let mut stored = Vec::new();
+    input
+        .take(u64::from(stored_len))
+        .read_to_end(&mut stored)
+        .map_err(BundleError::io("read the bundle again"))?;
+    unpacked(stored, raw_len, place)
+}
+
+/// Returns the objects of a block: kind, offset and length of each.
+pub fn objects(block: &[u8]) -> Result<Vec<(ObjectKind, usize, usize)>, BundleError> {
+    let wrong = || BundleError::inconsistent("a block of objects is invalid");
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < block.len() {
+        let head = block.get(at..at + 5).ok_or_else(wrong)?;
+        let kind = ObjectKind::from_u8(head[0]).ok_or_else(wrong)?;
+        let mut length = [0; 4];
+        length.copy_from_slice(&head[1..]);
+        let length = u32::from_le_bytes(length) as usize;
+        at += 5;
+        if block.len() - at < length {
+            return Err(wrong());
+        }
+        found.push((kind, at, length));
+        at += length;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        writer.add(Block::Log, b"{}\n").unwrap();
+        writer.object(ObjectKind::Blob, &[7; 5000]).unwrap();
+        writer.object(ObjectKind::Blob, b"").unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<(Block, usize)>, BundleError> {
+        let mut reader = Reader::new(bytes)?;
+        let mut found = Vec::new();
+        while let Some((_, kind, block)) = reader.next()? {
+            found.push((kind, block.len()));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = sample();
+        assert_eq!(read(&bytes).unwrap(), [(Block::Log, 3), (Block::Objects, 5010)]);
+        assert!(bytes.len() < 300, "compressed");
+    }
+
+    #[test]
+    fn a_cut_or_changed_byte_anywhere_is_noticed() {
+        let bytes = sample();
+        for at in 0..bytes.len() {
+            assert!(read(&bytes[..at]).is_err(), "cut at {at}");
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(read(&changed).is_err(), "changed at {at}");
+        }
+        assert!(read(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn sizes_are_only_claims() {
+        let start = [&MAGIC[..], &FORMAT.to_le_bytes()].concat();
+        let packed = codec::compress(&vec![0; 1 << 20]).unwrap();
+        for (stored, raw) in [(u32::MAX, 0), (10, u32::MAX), (LARGEST, LARGEST)] {
+            let mut bytes = start.clone();
+            bytes.extend_from_slice(&head(Block::Objects, stored, raw));
+            bytes.extend_from_slice(&packed);
+            assert!(read(&bytes).is_err());
+        }
+        // The decompressed size may not exceed the declared one.
+        let mut bytes = start;
+        bytes.extend_from_slice(&head(Block::Objects, packed.len() as u32, 100));
+        bytes.extend_from_slice(&packed);
+        assert!(matches!(read(&bytes), Err(BundleError::Damaged(_))));
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_refused_as_such() {
+        let mut bytes = sample();
+        bytes[16] = 2;
+        assert!(matches!(read(&bytes), Err(BundleError::Newer { found: 2, known: 1 })));
+        assert!(matches!(read(b"{\"type\":\"user\"}"), Err(BundleError::NotABundle)));
+    }
+}

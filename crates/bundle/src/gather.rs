@@ -1,0 +1,193 @@
+//! Selects the records that belong to a session.
+//!
+//! These are its steps; the steps of other sessions that they descend from, back to one that has files; the operations on any
+//! of these, with the steps they moved between; and the branches that end at one of them. A step whose own parent is not
+//! needed becomes a root: a session is exported without the history before it.
+//!
+//! Steps of other sessions are exported as steps of the user. Those of another agent get a new id, because the session they
+//! belong to may be exported later and must then be consistent.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use stepback_engine::Engine;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::record::{OpStatus, Operation, OperationAction, Session, WorkspaceRecord};
+use stepback_model::state::WorkspaceState;
+use stepback_store::port::{StepQuery, StepRow};
+
+use crate::error::BundleError;
+use crate::records::{ExportedStep, ExportedWorkspace, Log, Reference, ReferenceKind, portable_info};
+
+/// Returns the logs of `sessions`, one for each workspace.
+pub fn logs(engine: &Engine, sessions: &[Session]) -> Result<Vec<Log>, BundleError> {
+    let mut logs = Vec::new();
+    for workspace in engine.store.workspaces()? {
+        let mut here: Vec<&Session> = Vec::new();
+        for session in sessions.iter().filter(|session| session.workspace == workspace.id) {
+            if here.iter().all(|known| known.id != session.id) {
+                here.push(session);
+            }
+        }
+        if !here.is_empty() {
+            logs.push(log(engine, &workspace, &here)?);
+        }
+    }
+    Ok(logs)
+}
+
+fn log(engine: &Engine, workspace: &WorkspaceRecord, sessions: &[&Session]) -> Result<Log, BundleError> {
+    if sessions.iter().any(|session| session.agent == Session::PERSON) {
+        return Err(BundleError::UserSession);
+    }
+    let person = Session::id_of(workspace.id, Session::PERSON, "");
+    let mut steps = Steps { engine, workspace, person, by_id: HashMap::new() };
+    for session in sessions {
+        let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
+        for stored in engine.store.steps(workspace.id, &query)? {
+            steps.by_id.insert(stored.step.id, stored);
+        }
+    }
+    let own: HashSet<StepId> = steps.by_id.keys().copied().collect();
+    for id in &own {
+        steps.origin_of(*id)?;
+    }
+    let operations = steps.operations(&own)?;
+    let by_id = steps.by_id;
+    // The id of each step in the bundle.
+    let names: HashMap<StepId, StepId> = by_id
+        .values()
+        .map(|stored| {
+            let step = &stored.step;
+            let stays = own.contains(&step.id) || step.session == person;
+            (step.id, if stays { step.id } else { origin_id(step.id) })
+        })
+        .collect();
+    let mut moments: Vec<ExportedStep> = by_id.values().map(ExportedStep::of).collect();
+    moments.sort_by_key(|moment| moment.step.number);
+    for ExportedStep { step, .. } in &mut moments {
+        if !own.contains(&step.id) {
+            step.session = person;
+        }
+        step.id = names.get(&step.id).copied().unwrap_or(step.id);
+        step.parent = step.parent.and_then(|parent| names.get(&parent).copied());
+    }
+    let given = |session: &&Session| Session { info: portable_info(&session.info), ..(**session).clone() };
+    Ok(Log {
+        place: ExportedWorkspace::of(workspace),
+        sessions: sessions.iter().map(given).collect(),
+        references: references(engine, workspace, &names, &moments)?,
+        steps: moments,
+        operations,
+    })
+}
+
+/// Returns the id under which a step of another session is exported.
+pub fn origin_id(step: StepId) -> StepId {
+    let name = format!("origin {step}");
+    let mut id = [0; 16];
+    id.copy_from_slice(&Hash::of(ObjectKind::Blob, name.as_bytes()).as_bytes()[..16]);
+    StepId::from_bytes(id)
+}
+
+struct Steps<'e> {
+    engine: &'e Engine,
+    workspace: &'e WorkspaceRecord,
+    person: SessionId,
+    by_id: HashMap<StepId, StepRow>,
+}
+
+impl Steps<'_> {
+    /// Adds the parent of `id`, and the steps before it until one has files.
+    fn origin_of(&mut self, id: StepId) -> Result<(), BundleError> {
+        let mut next = self.by_id.get(&id).and_then(|stored| stored.step.parent);
+        while let Some(id) = next {
+            if self.by_id.contains_key(&id) {
+                return Ok(());
+            }
+            let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
+            let ends = stored.is_checkpoint()
+                || stored.purged
+                || WorkspaceState::load(self.engine.store(), stored.step.state)?.files.is_some();
+            next = stored.step.parent.filter(|_| !ends);
+            self.by_id.insert(id, stored);
+        }
+        Ok(())
+    }
+
+    /// Returns the operations on these steps, oldest first, and adds the steps they moved between.
+    fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, BundleError> {
+        let mut all = self.engine.store.operations(self.workspace.id)?;
+        all.reverse();
+        let mut taken: HashSet<OpId> = HashSet::new();
+        let mut operations = Vec::new();
+        for operation in all {
+            if operation.status == OpStatus::Applying {
+                continue;
+            }
+            let about = steps_of(&operation.action);
+            let again = match &operation.action {
+                OperationAction::Undo { op, .. } | OperationAction::Redo { op, .. } => taken.contains(op),
+                _ => false,
+            };
+            if !again && !about.iter().any(|step| own.contains(step)) {
+                continue;
+            }
+            if let Some(moved) = operation.action.moved() {
+                for step in [moved.before, moved.after, moved.onto] {
+                    let found = self.engine.store.step(step)?;
+                    if let Some(stored) = found.filter(|found| found.step.session == self.person) {
+                        self.by_id.insert(step, stored);
+                        self.origin_of(step)?;
+                    }
+                }
+            }
+            taken.insert(operation.id);
+            operations.push(operation);
+        }
+        Ok(operations)
+    }
+}
+
+/// Returns the steps that an operation refers to.
+fn steps_of(action: &OperationAction) -> Vec<StepId> {
+    match action {
+        OperationAction::CheckpointCreate { step }
+        | OperationAction::CheckpointAnnotate { step, .. }
+        | OperationAction::BranchCreate { step, .. }
+        | OperationAction::BranchDelete { step, .. }
+        | OperationAction::BranchRename { step, .. } => vec![*step],
+        OperationAction::CheckpointDelete { steps } | OperationAction::Prune { steps } => steps.clone(),
+        OperationAction::ChangesClear { .. } => Vec::new(),
+        OperationAction::Rewind { .. } | OperationAction::Undo { .. } | OperationAction::Redo { .. } => {
+            action.moved().map_or_else(Vec::new, |moved| vec![moved.before, moved.after, moved.onto])
+        }
+    }
+}
+
+fn references(
+    engine: &Engine,
+    workspace: &WorkspaceRecord,
+    names: &HashMap<StepId, StepId>,
+    moments: &[ExportedStep],
+) -> Result<Vec<Reference>, BundleError> {
+    let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
+    let head = engine.store.reference(&format!("head/{}", workspace.id))?;
+    // The workspace may have moved on since the session; then the head is the newest exported checkpoint.
+    let newest = || moments.iter().rfind(|moment| moment.trigger.is_some()).map(|moment| moment.step.id);
+    let stands = head.and_then(|head| names.get(&head).copied());
+    if let Some(step) = stands.or_else(newest) {
+        found.insert((0, String::new()), Reference { what: ReferenceKind::Head, name: String::new(), step });
+    }
+    for (at, what, prefix) in [(1, ReferenceKind::Branch, "branch"), (2, ReferenceKind::Present, "present")] {
+        let prefix = format!("{prefix}/{}/", workspace.id);
+        for (name, step) in engine.store.references(&prefix)? {
+            let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
+            let told = what == ReferenceKind::Branch || stands.is_some();
+            if let (true, Some(step)) = (told && !name.is_empty(), names.get(&step).copied()) {
+                found.insert((at, name.clone()), Reference { what, name, step });
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}

@@ -1,0 +1,227 @@
+//! Changes a board: each mutation is recorded as one step.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stepback_model::event::AgentEvent;
+use stepback_model::hash::Hash;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::time::Timestamp;
+use stepback_reasoning::store::BoardLocation;
+use stepback_reasoning::{BoardMutation, ItemOrigin, MutationEffect, ReasoningBoard};
+use stepback_store::StoreError;
+
+use super::at_point::{BoardAtPoint, BoardMoment};
+use crate::error::EngineError;
+use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Thinking};
+use crate::session::seen;
+use crate::workspace::Workspace;
+
+/// After this time without an event of a session, its next change causes a scan of the files. In microseconds.
+const LONG: i64 = 5 * 60 * 1_000_000;
+
+/// A session whose board is read and changed. It caches the last board, so that continuing costs only a check that the cached
+/// board is still the present one.
+pub struct BoardEditor<'w> {
+    pub(super) workspace: &'w Workspace,
+    session: SessionId,
+    known: Option<CachedBoard>,
+}
+
+struct CachedBoard {
+    root: Option<Hash>,
+    board: ReasoningBoard,
+    place: Option<BoardLocation>,
+}
+
+/// The effect of a change, and where it is recorded.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BoardEdit {
+    /// The effect of the change on the board.
+    #[serde(flatten)]
+    pub effect: MutationEffect,
+    /// The number of the step that records it.
+    pub step: u64,
+    /// The id of that step.
+    pub id: StepId,
+    /// The session whose board was changed.
+    pub session: SessionId,
+    /// The number of the checkpoint that was made before it; `None` if none was due or no file had changed.
+    pub checkpoint: Option<u64>,
+}
+
+/// A board that is about to be recorded.
+pub(super) struct NextBoard<'a> {
+    pub board: ReasoningBoard,
+    pub noun: &'a str,
+    pub summary: String,
+    pub input: Value,
+    pub output: Value,
+    /// Why it is worth a checkpoint; empty if it is not. These become the tags of the checkpoint.
+    pub causes: Vec<&'static str>,
+}
+
+impl<'w> BoardEditor<'w> {
+    /// Creates an editor for the board of a session. Nothing is read yet.
+    pub fn new(workspace: &'w Workspace, session: &Session) -> Self {
+        Self { workspace, session: session.id, known: None }
+    }
+
+    /// The workspace that the session belongs to.
+    pub fn workspace(&self) -> &'w Workspace {
+        self.workspace
+    }
+
+    /// Returns the session as it is now.
+    pub fn session(&self) -> Result<Session, EngineError> {
+        let missing = || StoreError::Corrupt { what: format!("session {} no longer exists", self.session) };
+        Ok(self.workspace.store().session(self.session)?.ok_or_else(missing)?)
+    }
+
+    /// Returns the board as it is now.
+    pub fn board(&mut self) -> Result<ReasoningBoard, EngineError> {
+        let session = self.session()?;
+        Ok(self.present(&session)?.0)
+    }
+
+    /// Returns the board at a moment.
+    pub fn at(&self, moment: &BoardMoment) -> Result<BoardAtPoint, EngineError> {
+        self.workspace.board_at(&self.session()?, moment)
+    }
+
+    /// Returns the board as `session` has it now, and where it is stored.
+    pub(super) fn present(
+        &mut self,
+        session: &Session,
+    ) -> Result<(ReasoningBoard, Option<BoardLocation>), EngineError> {
+        let root = session.info.slots.reasoning;
+        if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
+            return Ok((known.board.clone(), known.place.clone()));
+        }
+        // A forked session continues with the board that its parent session had at the fork.
+        let (board, place) = match (root, session.info.forked_from) {
+            (None, Some(_)) => {
+                let seen = self.workspace.board_at(session, &BoardMoment::Now)?;
+                (seen.board, seen.place)
+            }
+            _ => self.workspace.load_board(root)?,
+        };
+        self.known = Some(CachedBoard { root, board: board.clone(), place: place.clone() });
+        Ok((board, place))
+    }
+
+    /// Applies a change and records it. If the change is refused, nothing changes.
+    pub fn apply(&mut self, mutation: &BoardMutation) -> Result<BoardEdit, EngineError> {
+        let mutation = without_secrets(mutation)?;
+        let lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let (mut board, place) = self.present(&session)?;
+        let origin = self.origin(&session);
+        let effect = board.apply(&mutation, &origin)?;
+        let next = NextBoard {
+            board,
+            noun: mutation.noun(),
+            summary: effect.said.first().cloned().unwrap_or_default(),
+            input: json!(mutation),
+            output: json!({ "item": effect.item, "said": effect.said }),
+            causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
+        };
+        let (recorded, checkpoint) = self.record(&lock, &session, place, origin, next)?;
+        Ok(BoardEdit { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
+    }
+
+    /// Returns the origin of a change that is made now: its time, a new step id, and the call that is running.
+    pub(super) fn origin(&self, session: &Session) -> ItemOrigin {
+        let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
+        let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
+        ItemOrigin { at: self.workspace.engine.env.now(), step, during }
+    }
+
+    /// Records a new board, with a checkpoint before it if one is due.
+    pub(super) fn record(
+        &mut self,
+        lock: &RecordLock,
+        session: &Session,
+        before: Option<BoardLocation>,
+        origin: ItemOrigin,
+        next: NextBoard<'_>,
+    ) -> Result<(RecordedStep, Option<u64>), EngineError> {
+        let checkpoint = self.keep(lock, session, &origin, &next)?;
+        let written = Arc::new(Mutex::new(None));
+        let mut report = self.report(session, StepKind::Reasoning, next.summary, origin.at);
+        report.event.tool = Some(next.noun.to_owned());
+        report.event.input = Some(next.input);
+        report.event.output = Some(next.output);
+        report.event.metadata = origin.during.map(|during| json!({ "during": during }));
+        report.learned.step = Some(origin.step);
+        report.learned.reasoning =
+            Some(Thinking { mind: next.board.clone(), before, written: Arc::clone(&written) });
+        let recorded = self.workspace.record(lock, &report)?;
+        // No code panics while holding this lock.
+        let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.known = written.map(|written| {
+            next.board.committed(&written);
+            CachedBoard { root: written.place.root, board: next.board, place: Some(written.place) }
+        });
+        Ok((recorded, checkpoint))
+    }
+
+    /// Makes a checkpoint if files have changed and the change is worth one, or the session was silent for [`LONG`]. Returns
+    /// its number.
+    fn keep(
+        &self,
+        lock: &RecordLock,
+        session: &Session,
+        origin: &ItemOrigin,
+        next: &NextBoard<'_>,
+    ) -> Result<Option<u64>, EngineError> {
+        let is_long = origin.at.as_micros() - seen(session).as_micros() > LONG;
+        if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {
+            return Ok(None);
+        }
+        let summary = format!("before: {}", next.summary);
+        let mut report = self.report(session, StepKind::Checkpoint, summary, origin.at);
+        report.effect = ScanPolicy::Keep(Trigger::Automatic);
+        report.learned.if_changed = true;
+        report.learned.tags = match next.causes.is_empty() {
+            true => vec!["time-passed".to_owned()],
+            false => next.causes.iter().map(ToString::to_string).collect(),
+        };
+        let recorded = self.workspace.record(lock, &report)?;
+        Ok(recorded.kept.then_some(recorded.number))
+    }
+
+    fn report(
+        &self,
+        session: &Session,
+        kind: StepKind,
+        summary: String,
+        at: Timestamp,
+    ) -> ReportedEvent<'static> {
+        let external = session.info.external.as_deref().unwrap_or_default();
+        ReportedEvent {
+            event: AgentEvent::new(&session.agent, external, kind, summary),
+            effect: ScanPolicy::None,
+            at,
+            conversation: None,
+            paths: Vec::new(),
+            learned: SessionUpdate::default(),
+        }
+    }
+}
+
+/// Returns the change with secrets removed from its texts.
+fn without_secrets(mutation: &BoardMutation) -> Result<BoardMutation, EngineError> {
+    let before = json!(mutation);
+    let mut document = before.clone();
+    stepback_redact::redact_value(&mut document);
+    // If nothing was redacted, keep the original: a value that JSON cannot represent (NaN, say) must be refused for what it
+    // is.
+    if document == before {
+        return Ok(mutation.clone());
+    }
+    serde_json::from_value(document)
+        .map_err(|error| EngineError::Input(format!("with secrets removed, the change is invalid: {error}")))
+}

@@ -1,0 +1,201 @@
+//! Replaces a board as a whole: by that of an earlier moment, by one without a single change, or by a merge.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stepback_model::ids::{OpId, StepId};
+use stepback_model::record::{Operation, StepKind};
+use stepback_reasoning::ItemId;
+use stepback_reasoning::diff::BoardDiff;
+use stepback_reasoning::merge::{BoardMerge, Conflict};
+use stepback_store::Mutation;
+use stepback_store::port::StepQuery;
+
+use super::at_point::BoardMoment;
+use super::editor::{BoardEditor, NextBoard};
+use crate::error::EngineError;
+use crate::rewind::{PreparedRewind, RewindReport};
+use crate::workspace::Workspace;
+
+/// The tool name of steps that restore, revert or merge a board.
+const REPLACE_TOOL: &str = "mind";
+
+/// The result of a restore, revert or merge of a board.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BoardReplacement {
+    /// A one-line description.
+    pub summary: String,
+    /// The differences to the board before.
+    #[serde(flatten)]
+    pub diff: BoardDiff,
+    /// Items that both sides had changed.
+    pub conflicts: Vec<Conflict>,
+    /// Items whose id differs between the two sides.
+    pub renamed: Vec<(ItemId, ItemId)>,
+    /// The number of the step that records it; `None` if nothing changed or for a dry run.
+    pub step: Option<u64>,
+}
+
+impl BoardEditor<'_> {
+    /// Restores the board of a moment. Everything since stays recorded.
+    pub fn restore(&mut self, moment: &BoardMoment, dry_run: bool) -> Result<BoardReplacement, EngineError> {
+        self.restored(moment, None, dry_run)
+    }
+
+    /// Restores the board along with the files that `operation` took to that moment. Undoing the operation reverts both.
+    pub fn restore_with(
+        &mut self,
+        moment: &BoardMoment,
+        operation: OpId,
+    ) -> Result<BoardReplacement, EngineError> {
+        self.restored(moment, Some(operation), false)
+    }
+
+    fn restored(
+        &mut self,
+        moment: &BoardMoment,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<BoardReplacement, EngineError> {
+        let seen = self.at(moment)?;
+        let summary = format!("restore the board of {}", seen.describe());
+        let from = seen.step.as_ref().map(|stored| stored.step.id);
+        let merged = BoardMerge { mind: seen.board, conflicts: Vec::new(), renamed: Vec::new() };
+        self.replace(merged, summary, replace_input("restore", "from", from, operation), dry_run)
+    }
+
+    /// Takes back what one step changed, the newest by default. Later changes stay.
+    pub fn take_back(&mut self, number: Option<u64>, dry_run: bool) -> Result<BoardReplacement, EngineError> {
+        self.taken_back(number, None, dry_run)
+    }
+
+    fn taken_back(
+        &mut self,
+        number: Option<u64>,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<BoardReplacement, EngineError> {
+        let session = self.session()?;
+        let moment = number.map_or(BoardMoment::Now, BoardMoment::Step);
+        let after = self.workspace.board_at(&session, &moment)?;
+        let step = match (&after.step, number) {
+            (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.step.number) => {
+                stored.step.clone()
+            }
+            (_, Some(wanted)) => {
+                return Err(EngineError::Input(format!(
+                    "step #{wanted} is not a board change of this session: \"stepback log --kind reasoning\" lists them"
+                )));
+            }
+            (_, None) => return Err(EngineError::NothingTo("take back")),
+        };
+        let before = self.workspace.board_at(&session, &BoardMoment::Step(step.number.saturating_sub(1)))?;
+        let merged = self.present(&session)?.0.revert(&before.board, &after.board)?;
+        let summary = format!("take back #{}: {}", step.number, step.summary);
+        self.replace(merged, summary, replace_input("take-back", "step", Some(step.id), operation), dry_run)
+    }
+
+    /// Replaces the board by a merged one and records that, with `input` as the detail of the step; not for a dry run, nor if
+    /// nothing changes.
+    pub fn replace(
+        &mut self,
+        merged: BoardMerge,
+        summary: String,
+        input: Value,
+        dry_run: bool,
+    ) -> Result<BoardReplacement, EngineError> {
+        let lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let (now, place) = self.present(&session)?;
+        let diff = now.diff(&merged.mind);
+        let mut replacement = BoardReplacement {
+            summary,
+            diff,
+            conflicts: merged.conflicts,
+            renamed: merged.renamed,
+            step: None,
+        };
+        if dry_run || replacement.diff.changes.is_empty() && now == merged.mind {
+            return Ok(replacement);
+        }
+        let origin = self.origin(&session);
+        let said: Vec<&str> =
+            replacement.diff.changes.iter().map(|change| change.sentence.as_str()).collect();
+        let next = NextBoard {
+            board: merged.mind,
+            noun: REPLACE_TOOL,
+            summary: replacement.summary.clone(),
+            output: json!({ "said": said, "conflicts": replacement.conflicts }),
+            input,
+            causes: vec!["board-replaced"],
+        };
+        let (recorded, _) = self.record(&lock, &session, place, origin, next)?;
+        replacement.step = Some(recorded.number);
+        Ok(replacement)
+    }
+
+    /// Switches to another branch as planned, and restores the board that was left there.
+    pub fn switch(
+        &mut self,
+        branch: &str,
+        mut prepared: PreparedRewind,
+    ) -> Result<RewindReport, EngineError> {
+        // The lock for recording is always taken before that of the workspace. Should files change meanwhile: applying
+        // compares every path with the plan.
+        prepared.release();
+        self.leave(&self.workspace.present_branch()?)?;
+        // Read before the switch: the board of a branch can be looked up only while the branch is not the present one.
+        let there = self.at(&BoardMoment::Branch(branch.to_owned()))?.step;
+        let report = self.workspace.switch(branch, prepared)?;
+        let there = BoardMoment::Step(there.map_or(0, |stored| stored.step.number));
+        let board = self.restore_with(&there, report.operation.id)?;
+        Ok(RewindReport { board: Some(board), ..report })
+    }
+
+    /// Stores the present board as that of `branch`, which is about to be left, so that a switch back can restore it.
+    pub fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
+        let _lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let name = self.workspace.board_ref(session.id, branch);
+        let Some(step) = self.workspace.board_at(&session, &BoardMoment::Now)?.step else { return Ok(()) };
+        let value = step.step.id;
+        let expected = self.workspace.store().reference(&name)?;
+        self.workspace.store().commit(None, &[Mutation::SetRef { name, expected, value }])?;
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// When an operation that restored the board along with the files is undone or redone, reverts the last change it made to
+    /// the board. `None` if it did not change the board.
+    pub(crate) fn take_board_along(
+        &self,
+        operation: &Operation,
+    ) -> Result<Option<BoardReplacement>, EngineError> {
+        let query = StepQuery {
+            kinds: vec![StepKind::Reasoning],
+            tool: Some(REPLACE_TOOL.to_owned()),
+            since: Some(operation.at),
+            ..StepQuery::default()
+        };
+        for stored in self.store().steps(self.record.id, &query)? {
+            let step = &stored.step;
+            let detail = self.detail_of(step)?.unwrap_or_default();
+            if detail["input"]["operation"] != json!(operation.id) {
+                continue;
+            }
+            let Some(session) = self.store().session(step.session)? else { return Ok(None) };
+            let mut editor = BoardEditor::new(self, &session);
+            return editor.taken_back(Some(step.number), Some(operation.id), false).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the input recorded with a step that restores or reverts a board.
+fn replace_input(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
+    let mut input = json!({ "do": what, key: step });
+    if let Some(operation) = operation {
+        input["operation"] = json!(operation);
+    }
+    input
+}

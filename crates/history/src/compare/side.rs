@@ -1,0 +1,184 @@
+//! One side of a comparison, built from a session, a branch or a point.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::hash::Hash;
+use stepback_model::ids::StepId;
+use stepback_model::record::{Session, Step, StepKind};
+use stepback_model::state::WorkspaceState;
+use stepback_store::port::{StepQuery, StepRow};
+
+use crate::error::HistoryError;
+
+/// A run: its steps, and the states it began and ended with.
+#[derive(Clone, Debug, Default)]
+pub struct ComparedRun {
+    /// Name of the side.
+    pub name: String,
+    /// Its steps, oldest first; none for a single point.
+    pub steps: Vec<Step>,
+    /// The state it began with; `None` if unknown.
+    pub start: Option<WorkspaceState>,
+    /// The state it ended with; `None` if unknown.
+    pub end: Option<WorkspaceState>,
+    /// The last message of its conversation; `None` if there is none.
+    pub conversation: Option<Hash>,
+    /// The session, if the side is one.
+    pub session: Option<Session>,
+    /// Directories it ran in, whose names are ignored.
+    pub directories: Vec<String>,
+}
+
+impl ComparedRun {
+    /// Creates a side from a recorded session.
+    pub fn of_session(workspace: &Workspace, session: &Session) -> Result<Self, HistoryError> {
+        let query = StepQuery { session: Some(session.id), oldest_first: true, ..StepQuery::default() };
+        let mut steps = workspace.store().steps(workspace.record.id, &query)?;
+        // A stop at a breakpoint is not a step of the agent; the user's decision there is.
+        steps.retain(|stored| stored.hidden_by.is_none() && stored.step.kind != StepKind::BreakpointHit);
+        // For a session imported from the agent's own record, the files were not scanned while it ran; the recorded files are
+        // those at the time of the import.
+        let looked = !session.info.imported || steps.iter().any(|stored| stored.is_checkpoint());
+        let known = |stored: &StepRow| match workspace.state_of(stored) {
+            Ok(state) if looked => Ok(Some(state)),
+            Ok(state) => Ok(Some(WorkspaceState { files: None, git: None, ..state })),
+            Err(EngineError::NoFiles { .. }) => {
+                Ok(Some(WorkspaceState::load(workspace.store(), stored.step.state)?))
+            }
+            Err(EngineError::Purged { .. }) => Ok(None),
+            Err(error) => Err(HistoryError::from(error)),
+        };
+        let (first, last) = (steps.first().map(known), steps.last().map(known));
+        Ok(Self {
+            name: format!("{} {}", session.agent, session.id.short()),
+            start: first.transpose()?.flatten(),
+            end: last.transpose()?.flatten(),
+            conversation: session.info.tip,
+            session: Some(session.clone()),
+            directories: directories(workspace, session.info.directory.as_deref()),
+            steps: steps.into_iter().map(|stored| stored.step).collect(),
+        })
+    }
+
+    /// Creates a side from a branch, with the steps of its line.
+    pub fn of_branch(workspace: &Workspace, name: &str, tip: &StepRow) -> Result<Self, HistoryError> {
+        let line = workspace.ancestry(tip)?;
+        let mut side = Self::of_line(workspace, name, &line)?;
+        side.steps = on_line(workspace, &line)?;
+        // Light steps continue after the last checkpoint, and the conversation with them. A rewind of files has no
+        // conversation.
+        let states = side
+            .steps
+            .iter()
+            .rev()
+            .filter_map(|step| WorkspaceState::load(workspace.store(), step.state).ok());
+        if let Some(last) = states.into_iter().find(|state| state.conversation.is_some()) {
+            side.conversation = last.conversation;
+            side.end = side.end.map(|end| WorkspaceState { env: end.env.or(last.env), ..end });
+        }
+        side.start = line.last().and_then(|first| workspace.state_of(first).ok());
+        Ok(side)
+    }
+
+    /// Creates a side from the newest checkpoint of a line, without its steps.
+    pub(super) fn of_line(workspace: &Workspace, name: &str, line: &[StepRow]) -> Result<Self, HistoryError> {
+        Ok(Self {
+            name: name.to_string(),
+            end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
+            conversation: last_said(workspace, line)?,
+            directories: directories(workspace, None),
+            ..Self::default()
+        })
+    }
+
+    /// Creates a side from a single point.
+    pub fn of_point(workspace: &Workspace, stored: &StepRow) -> Result<Self, HistoryError> {
+        let end = workspace.state_of(stored)?;
+        Ok(Self {
+            name: describe(stored),
+            end: Some(end),
+            conversation: end.conversation,
+            directories: directories(workspace, None),
+            ..Self::default()
+        })
+    }
+
+    /// Returns the text without the names of the directories the side ran in.
+    pub(super) fn plain(&self, text: &str) -> String {
+        let named = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
+        named.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
+    }
+
+    /// Returns the value without the names of the directories the side ran in.
+    pub(super) fn normal(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.plain(text)),
+            Value::Array(items) => items.iter().map(|item| self.normal(item)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| (name.clone(), self.normal(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Returns the directories of a side, the longest first, so that a nested directory is replaced as a whole.
+fn directories(workspace: &Workspace, directory: Option<&str>) -> Vec<String> {
+    let root = workspace.root.to_string_lossy().into_owned();
+    let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
+    // A name as short as "/" or "/a" occurs in too many other texts.
+    all.retain(|directory| directory.len() > 2);
+    all.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
+    all.dedup();
+    all
+}
+
+/// Returns the steps of a line, including those without files of their own. Steps after the target of a rewind are not part
+/// of the line.
+fn on_line(workspace: &Workspace, line: &[StepRow]) -> Result<Vec<Step>, HistoryError> {
+    let query = StepQuery { oldest_first: true, ..StepQuery::default() };
+    let all = workspace.store().steps(workspace.record.id, &query)?;
+    // Steps after which an agent continued to a checkpoint.
+    let kept = all.iter().filter(|stored| stored.is_checkpoint());
+    let went_on: HashSet<StepId> = kept
+        .filter(|stored| stored.step.session != workspace.session.id)
+        .filter_map(|stored| stored.step.parent)
+        .collect();
+    let mut until = std::collections::HashMap::new();
+    let mut next: Option<&Step> = None;
+    for stored in line {
+        let step = &stored.step;
+        let left = match next {
+            None => u64::MAX,
+            // A rewind to the agent's current position takes back none of its steps.
+            Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => {
+                if went_on.contains(&step.id) { step.number } else { next.number }
+            }
+            Some(next) => next.number,
+        };
+        until.insert(step.id, left);
+        next = Some(step);
+    }
+    let belongs = |stored: &StepRow| {
+        let step = &stored.step;
+        match stored.trigger {
+            Some(_) => until.contains_key(&step.id),
+            None => step.parent.and_then(|parent| until.get(&parent)).is_some_and(|end| step.number < *end),
+        }
+    };
+    Ok(all.into_iter().filter(belongs).map(|stored| stored.step).collect())
+}
+
+/// Returns the conversation at the newest step of a line that has one; a rewind of files alone has none.
+fn last_said(workspace: &Workspace, line: &[StepRow]) -> Result<Option<Hash>, HistoryError> {
+    for stored in line.iter().filter(|stored| !stored.purged) {
+        let state = WorkspaceState::load(workspace.store(), stored.step.state)?;
+        if state.conversation.is_some() {
+            return Ok(state.conversation);
+        }
+    }
+    Ok(None)
+}

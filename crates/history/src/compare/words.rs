@@ -1,0 +1,151 @@
+//! Summarises a comparison in a few sentences. The sides are called A and B, as in all output.
+
+use stepback_model::quantity;
+use stepback_model::record::StepKind;
+
+use super::{ComparedStep, Comparison, ComparisonRow, FirstDifference, StepDifference, Totals};
+
+/// Returns the summary, the most important sentence first.
+pub fn sentences(found: &Comparison) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if !found.rows.is_empty() {
+        sentences.push(parting(found));
+        sentences.extend(numbers(&found.a, &found.b));
+    }
+    sentences.push(files(found));
+    for slot in &found.ends.slots {
+        let places = quantity::count(slot.differences.len() as u64, "place");
+        sentences.push(format!("Their {} differs in {places}.", slot.slot));
+    }
+    sentences.extend(conversation(found));
+    sentences
+}
+
+fn parting(found: &Comparison) -> String {
+    let Some(first) = &found.first_difference else {
+        return format!("Both take the same {}.", quantity::count(found.counts.same, "step"));
+    };
+    let row = telling(&found.rows[first.row..]);
+    let what = |entry: &ComparedStep| format!("{} ({})", entry.kind.as_str(), entry.summary);
+    let after = match first.row {
+        0 => String::new(),
+        same => format!(" after {} in common", quantity::count(same as u64, "step")),
+    };
+    match (&row.a, &row.b) {
+        (Some(a), None) => format!("They diverge{after}: only A has #{}, {}.", a.number, what(a)),
+        (None, Some(b)) => format!("They diverge{after}: only B has #{}, {}.", b.number, what(b)),
+        (Some(a), Some(b)) => {
+            let place = match a.number == b.number {
+                true => format!("#{}", a.number),
+                false => format!("#{} and #{}", a.number, b.number),
+            };
+            format!("They diverge at {place}{after}: {}.", cause(first, a, b))
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns the row that best explains why the sides diverge: of steps that only one of them has, the first call, because the
+/// prompt and the answer that led to it say less.
+fn telling(rows: &[ComparisonRow]) -> &ComparisonRow {
+    let first = &rows[0];
+    let is_call = |row: &&ComparisonRow| {
+        let only = row.a.as_ref().or(row.b.as_ref());
+        only.is_some_and(|entry| entry.kind == StepKind::ToolStart)
+    };
+    let same_side =
+        |row: &&ComparisonRow| row.a.is_some() == first.a.is_some() && row.b.is_some() == first.b.is_some();
+    match (&first.a, &first.b) {
+        (Some(_), Some(_)) => first,
+        _ => rows.iter().take_while(same_side).find(is_call).unwrap_or(first),
+    }
+}
+
+/// Explains how two paired steps differ.
+fn cause(first: &FirstDifference, a: &ComparedStep, b: &ComparedStep) -> String {
+    let name = |entry: &ComparedStep| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
+    let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
+    match first.differs.first() {
+        Some(StepDifference::Tool) => format!("{} instead of {}", name(b), name(a)),
+        Some(StepDifference::Input) => format!("{} got a different input{at}", name(a)),
+        Some(StepDifference::Output) => format!("{} gave a different output{at}", name(a)),
+        Some(StepDifference::Outcome) => format!("{} failed in only one of them", name(a)),
+        _ => format!("{} instead of {}", b.summary, a.summary),
+    }
+}
+
+/// Says what the second side does more or less often than the first.
+fn numbers(a: &Totals, b: &Totals) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut count = |verb: &str, a: u64, b: u64, unit: &str| {
+        let by = quantity::count(a.abs_diff(b), unit);
+        match a.cmp(&b) {
+            std::cmp::Ordering::Less => parts.push(format!("{verb} {by} more")),
+            std::cmp::Ordering::Greater => parts.push(format!("{verb} {by} fewer")),
+            std::cmp::Ordering::Equal => {}
+        }
+    };
+    count("runs", a.tool_calls, b.tool_calls, "tool call");
+    count("asks models", a.model_calls, b.model_calls, "time");
+    count("has", a.failed, b.failed, "failed step");
+    count("uses", a.tokens.total(), b.tokens.total(), "token");
+    if let (Some(a), Some(b)) = (a.cost_usd, b.cost_usd) {
+        let by = (a - b).abs();
+        if by >= 0.00005 {
+            let digits = if by < 0.01 { 4 } else { 2 };
+            parts.push(format!("costs ${by:.digits$} {}", if b > a { "more" } else { "less" }));
+        }
+    }
+    let by = a.duration_us.abs_diff(b.duration_us) / 1_000_000;
+    if by > 0 {
+        let by = if by < 120 { format!("{by} s") } else { format!("{} min", by / 60) };
+        parts.push(format!("takes {by} {}", if b.duration_us > a.duration_us { "longer" } else { "less" }));
+    }
+    let last = parts.pop()?;
+    Some(match parts.is_empty() {
+        true => format!("B {last}."),
+        false => format!("B {} and {last}.", parts.join(", ")),
+    })
+}
+
+fn files(found: &Comparison) -> String {
+    let began = match found.ends.files_at_start {
+        Some(count) if count > 0 => {
+            format!("They began with {} that {}. ", quantity::count(count, "file"), differ(count))
+        }
+        _ => String::new(),
+    };
+    let is_run = !found.rows.is_empty();
+    let ended = match found.ends.files.as_ref().map(|changes| changes.len() as u64) {
+        None => "The files of at least one of them are not known.".to_string(),
+        Some(0) if is_run => "They end with the same files.".to_string(),
+        Some(0) => "They have the same files.".to_string(),
+        Some(count) if is_run => {
+            format!("They end with {} that {}.", quantity::count(count, "file"), differ(count))
+        }
+        Some(count) => format!("They differ in {}.", quantity::count(count, "file")),
+    };
+    began + &ended
+}
+
+fn differ(count: u64) -> &'static str {
+    if count == 1 { "differs" } else { "differ" }
+}
+
+fn conversation(found: &Comparison) -> Option<String> {
+    let talk = found.ends.conversation;
+    if talk.a == 0 && talk.b == 0 {
+        return None;
+    }
+    let (a, b) = (talk.a - talk.shared, talk.b - talk.shared);
+    Some(match (talk.shared, a, b) {
+        (shared, 0, 0) => format!("They have the same {}.", quantity::count(shared, "message")),
+        (0, a, b) => format!("They have no message in common: A has {a}, B has {b}."),
+        (shared, a, b) => {
+            format!(
+                "They have {} in common; then A has {a} more and B {b}.",
+                quantity::count(shared, "message")
+            )
+        }
+    })
+}
