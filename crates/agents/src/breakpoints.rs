@@ -59,12 +59,13 @@ impl GatedCall<'_> {
         side: BreakSide,
         missed: &mut dyn FnMut(EngineError),
     ) -> io::Result<Option<StopDecision>> {
-        let Some((stop, said)) = self.stop_if_wanted(control, side)? else { return Ok(None) };
-        let noted = record::decision(self.workspace, self.event, &stop, said.as_ref(), self.env.now());
-        if let Err(error) = noted {
+        let Some((stop, answer)) = self.stop_if_wanted(control, side)? else { return Ok(None) };
+        let recorded =
+            record::record_decision(self.workspace, self.event, &stop, answer.as_ref(), self.env.now());
+        if let Err(error) = recorded {
             missed(error);
         }
-        Ok(Some(match said {
+        Ok(Some(match answer {
             Some(StopAnswer::Resume) => StopDecision::Goes,
             Some(StopAnswer::Deny { reason }) => StopDecision::Refused(reason),
             Some(StopAnswer::Edit { input }) => StopDecision::Edited(input),
@@ -97,7 +98,7 @@ impl GatedCall<'_> {
         let stopping = hits.iter().find(|hit| !hit.log);
         let paused = side == BreakSide::Start && control.is_paused(recorded.session);
         for hit in hits.iter().filter(|hit| hit.log) {
-            let _ = record::log_point(workspace, event, hit, self.env.now());
+            let _ = record::record_log_point(workspace, event, hit, self.env.now());
         }
         let reason = match stopping {
             Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),
@@ -123,9 +124,9 @@ impl GatedCall<'_> {
             ),
             process: std::process::id(),
         };
-        let _ = record::hit(workspace, event, &stop, at);
+        let _ = record::record_hit(workspace, event, &stop, at);
         control.stop(&stop)?;
-        let said = control.wait_while(&stop, self.patience, self.waits)?;
-        Ok(Some((stop, said)))
+        let answer = control.wait_while(&stop, self.patience, self.waits)?;
+        Ok(Some((stop, answer)))
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use stepback_engine::control::{BreakSide, Control};
-use stepback_engine::recorder::{RecordedStep, ScanPolicy};
+use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionMilestone};
 use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
 use stepback_model::record::{LaunchCommand, Session, StepKind, Trigger};
@@ -86,10 +86,10 @@ pub struct HookOutput {
 impl Hook<'_> {
     /// Handles one event.
     pub fn handle(&self, payload: &[u8]) -> HookOutput {
-        let mut value = match understood(payload) {
+        let mut value = match parse_json(payload) {
             Ok(value) => value,
             Err(what) => {
-                let (name, gate) = guessed(payload);
+                let (name, gate) = guess_event(payload);
                 return self.failed(None, gate, &name, &what, None);
             }
         };
@@ -97,39 +97,40 @@ impl Hook<'_> {
         if let (Some(path), Some(fields)) = (self.transcript, value.as_object_mut()) {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
-        let seen = match payload::read(self.agent, &value) {
-            Ok(seen) if !self.looks && matches!(seen.effect, ScanPolicy::Before | ScanPolicy::After) => {
-                HookEvent { effect: ScanPolicy::None, ..seen }
+        let event = match payload::read(self.agent, &value) {
+            Ok(event) if !self.looks && matches!(event.effect, ScanPolicy::Before | ScanPolicy::After) => {
+                HookEvent { effect: ScanPolicy::None, ..event }
             }
-            Ok(seen) => seen,
+            Ok(event) => event,
             Err(error) => {
                 let name = value.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
                 return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
             }
         };
-        let is_carried = matches!(seen.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.carried;
-        if seen.is_nothing || is_carried {
+        let is_carried =
+            matches!(event.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.carried;
+        if event.is_nothing || is_carried {
             return HookOutput::default();
         }
-        let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
+        let directory = event.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
         let known = workspace_index::find(self.store, &directory);
         if let Some((_, dir)) = &known
-            && self.can_wait(&seen, dir)
+            && self.can_wait(&event, dir)
         {
-            let note = self.note(&seen, Some(payload::clipped(value)), None);
+            let note = self.note(&event, Some(payload::clipped(value)), None);
             return match inbox::leave(dir, &note) {
                 Ok(()) => HookOutput::default(),
                 Err(error) => {
                     let what = format!("cannot write to the inbox: {error}");
-                    self.failed(Some(dir), seen.gate, &seen.name, &what, None)
+                    self.failed(Some(dir), event.gate, &event.name, &what, None)
                 }
             };
         }
         // A proxy records more about the launch. Without one, these events are enough to record it.
-        let mut seen = seen;
-        if !self.carried && (seen.effect == ScanPolicy::Before || seen.gate == HookPoint::Done) {
-            seen.learned.started = (self.started)();
+        let mut event = event;
+        if !self.carried && (event.effect == ScanPolicy::Before || event.gate == HookPoint::Done) {
+            event.update.started = (self.started)();
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
         let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))
@@ -139,7 +140,7 @@ impl Hook<'_> {
                 let what =
                     format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
                 return HookOutput {
-                    answer: self.refusal(seen.gate, &seen.name, &what),
+                    answer: self.refusal(event.gate, &event.name, &what),
                     trouble: Some(what),
                 };
             }
@@ -148,26 +149,26 @@ impl Hook<'_> {
         let is_recorded = Cell::new(false);
         let done = (self.with_engine)(&mut |engine| {
             let workspace = engine.workspace(&root)?;
-            answer = self.record(&workspace, &seen, &is_recorded)?;
+            answer = self.record(&workspace, &event, &is_recorded)?;
             Ok(())
         });
         match done {
-            Ok(()) => HookOutput { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
+            Ok(()) => HookOutput { answer: answer.text(self.agent, &event.name, event.gate), trouble: None },
             Err(error) => {
                 // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
-                self.failed(dir, seen.gate, &seen.name, &error.to_string(), missed)
+                self.failed(dir, event.gate, &event.name, &error.to_string(), missed)
             }
         }
     }
 
     /// Whether the event can wait in the inbox until another process opens the store.
-    fn can_wait(&self, seen: &HookEvent, dir: &Path) -> bool {
-        seen.effect == ScanPolicy::None
-            && seen.gate != HookPoint::Done
-            && !seen.learned.ended
+    fn can_wait(&self, event: &HookEvent, dir: &Path) -> bool {
+        event.effect == ScanPolicy::None
+            && event.gate != HookPoint::Done
+            && event.update.milestone != Some(SessionMilestone::Ended)
             && !Control::of(dir).is_armed()
-            && !self.policy.is_some_and(|policy| policy.knows(&seen.event, seen.gate, dir))
+            && !self.policy.is_some_and(|policy| policy.knows(&event.event, event.gate, dir))
             && !self.is_overdue(dir)
     }
 
@@ -176,23 +177,23 @@ impl Hook<'_> {
         let Some(minutes) = self.at_least_every else { return false };
         // The stat cache is written by scans that found a change, the other file by scheduled scans.
         let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
-        let looked = modified("statcache").max(modified(LAST_SCAN_FILE));
-        let age = looked.and_then(|looked| looked.elapsed().ok());
+        let last_scan = modified("statcache").max(modified(LAST_SCAN_FILE));
+        let age = last_scan.and_then(|last_scan| last_scan.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
 
     /// Whether as many model turns as the user allows passed without a scan of the files.
-    fn has_turned(&self, workspace: &Workspace, seen: &HookEvent) -> Result<bool, EngineError> {
+    fn has_turned(&self, workspace: &Workspace, event: &HookEvent) -> Result<bool, EngineError> {
         let Some(turns) = self.at_least_each else { return Ok(false) };
-        let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
+        let id = Session::id_of(workspace.record.id, &event.event.agent, &event.event.session);
         let session = workspace.store().session(id)?;
         Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
     }
 
-    fn note(&self, seen: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
+    fn note(&self, event: &HookEvent, payload: Option<Value>, gap: Option<String>) -> InboxNote {
         // A transcript that does not exist yet has no lines for this event, however long it is when the note is recorded.
         let transcript =
-            seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
+            event.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
         InboxNote {
             payload,
             transcript_len: transcript,
@@ -204,18 +205,18 @@ impl Hook<'_> {
     fn record(
         &self,
         workspace: &Workspace,
-        seen: &HookEvent,
+        event: &HookEvent,
         is_recorded: &Cell<bool>,
     ) -> Result<HookAnswer, EngineError> {
         let lock = workspace.lock_recording()?;
-        record::take_in(workspace, &lock)?;
-        let mut seen = seen.clone();
-        if seen.effect == ScanPolicy::None {
-            seen.effect = self.reason_to_look(workspace, &seen)?.map_or(ScanPolicy::None, ScanPolicy::Keep);
+        record::record_inbox_locked(workspace, &lock)?;
+        let mut event = event.clone();
+        if event.effect == ScanPolicy::None {
+            event.effect = self.reason_to_scan(workspace, &event)?.map_or(ScanPolicy::None, ScanPolicy::Keep);
         }
-        let recorded = record::record_event(workspace, &lock, &seen, self.env.now(), None)?;
+        let recorded = record::record_hook_event(workspace, &lock, &event, self.env.now(), None)?;
         is_recorded.set(true);
-        if let (ScanPolicy::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
+        if let (ScanPolicy::Keep(Trigger::Scheduled), Some(dir)) = (event.effect, workspace.cache_dir()?) {
             // Without this, every later event would be overdue until a file changes.
             let file = OpenOptions::new()
                 .write(true)
@@ -226,39 +227,39 @@ impl Hook<'_> {
             let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
         }
         drop(lock);
-        let repeated = self.repeated(workspace, &seen)?;
-        if seen.gate == HookPoint::Before && repeated.refusal(self.agent).is_some() {
+        let repeated = self.repeated(workspace, &event)?;
+        if event.gate == HookPoint::Before && repeated.refusal(self.agent).is_some() {
             return Ok(repeated);
         }
-        if let Some(answer) = self.forbidden(workspace, &seen)? {
+        if let Some(answer) = self.forbidden(workspace, &event)? {
             return Ok(answer);
         }
         let mut answer = match repeated == HookAnswer::default() {
-            true => self.controlled(workspace, &seen, &recorded)?,
+            true => self.controlled(workspace, &event, &recorded)?,
             false => repeated,
         };
-        if self.notes && seen.gate == HookPoint::Done {
-            answer.note = record::note_for_turn(workspace, &recorded)?;
+        if self.notes && event.gate == HookPoint::Done {
+            answer.note = record::describe_way_back(workspace, &recorded)?;
         }
         Ok(answer)
     }
 
     /// Returns why to scan the files at an event that changes none; `None` for no scan.
-    fn reason_to_look(
+    fn reason_to_scan(
         &self,
         workspace: &Workspace,
-        seen: &HookEvent,
+        event: &HookEvent,
     ) -> Result<Option<Trigger>, EngineError> {
         let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
-        if is_overdue || (seen.gate == HookPoint::Done && self.has_turned(workspace, seen)?) {
+        if is_overdue || (event.gate == HookPoint::Done && self.has_turned(workspace, event)?) {
             return Ok(Some(Trigger::Scheduled));
         }
         // There was no scan yet: without one, there would be nothing to rewind to.
         if workspace.head_id()?.is_none() {
             return Ok(Some(Trigger::Automatic));
         }
-        let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
-        if seen.gate != HookPoint::Done && !seen.learned.ended {
+        let id = Session::id_of(workspace.record.id, &event.event.agent, &event.event.session);
+        if event.gate != HookPoint::Done && event.update.milestone != Some(SessionMilestone::Ended) {
             return Ok(None);
         }
         // The agent is done, and one of its calls has not ended: its changes are on disk now, and later changes are not its own.
@@ -268,30 +269,30 @@ impl Hook<'_> {
     }
 
     /// In a rerun, returns what the user decided and said at this point when the session was recorded.
-    fn repeated(&self, workspace: &Workspace, seen: &HookEvent) -> Result<HookAnswer, EngineError> {
+    fn repeated(&self, workspace: &Workspace, event: &HookEvent) -> Result<HookAnswer, EngineError> {
         let Some(policy) = self.policy else { return Ok(HookAnswer::default()) };
-        let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
-        if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), seen.gate) {
-            record::refused(workspace, &seen.event, &reason, self.env.now())?;
+        let answer = policy.repeat(workspace, &event.event, event.gate, self.env.now())?;
+        if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), event.gate) {
+            record::record_refusal(workspace, &event.event, &reason, self.env.now())?;
         }
         Ok(answer)
     }
 
     /// Refuses a call that the policy of a rerun forbids.
-    fn forbidden(&self, workspace: &Workspace, seen: &HookEvent) -> Result<Option<HookAnswer>, EngineError> {
-        let Some(policy) = self.policy.filter(|_| seen.gate == HookPoint::Before) else { return Ok(None) };
-        let paths = record::relative(workspace, seen);
-        let tool = seen.event.tool.as_deref().unwrap_or_default();
-        let changes = seen.effect == ScanPolicy::Before;
+    fn forbidden(&self, workspace: &Workspace, event: &HookEvent) -> Result<Option<HookAnswer>, EngineError> {
+        let Some(policy) = self.policy.filter(|_| event.gate == HookPoint::Before) else { return Ok(None) };
+        let paths = record::relative(workspace, event);
+        let tool = event.event.tool.as_deref().unwrap_or_default();
+        let changes = event.effect == ScanPolicy::Before;
         let reason = match policy.refusal(self.agent, tool, &paths) {
             None if changes && policy.tools == policy::ToolHandling::Recorded => {
-                let input = seen.event.input.clone().unwrap_or_default();
+                let input = event.event.input.clone().unwrap_or_default();
                 policy::stand_in(policy, workspace, tool, &input)?
             }
             None => return Ok(None),
             Some(reason) => reason,
         };
-        record::refused(workspace, &seen.event, &reason, self.env.now())?;
+        record::record_refusal(workspace, &event.event, &reason, self.env.now())?;
         Ok(Some(HookAnswer { deny: Some(reason), ..HookAnswer::default() }))
     }
 
@@ -299,7 +300,7 @@ impl Hook<'_> {
     fn controlled(
         &self,
         workspace: &Workspace,
-        seen: &HookEvent,
+        event: &HookEvent,
         recorded: &RecordedStep,
     ) -> Result<HookAnswer, EngineError> {
         let mut answer = HookAnswer::default();
@@ -309,7 +310,7 @@ impl Hook<'_> {
             return Ok(answer);
         }
         let io = |error: std::io::Error| EngineError::Input(format!("cannot use the control files: {error}"));
-        let side = match seen.event.kind {
+        let side = match event.event.kind {
             StepKind::ToolStart => Some(BreakSide::Start),
             StepKind::ToolEnd | StepKind::Error => Some(BreakSide::End),
             _ => None,
@@ -317,14 +318,14 @@ impl Hook<'_> {
         if let Some(side) = side {
             let passing = GatedCall {
                 workspace,
-                event: &seen.event,
-                paths: &record::relative(workspace, seen),
+                event: &event.event,
+                paths: &record::relative(workspace, event),
                 recorded,
                 patience: self.patience,
                 env: self.env,
                 waits: &|| true,
             };
-            let mut missed = |error: EngineError| self.leave_gap(&dir, &seen.name, &error.to_string(), None);
+            let mut missed = |error: EngineError| self.leave_gap(&dir, &event.name, &error.to_string(), None);
             let verdict = passing.pass(&control, side, &mut missed).map_err(io)?;
             match verdict {
                 None | Some(StopDecision::Goes) => {}
@@ -332,19 +333,20 @@ impl Hook<'_> {
                 Some(StopDecision::Edited(input)) => answer.input = Some(input),
             }
             if let (Some(reason), BreakSide::Start) = (answer.refusal(self.agent), side)
-                && let Err(error) = record::refused(workspace, &seen.event, &reason, self.env.now())
+                && let Err(error) = record::record_refusal(workspace, &event.event, &reason, self.env.now())
             {
                 missed(error);
             }
         }
-        if HookAnswer::can_tell(self.agent, seen.gate) {
-            let said = control.take_said(recorded.session).map_err(io)?;
-            if !said.is_empty() {
-                answer.context = Some(said.join("\n\n"));
+        if HookAnswer::can_tell(self.agent, event.gate) {
+            let messages = control.take_said(recorded.session).map_err(io)?;
+            if !messages.is_empty() {
+                answer.context = Some(messages.join("\n\n"));
                 control.disarm_if_empty();
-                for text in &said {
-                    if let Err(error) = record::told(workspace, &seen.event, text, self.env.now()) {
-                        self.leave_gap(&dir, &seen.name, &error.to_string(), None);
+                for text in &messages {
+                    if let Err(error) = record::record_message(workspace, &event.event, text, self.env.now())
+                    {
+                        self.leave_gap(&dir, &event.name, &error.to_string(), None);
                     }
                 }
             }
@@ -393,10 +395,10 @@ impl Hook<'_> {
 }
 
 /// Guesses the event name and hook point of a payload that does not parse.
-fn guessed(payload: &[u8]) -> (String, HookPoint) {
+fn guess_event(payload: &[u8]) -> (String, HookPoint) {
     /// How many bytes are searched: agents put the event name before any long field.
-    const LOOKED_AT: usize = 1 << 20;
-    let text = String::from_utf8_lossy(&payload[..payload.len().min(LOOKED_AT)]);
+    const SEARCHED: usize = 1 << 20;
+    let text = String::from_utf8_lossy(&payload[..payload.len().min(SEARCHED)]);
     let name = text.split_once("\"hook_event_name\"").and_then(|(_, rest)| {
         let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
         Some(rest.split('"').next().unwrap_or_default().chars().take(100).collect::<String>())
@@ -406,7 +408,7 @@ fn guessed(payload: &[u8]) -> (String, HookPoint) {
     (name, gate)
 }
 
-fn understood(payload: &[u8]) -> Result<Value, String> {
+fn parse_json(payload: &[u8]) -> Result<Value, String> {
     if payload.len() > LARGEST {
         return Err(format!("the payload has more than {} MiB", LARGEST >> 20));
     }

@@ -12,8 +12,8 @@
 //! - [`hook`]: from an agent's event to its answer. Start here, at [`hook::Hook::handle`].
 //! - [`payload`], [`tools`], `workspace_paths` and `gemini`: a hook's input as our types; which tools only read, and
 //!   which paths a call names; what Gemini CLI's hooks do not report.
-//! - [`inbox`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls that a proxy
-//!   forwarded, and passing both to the engine's recorder.
+//! - [`inbox`], [`model_call_sink`], [`model_call_inbox`], [`record`]: what need not be recorded at once, model calls
+//!   that a proxy forwards, and passing both to the engine's recorder.
 //! - [`breakpoints`], [`answer`]: stopping a call, and a hook's answer in each agent's format, which cannot express
 //!   "allow".
 //!
@@ -48,6 +48,7 @@ pub mod import;
 pub mod inbox;
 pub mod install;
 pub mod model_call_inbox;
+pub mod model_call_sink;
 pub mod payload;
 pub mod policy;
 pub mod record;

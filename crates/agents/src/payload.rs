@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
-use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{
+    CallFacts, CallStatus, ChangeScope, FinishedCalls, ScanPolicy, SessionMilestone, SessionUpdate,
+};
 use stepback_model::clip;
 use stepback_model::escape::safe;
 use stepback_model::event::{AgentEvent, ReportedError};
@@ -51,10 +53,10 @@ pub struct HookEvent {
     pub cwd: Option<PathBuf>,
     /// The transcript file, if the payload names it.
     pub transcript: Option<PathBuf>,
-    /// Paths that the call names, as written in its input.
-    pub paths: Vec<String>,
+    /// What is known of the call, with the paths as written in its input.
+    pub call: CallFacts,
     /// What the event says about the session.
-    pub learned: SessionUpdate,
+    pub update: SessionUpdate,
     /// Whether the event is not worth a step.
     pub is_nothing: bool,
 }
@@ -93,7 +95,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     // The id alone: model calls and transcripts have nothing else, and a sub-agent needs one name. Its kind is in `raw`.
     let worker = text("agent_id").map(safe);
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
-    let told = PayloadFields {
+    let whole = PayloadFields {
         agent,
         name: &name,
         fields,
@@ -101,40 +103,43 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
         input: input.as_ref(),
         prompt: prompt.as_deref(),
     };
-    let Meaning { kind, gate, effect, summary } = told.meaning();
-    let mut learned = SessionUpdate {
+    let Meaning { kind, gate, effect, summary } = whole.meaning();
+    let runs_alone = tool.as_deref().is_some_and(|tool| tools::runs_alone(agent, tool));
+    let mut update = SessionUpdate {
         directory: text("cwd").map(str::to_string),
         transcript: text("transcript_path").map(str::to_string),
         model: text("model").map(str::to_string),
-        ended: matches!(name.as_str(), "SessionEnd"),
-        never_ran: matches!(name.as_str(), "PermissionDenied"),
-        answered: gate == HookPoint::Done,
-        quiet: gate == HookPoint::Done
-            || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
-        // opencode reports a reply of the model when the calls that it requested have ended.
-        turn_over: matches!(name.as_str(), "SubagentStop" | "message.updated"),
-        can_change: matches!(effect, ScanPolicy::Before | ScanPolicy::After),
-        only_named: tool.as_deref().is_some_and(|tool| tools::changes_only_named(agent, tool)),
-        one_by_one: tool.as_deref().is_some_and(|tool| tools::runs_alone(agent, tool)),
+        milestone: match gate {
+            HookPoint::Done => Some(SessionMilestone::Answered),
+            _ => (name == "SessionEnd").then_some(SessionMilestone::Ended),
+        },
+        finished_calls: match name.as_str() {
+            _ if gate == HookPoint::Done => FinishedCalls::All,
+            "SessionStart" | "SessionEnd" | "Interrupt" => FinishedCalls::All,
+            // opencode reports a reply of the model when the calls that it requested have ended.
+            "SubagentStop" | "message.updated" => FinishedCalls::OfWorker,
+            _ if gate == HookPoint::Before && runs_alone => FinishedCalls::OfWorker,
+            _ => FinishedCalls::Unknown,
+        },
         ..SessionUpdate::default()
     };
     if let Some(info) = fields.get("properties").and_then(|properties| properties.get("info")) {
         let cost = info.get("cost").and_then(Value::as_f64).unwrap_or_default();
-        learned.cost = (cost.max(0.0) * 1e6) as u64;
-        learned.model = info.get("modelID").and_then(Value::as_str).map(str::to_string).or(learned.model);
+        update.cost = (cost.max(0.0) * 1e6) as u64;
+        update.model = info.get("modelID").and_then(Value::as_str).map(str::to_string).or(update.model);
     }
     // The input of a tool that replaces the whole task list is the new list.
     let replaces = tool.as_deref().is_some_and(|tool| tools::REPLACE_TASKS.contains(&tool));
     if let (true, StepKind::ToolEnd, Some(input)) = (replaces, kind, &input) {
-        learned.tasks = Some(input.clone());
+        update.tasks = Some(input.clone());
     }
-    let error = told.error();
+    let error = whole.error();
     let event = AgentEvent {
         agent: agent.name().into(),
         session,
         kind,
         at: None,
-        key: told.key(kind, call.as_deref()),
+        key: whole.key(kind, call.as_deref()),
         call: call.filter(|_| {
             matches!(kind, StepKind::ToolStart | StepKind::ToolEnd) || name == "PermissionDenied"
         }),
@@ -145,21 +150,34 @@ pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
             .clone()
             .or_else(|| prompt.as_ref().map(|prompt| json!({ "prompt": prompt })))
             .map(clipped),
-        output: told.output().map(clipped),
+        output: whole.output().map(clipped),
         error,
         duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
         metadata: usage(fields),
-        raw: told.rest(),
+        raw: whole.rest(),
+    };
+    let call = CallFacts {
+        paths: event.input.as_ref().filter(|_| event.call.is_some()).map(tools::paths).unwrap_or_default(),
+        scope: match (effect, tool.as_deref()) {
+            (ScanPolicy::Before | ScanPolicy::After, Some(tool))
+                if tools::changes_only_named(agent, tool) =>
+            {
+                ChangeScope::NamedPaths
+            }
+            (ScanPolicy::Before | ScanPolicy::After, _) => ChangeScope::Anything,
+            _ => ChangeScope::Nothing,
+        },
+        status: if name == "PermissionDenied" { CallStatus::NeverRan } else { CallStatus::Ran },
     };
     Ok(HookEvent {
-        paths: event.input.as_ref().filter(|_| event.call.is_some()).map(tools::paths).unwrap_or_default(),
         event,
         effect,
         gate,
         name: name.clone(),
         cwd: text("cwd").map(PathBuf::from),
         transcript: text("transcript_path").map(PathBuf::from),
-        learned,
+        call,
+        update,
         is_nothing: gemini::is_only_a_check(agent, &name, text("trigger")),
     })
 }
@@ -274,8 +292,8 @@ impl PayloadFields<'_> {
             // An agent can be done with one prompt several times, but not with the same message.
             _ if moment.is_none() && matches!(self.name, "Stop" | "SubagentStop") => {
                 let prompt = self.text("prompt_id").or_else(|| self.text("turn_id"))?;
-                let told = serde_json::to_vec(self.fields).ok()?;
-                Some(format!("{} {prompt} {}", self.name, Hash::of(ObjectKind::Blob, &told)))
+                let payload = serde_json::to_vec(self.fields).ok()?;
+                Some(format!("{} {prompt} {}", self.name, Hash::of(ObjectKind::Blob, &payload)))
             }
             _ => moment.map(|moment| format!("{} {moment}", self.name)),
         }

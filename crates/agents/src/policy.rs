@@ -100,7 +100,7 @@ impl Policy {
                 let reply = call.reply(side);
                 answer.deny.clone_from(&reply.refused);
                 if let Some(decision) = &reply.decision {
-                    record::repeated_decision(scratch, event, decision, now)?;
+                    record::record_repeated_decision(scratch, event, decision, now)?;
                     match decision.verdict() {
                         StopDecision::Goes => {}
                         StopDecision::Refused(reason) => answer.deny = Some(reason),
@@ -115,7 +115,7 @@ impl Policy {
         if !told.is_empty() {
             answer.context = Some(told.join("\n\n"));
             for text in told {
-                record::told(scratch, event, text, now)?;
+                record::record_message(scratch, event, text, now)?;
             }
         }
         Ok(answer)

@@ -28,7 +28,9 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Agent;
 
 pub use claude::project_folder as claude_project_folder;
-pub use cut::{RequestingAnswer, asked, before_call, before_call_since, before_prompt, settled};
+pub use cut::{
+    RequestingAnswer, before_call, before_call_since, before_prompt, find_requesting_answer, settled,
+};
 pub use find::{ConversationHead, FoundTranscript, Home, about, discover, found_at, locate, workers};
 pub use lines::{LINE_LIMIT, left_out};
 pub use message::{MessagePart, MessageRole, MessageUsage, TranscriptMessage, messages, messages_of};
@@ -64,7 +66,7 @@ pub struct TranscriptCursor {
 
 /// The lines that are new since a cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fresh {
+pub struct NewLines {
     /// How many of the lines read before are still valid. All of them if the transcript only grew; none if the file was
     /// truncated, replaced or rewritten; some if the last message of a database grew.
     pub keep: usize,
@@ -111,7 +113,7 @@ impl TranscriptError {
 /// Reads what is new since `cursor`.
 ///
 /// Only complete lines count: one that is still being written is read the next time. Memory is bounded by what is new.
-pub fn read(place: &TranscriptLocation, cursor: &TranscriptCursor) -> Result<Fresh, TranscriptError> {
+pub fn read(place: &TranscriptLocation, cursor: &TranscriptCursor) -> Result<NewLines, TranscriptError> {
     read_until(place, cursor, None)
 }
 
@@ -121,7 +123,7 @@ pub fn read_until(
     place: &TranscriptLocation,
     cursor: &TranscriptCursor,
     limit: Option<u64>,
-) -> Result<Fresh, TranscriptError> {
+) -> Result<NewLines, TranscriptError> {
     match place.agent {
         Agent::Opencode => opencode_db::read(&place.path, &place.session, cursor),
         Agent::Claude | Agent::Codex | Agent::Gemini => {

@@ -7,12 +7,12 @@ use stepback_engine::Workspace;
 use crate::payload::HookEvent;
 
 /// Returns the paths that a call names, relative to the workspace. A path outside of it stays as written.
-pub fn relative(workspace: &Workspace, seen: &HookEvent) -> Vec<String> {
+pub fn relative(workspace: &Workspace, event: &HookEvent) -> Vec<String> {
     let root = &workspace.root;
     // Relative to the agent's current directory, which can be anywhere below the root.
-    let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
+    let cwd = event.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
     let base = cwd.as_ref().unwrap_or(root);
-    seen.paths
+    (event.call.paths)
         .iter()
         .map(|path| {
             let whole = tidied(&base.join(path));

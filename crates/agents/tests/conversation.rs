@@ -204,7 +204,7 @@ fn what_a_few_lines_settle_does_not_change_with_more() {
         for call in all.iter().flat_map(|message| message.calls()) {
             let whole = transcript::before_call(agent, &lines, call);
             for from in 0..lines.len() {
-                let asked = transcript::asked(agent, &lines[from..], call, true);
+                let asked = transcript::find_requesting_answer(agent, &lines[from..], call, true);
                 if let Some(answer) = asked.by.filter(|_| asked.settled) {
                     assert_eq!(Some(from + answer.lines.start), whole, "{agent:?} {call} from line {from}");
                     settled += 1;

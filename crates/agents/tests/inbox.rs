@@ -145,7 +145,7 @@ fn taken_in_at_once_or_one_by_one_the_record_is_the_same() {
             let take_in = || {
                 if one_by_one {
                     let engine = desk.engine();
-                    record::take_in_quietly(&engine.workspace(&desk.root).unwrap()).unwrap();
+                    record::record_inbox(&engine.workspace(&desk.root).unwrap()).unwrap();
                 }
             };
             let beside = format!("{call} beside {number}");
@@ -284,4 +284,27 @@ fn notes_that_are_taken_in_once_more_after_a_crash_are_recorded_once() {
     fs::write(desk.inbox().with_file_name("inbox-taken.jsonl"), waiting).unwrap();
     desk.hook("one", "PostToolUse", "Bash", "second");
     assert_eq!(desk.steps().len(), recorded + 1);
+}
+
+#[test]
+fn an_event_that_is_reported_twice_takes_no_lines_from_the_next_one() {
+    let desk = HookedWorkspace::new();
+    desk.hook("one", "PreToolUse", "Bash", "first");
+    desk.answer("answer", &["r1"]);
+    desk.hook("one", "PreToolUse", "Read", "r1");
+    // The hooks are installed twice, and the transcript grew between the two reports.
+    desk.result("r1");
+    desk.hook("one", "PreToolUse", "Read", "r1");
+    desk.hook("one", "PostToolUse", "Read", "r1");
+    desk.hook("one", "PreToolUse", "Bash", "last");
+    let steps = desk.steps();
+    let lengths: Vec<_> = (steps.iter().map(|stored| &stored.step))
+        .map(|step| {
+            let state = stepback_model::state::WorkspaceState::load(&*desk.store, step.state).unwrap();
+            let length = stepback_model::conversation::len(&*desk.store, state.conversation).unwrap();
+            (step.kind, step.meta.call.as_deref().unwrap(), length)
+        })
+        .collect();
+    let (start, end) = (StepKind::ToolStart, StepKind::ToolEnd);
+    assert_eq!(lengths, [(start, "first", 0), (start, "r1", 0), (end, "r1", 2), (start, "last", 2)]);
 }

@@ -2,7 +2,7 @@
 //! per message for the recorder.
 
 use serde_json::{Value, json};
-use stepback_engine::recorder::{CallOrigin, ConversationSource, ModelTurn, NewMessages};
+use stepback_engine::recorder::{ModelTurn, NewMessages};
 
 use crate::request;
 use crate::tools::ToolResult;
@@ -58,33 +58,33 @@ impl Dialogue {
     pub fn answers(&self) -> usize {
         self.messages.iter().filter(|message| message["role"] == "assistant").count()
     }
-}
 
-impl ConversationSource for Dialogue {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
+    /// Returns the messages that are not recorded yet. `cursor` is where the recorded ones end, and `call` a call that begins
+    /// now, for which the turn that requested it is found.
+    pub fn new_messages(&self, cursor: Option<&Value>, call: Option<&str>) -> NewMessages {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or_default();
         let count = usize::try_from(read("count")).unwrap_or_default();
         // The last message can have grown since it was recorded.
         let last = count.checked_sub(1).and_then(|at| self.lines.get(at)).map(|line| line.len() as u64);
         let keep = if last == Some(read("last")) { count } else { count.saturating_sub(1) };
         let size = self.lines.last().map_or(0, String::len);
-        Some(NewMessages {
-            keep: keep as u64,
+        NewMessages {
+            keep: Some(keep as u64),
             lines: self.lines.get(keep..).unwrap_or_default().to_vec(),
-            cursor: json!({ "count": self.lines.len(), "last": size }),
-        })
+            since: cursor.cloned(),
+            cursor: Some(json!({ "count": self.lines.len(), "last": size })),
+            turn: call.and_then(|call| self.find_turn(call)),
+        }
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin {
-        let asks = |line: &&str| {
+    fn find_turn(&self, call: &str) -> Option<ModelTurn> {
+        // The last match, in case an id occurs twice.
+        self.lines.iter().enumerate().rev().find_map(|(at, line)| {
             let message: Value = serde_json::from_str(line).ok()?;
             let calls: Vec<&str> = calls(&message).collect();
-            calls.contains(&call).then(|| calls.first().map(ToString::to_string)).flatten()
-        };
-        // The last match, in case an id occurs twice.
-        let found = tail.iter().enumerate().rev().find_map(|(at, line)| Some((at, asks(line)?)));
-        let turn = found.map(|(before, id)| ModelTurn { before, id: Some(id) });
-        CallOrigin { settled: turn.is_some(), turn }
+            let id = calls.first().filter(|_| calls.contains(&call))?.to_string();
+            Some(ModelTurn { before: at as u64, id: Some(id) })
+        })
     }
 }
 
@@ -130,27 +130,26 @@ mod tests {
     #[test]
     fn only_what_is_new_is_read_and_a_message_that_grew_is_read_again() {
         let mut talk = Dialogue::new(vec![json!({ "role": "user", "content": "go" })]);
-        let first = talk.fresh(None).unwrap();
-        assert_eq!((first.keep, first.lines.len()), (0, 1));
+        let first = talk.new_messages(None, None);
+        assert_eq!((first.keep, first.lines.len()), (Some(0), 1));
         talk.push(asking("a"));
-        let second = talk.fresh(Some(&first.cursor)).unwrap();
-        assert_eq!((second.keep, second.lines.len()), (1, 1));
+        let second = talk.new_messages(first.cursor.as_ref(), None);
+        assert_eq!((second.keep, second.lines.len()), (Some(1), 1));
         talk.push(json!({ "role": "user", "content": [] }));
-        let third = talk.fresh(Some(&second.cursor)).unwrap();
+        let third = talk.new_messages(second.cursor.as_ref(), None);
         talk.say("one more thing");
         assert_eq!(talk.messages().len(), 3, "it joins the message that nobody has answered");
-        let fourth = talk.fresh(Some(&third.cursor)).unwrap();
-        assert_eq!((fourth.keep, fourth.lines.len()), (2, 1));
+        let fourth = talk.new_messages(third.cursor.as_ref(), None);
+        assert_eq!((fourth.keep, fourth.lines.len()), (Some(2), 1));
         assert!(fourth.lines[0].contains("one more thing"));
     }
 
     #[test]
     fn the_turn_that_asked_is_found() {
         let talk = Dialogue::new(vec![asking("a"), json!({ "role": "user", "content": [] }), asking("b")]);
-        let lines: Vec<&str> = talk.lines.iter().map(String::as_str).collect();
-        let asked = talk.turn(&lines, "b");
-        assert_eq!(asked.turn, Some(ModelTurn { before: 2, id: Some("b".into()) }));
-        assert!(!talk.turn(&lines, "c").settled);
+        let turn = |call| talk.new_messages(None, Some(call)).turn;
+        assert_eq!(turn("b"), Some(ModelTurn { before: 2, id: Some("b".into()) }));
+        assert_eq!(turn("c"), None);
     }
 
     #[test]

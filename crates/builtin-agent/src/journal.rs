@@ -7,7 +7,7 @@ use stepback_agents::breakpoints::{GatedCall, StopDecision};
 use stepback_agents::payload::one_line;
 use stepback_agents::record;
 use stepback_engine::control::{BreakSide, Control};
-use stepback_engine::recorder::{ConversationSource, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{CallFacts, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
@@ -42,7 +42,7 @@ pub struct StepExtras<'a> {
     /// Paths that the call names.
     pub paths: Vec<String>,
     /// What the step says about the session.
-    pub learned: SessionUpdate,
+    pub update: SessionUpdate,
 }
 
 /// Records the steps of one session.
@@ -77,18 +77,19 @@ impl Journal<'_> {
         record::redact_event(&mut event);
         let lock = self.workspace.lock_recording()?;
         // Notes that hooks of other agents left come first, so that steps are in order.
-        record::take_in(self.workspace, &lock)?;
-        let recorded = self.workspace.record(
-            &lock,
-            &ReportedEvent {
-                event,
-                effect: with.effect.unwrap_or(ScanPolicy::None),
-                at: self.now(),
-                conversation: with.dialogue.map(|dialogue| dialogue as &dyn ConversationSource),
-                paths: with.paths,
-                learned: with.learned,
-            },
-        )?;
+        record::record_inbox_locked(self.workspace, &lock)?;
+        let mut report = ReportedEvent {
+            effect: with.effect.unwrap_or(ScanPolicy::None),
+            call: CallFacts { paths: with.paths, ..CallFacts::default() },
+            update: with.update,
+            ..ReportedEvent::new(event, self.now())
+        };
+        let step = self.workspace.open_step(&lock, &report)?;
+        if let (Some(dialogue), Some(conversation)) = (with.dialogue, step.conversation()) {
+            let call = report.event.call.as_deref().filter(|_| kind == StepKind::ToolStart);
+            report.messages = Some(dialogue.new_messages(conversation.cursor(), call));
+        }
+        let recorded = step.record(&report)?;
         drop(lock);
         self.steps += 1;
         let (until, most) = self.limits;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use stepback_agents::decisions::RepeatedCall;
-use stepback_agents::record::TOLD;
-use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
+use stepback_agents::record::MESSAGE_PREFIX;
+use stepback_engine::recorder::{FinishedCalls, ScanPolicy, SessionMilestone, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Response;
 use stepback_model::event::{AgentEvent, ReportedError};
@@ -118,10 +118,10 @@ impl Agent<'_, '_> {
         let event = self.journal.event(StepKind::AgentStep, "session started");
         let mut environment = std::mem::take(&mut self.options.environment);
         environment.insert("tools".into(), json!(tools::ALL));
-        let learned = SessionUpdate {
+        let update = SessionUpdate {
             directory: Some(self.journal.workspace.root.display().to_string()),
             model: Some(self.options.model.clone()),
-            quiet: true,
+            finished_calls: FinishedCalls::All,
             environment: Some(Value::Object(environment)),
             memory: self.remembered(),
             ..SessionUpdate::default()
@@ -129,7 +129,7 @@ impl Agent<'_, '_> {
         let effect = Some(ScanPolicy::Keep(Trigger::Automatic));
         self.journal.record(
             &event,
-            StepExtras { effect, learned, dialogue: Some(&main.dialogue), ..StepExtras::default() },
+            StepExtras { effect, update, dialogue: Some(&main.dialogue), ..StepExtras::default() },
         )?;
         Ok(())
     }
@@ -152,8 +152,12 @@ impl Agent<'_, '_> {
             ExitReason::Done => {
                 let mut event = self.journal.event(StepKind::AgentStep, &format!("done: {text}"));
                 event.output = Some(text.into());
-                let learned = SessionUpdate { answered: true, quiet: true, ..SessionUpdate::default() };
-                self.journal.record(&event, StepExtras { dialogue, learned, ..StepExtras::default() })?;
+                let update = SessionUpdate {
+                    milestone: Some(SessionMilestone::Answered),
+                    finished_calls: FinishedCalls::All,
+                    ..SessionUpdate::default()
+                };
+                self.journal.record(&event, StepExtras { dialogue, update, ..StepExtras::default() })?;
             }
             ExitReason::Failed(trouble) => {
                 let mut event = self.journal.event(StepKind::Error, &trouble.message);
@@ -169,8 +173,12 @@ impl Agent<'_, '_> {
         let event = self.journal.event(StepKind::AgentStep, &summary);
         // A command that was interrupted may have changed something.
         let effect = (*ended != ExitReason::Done).then_some(ScanPolicy::Keep(Trigger::Automatic));
-        let learned = SessionUpdate { ended: true, quiet: true, ..SessionUpdate::default() };
-        self.journal.record(&event, StepExtras { effect, dialogue, learned, ..StepExtras::default() })?;
+        let update = SessionUpdate {
+            milestone: Some(SessionMilestone::Ended),
+            finished_calls: FinishedCalls::All,
+            ..SessionUpdate::default()
+        };
+        self.journal.record(&event, StepExtras { effect, dialogue, update, ..StepExtras::default() })?;
         Ok(())
     }
 
@@ -234,7 +242,7 @@ impl Agent<'_, '_> {
         for text in &said {
             party.dialogue.say(text);
             (self.options.watch)(RunEvent::Told { text });
-            let mut event = self.journal.event(StepKind::AgentStep, &format!("{TOLD}{text}"));
+            let mut event = self.journal.event(StepKind::AgentStep, &format!("{MESSAGE_PREFIX}{text}"));
             event.input = Some(json!({ "text": text }));
             event.worker.clone_from(&party.worker);
             self.journal
@@ -311,8 +319,8 @@ impl Agent<'_, '_> {
             self.turns += 1;
         }
         self.cost += cost;
-        let learned = SessionUpdate { cost, ..SessionUpdate::default() };
-        self.journal.record(&end, StepExtras { dialogue, learned, ..StepExtras::default() })?;
+        let update = SessionUpdate { cost, ..SessionUpdate::default() };
+        self.journal.record(&end, StepExtras { dialogue, update, ..StepExtras::default() })?;
         Ok((answered, busy))
     }
 

@@ -65,7 +65,7 @@ impl Agent<'_, '_> {
         match verdict {
             None | Some(StopDecision::Goes) => {}
             Some(StopDecision::Refused(reason)) => {
-                record::refused(self.journal.workspace, &start, &reason, self.journal.now())?;
+                record::record_refusal(self.journal.workspace, &start, &reason, self.journal.now())?;
                 self.check()?;
                 let result = ToolResult::bad(format!("This call was refused and did not run: {reason}"));
                 (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
@@ -80,7 +80,7 @@ impl Agent<'_, '_> {
                 input = edited;
             }
         }
-        let (mut result, learned) = self.carry_out(party, call, &input)?;
+        let (mut result, update) = self.carry_out(party, call, &input)?;
         if let Some(note) = note {
             result.text = format!("{note}\n{}", result.text);
         }
@@ -96,7 +96,7 @@ impl Agent<'_, '_> {
             ..start
         };
         let effect = changes.then_some(ScanPolicy::After);
-        let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), learned };
+        let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), update };
         let recorded = self.journal.record(&end, with)?;
         (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
         let verdict = self.decide(&end, BreakSide::End, &paths, &recorded)?;
@@ -122,7 +122,12 @@ impl Agent<'_, '_> {
             if let Some(decision) = decision {
                 let mut event = event.clone();
                 record::redact_event(&mut event);
-                record::repeated_decision(self.journal.workspace, &event, &decision, self.journal.now())?;
+                record::record_repeated_decision(
+                    self.journal.workspace,
+                    &event,
+                    &decision,
+                    self.journal.now(),
+                )?;
                 return Ok(Some(decision.verdict()));
             }
         }
@@ -249,8 +254,8 @@ impl Agent<'_, '_> {
         };
         let mut tasks = self.tasks.set(&call.id, task, worker, status);
         stepback_redact::redact_value(&mut tasks);
-        let learned = SessionUpdate { tasks: Some(tasks), ..SessionUpdate::default() };
-        self.journal.record(&event, StepExtras { learned, ..StepExtras::default() })?;
+        let update = SessionUpdate { tasks: Some(tasks), ..SessionUpdate::default() };
+        self.journal.record(&event, StepExtras { update, ..StepExtras::default() })?;
         Ok(())
     }
 }

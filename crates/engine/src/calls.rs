@@ -13,7 +13,7 @@ use stepback_model::record::{OpenCall, Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
 
 use crate::authorship::{Author, Authors};
-use crate::recorder::{ReportedEvent, ScanPolicy};
+use crate::recorder::{CallStatus, ChangeScope, FinishedCalls, ReportedEvent, ScanPolicy, SessionMilestone};
 
 /// A call that has not ended after this time never will: the agent was killed. In microseconds.
 const FORGOTTEN: i64 = 2 * 3_600_000_000;
@@ -51,20 +51,21 @@ pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
 /// abandoned too early. It ran at some time since the last scan, and other calls may have changed files before it.
 pub(crate) fn ended_unexpectedly(
     session: &Session,
-    report: &ReportedEvent<'_>,
+    report: &ReportedEvent,
     start: Option<StepId>,
     step: StepId,
 ) -> Option<AtWork> {
-    let ends = report.event.kind == StepKind::ToolEnd && can_change(report) && !report.learned.never_ran;
-    if !ends || ending(&session.info.open, report).is_some() {
+    let ends = report.event.kind == StepKind::ToolEnd && can_change(report);
+    if !ends || report.call.status == CallStatus::NeverRan || ending(&session.info.open, report).is_some() {
         return None;
     }
+    let only_named = report.call.scope == ChangeScope::NamedPaths;
     Some(AtWork {
         author: author(session, start.unwrap_or(step), report.event.tool.clone()),
-        paths: report.paths.clone(),
-        only_named: report.learned.only_named,
+        paths: report.call.paths.clone(),
+        only_named,
         // An editing tool has written the paths it names, whenever it ran.
-        uncertain: start.is_none() && !report.learned.only_named,
+        uncertain: start.is_none() && !only_named,
     })
 }
 
@@ -113,27 +114,28 @@ pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
 }
 
 /// Whether an event belongs to a call that can change files.
-fn can_change(report: &ReportedEvent<'_>) -> bool {
-    matches!(report.effect, ScanPolicy::Before | ScanPolicy::After) || report.learned.can_change
+fn can_change(report: &ReportedEvent) -> bool {
+    matches!(report.effect, ScanPolicy::Before | ScanPolicy::After)
+        || report.call.scope != ChangeScope::Nothing
 }
 
 /// Abandons the calls that cannot be running any more, given this event. Returns whether a model turn begins.
-pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: Option<&str>) -> bool {
-    let learned = &report.learned;
+pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent, turn: Option<&str>) -> bool {
     let starts = report.event.kind == StepKind::ToolStart;
     let (same_turn, other_turn) = match (turn, &info.turn) {
         (Some(turn), Some(known)) if starts => (turn == known, turn != known),
         _ => (false, false),
     };
-    if learned.edited {
-        let edited = info.open.iter_mut().filter(|open| Some(&open.call) == learned.waiting.as_ref());
-        edited.for_each(|open| open.edited = true);
+    if let CallStatus::Waited { call, edited: true, .. } = &report.call.status {
+        info.open.iter_mut().filter(|open| open.call == *call).for_each(|open| open.edited = true);
     }
-    let everything = learned.quiet || report.event.kind == StepKind::UserInput;
+    let finished = report.update.finished_calls;
+    let everything = finished == FinishedCalls::All || report.event.kind == StepKind::UserInput;
     // A worker queries its model again only when all calls of its last turn have ended.
-    let whole_turn = report.event.kind == StepKind::ModelStart || learned.turn_over || other_turn;
+    let whole_turn =
+        report.event.kind == StepKind::ModelStart || finished == FinishedCalls::OfWorker || other_turn;
     for open in info.open.iter_mut().filter(|open| !open.ended) {
-        let is_next = starts && (learned.one_by_one || (open.overtaken && !same_turn));
+        let is_next = starts && open.overtaken && !same_turn;
         if everything || (open.worker == report.event.worker && (whole_turn || is_next)) {
             (open.ended, open.cut_short) = (true, true);
             if open.changes {
@@ -150,7 +152,7 @@ pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: O
 /// Updates the session's counters and open calls. `is_over` says that the end of a call that begins now is already recorded.
 pub(crate) fn advance(
     info: &mut SessionInfo,
-    report: &ReportedEvent<'_>,
+    report: &ReportedEvent,
     step: StepId,
     (begins_turn, turn): (bool, Option<String>),
     is_over: bool,
@@ -177,8 +179,8 @@ pub(crate) fn advance(
                     at: report.at,
                     worker: event.worker.clone(),
                     changes: can_change(report),
-                    paths: report.paths.clone(),
-                    only_named: report.learned.only_named,
+                    paths: report.call.paths.clone(),
+                    only_named: report.call.scope == ChangeScope::NamedPaths,
                     overtaken: false,
                     edited: false,
                     ended: false,
@@ -187,7 +189,7 @@ pub(crate) fn advance(
                 });
             }
         }
-        _ if report.learned.answered => {
+        _ if report.update.milestone == Some(SessionMilestone::Answered) => {
             info.iteration += 1;
             info.turn = None;
         }
@@ -197,8 +199,8 @@ pub(crate) fn advance(
 
 /// Ends the call whose end `report` brings, and drops calls whose changes have been scanned. A call that has ended is kept
 /// until the next scan, because it may be the author of what that scan finds.
-pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent<'_>, scanned: bool) {
-    if report.learned.never_ran {
+pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent, scanned: bool) {
+    if report.call.status == CallStatus::NeverRan {
         let refused = |open: &OpenCall| Some(&open.call) == report.event.call.as_ref();
         info.abandoned
             .extend(info.open.iter().filter(|open| refused(open) && open.changes).map(|open| open.step));
@@ -220,7 +222,7 @@ pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent<'_>, scanned:
 
 /// Returns the index in `open` of the call that ends now. Where an agent gives calls no ids, the id is derived from the input
 /// and changes with it: then it is the oldest open call of the same tool whose input was edited at a breakpoint.
-pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<usize> {
+pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent) -> Option<usize> {
     let event = &report.event;
     if event.kind != StepKind::ToolEnd {
         return None;
@@ -235,7 +237,7 @@ pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<us
 
 /// Returns how long the call that ends now took, without the time it waited at a breakpoint: the reported duration, or else
 /// the time since it began. In microseconds.
-pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent<'_>) -> Option<u64> {
+pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent) -> Option<u64> {
     let reported = report.event.duration;
     let Some(at) = ending(&info.open, report) else { return reported };
     let open = &info.open[at];
@@ -249,16 +251,16 @@ pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent<'_>) -> Option
 }
 
 /// Adds the time that a call waited at a breakpoint.
-pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
-    let Some(call) = &report.learned.waiting else { return };
+pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent) {
+    let CallStatus::Waited { call, micros, .. } = &report.call.status else { return };
     for open in info.open.iter_mut().filter(|open| open.call == *call && !open.ended) {
-        open.waited += report.learned.waited;
+        open.waited += micros;
     }
 }
 
 /// Whether an event belongs to another call that happens to have the id of an earlier one: it begins although none is open,
 /// or ends although one is. If hooks are installed twice, an event arrives twice at once and neither condition holds.
-pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent<'_>) -> bool {
+pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent) -> bool {
     let is_open = open.is_some_and(|open| {
         open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())
     });
@@ -272,16 +274,13 @@ pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent<'_>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::SessionUpdate;
-
-    fn report(kind: StepKind, call: &str, effect: ScanPolicy) -> ReportedEvent<'static> {
+    fn report(kind: StepKind, call: &str, effect: ScanPolicy) -> ReportedEvent {
         let event = AgentEvent {
             call: Some(call.into()),
             tool: Some("run_shell_command".into()),
             ..AgentEvent::new("gemini", "s", kind, "")
         };
-        let (at, learned) = (Timestamp::from_micros(1), SessionUpdate::default());
-        ReportedEvent { event, effect, at, conversation: None, paths: Vec::new(), learned }
+        ReportedEvent { effect, ..ReportedEvent::new(event, Timestamp::from_micros(1)) }
     }
 
     #[test]
@@ -291,8 +290,7 @@ mod tests {
         let start = report(StepKind::ToolStart, &call("old"), ScanPolicy::Before);
         advance(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
         let mut edit = report(StepKind::Decision, &call("old"), ScanPolicy::None);
-        edit.learned =
-            SessionUpdate { edited: true, waiting: start.event.call.clone(), ..SessionUpdate::default() };
+        edit.call.status = CallStatus::Waited { call: call("old"), micros: 0, edited: true };
         settle(&mut info, &edit, None);
         let end = report(StepKind::ToolEnd, &call("new"), ScanPolicy::After);
         assert_eq!(ending(&info.open, &start), None);

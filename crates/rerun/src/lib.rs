@@ -20,9 +20,9 @@
 //!    network namespace is killed.
 //! 8. The resulting files become a step of the original workspace, on a branch, and the outcome is recorded.
 //!
-//! It starts agents without knowing their formats: what is specific to each is in `stepback-agents`. [`sink`] records
-//! what a proxy forwards, also for `stepback run` and `stepback proxy`. Design:
-//! `docs/design/0014-rerun-behind-a-fence.md`, and `0015-matching-by-content.md` for which recorded answer fits.
+//! It starts agents without knowing their formats: what is specific to each is in `stepback-agents`, which also records
+//! what the proxies forward. Design: `docs/design/0014-rerun-behind-a-fence.md`, and `0015-matching-by-content.md` for
+//! which recorded answer fits.
 
 mod agent;
 pub mod builtin;
@@ -33,7 +33,6 @@ pub mod replay_responder;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;
-pub mod sink;
 
 use std::ffi::OsString;
 use std::io;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use stepback_agents::breakpoints::timed_out;
 use stepback_agents::decisions::{DecidedCall, RecordedDecision, RecordedReply};
-use stepback_agents::record::TOLD;
+use stepback_agents::record::MESSAGE_PREFIX;
 use stepback_engine::{EngineError, Workspace};
 use stepback_llm_wire::Exchange;
 use stepback_model::json;
@@ -144,7 +144,7 @@ impl RecordedSession {
                     let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
                     tape.take_decision(step, input, &stopped);
                 }
-                StepKind::AgentStep if step.summary.starts_with(TOLD) => {
+                StepKind::AgentStep if step.summary.starts_with(MESSAGE_PREFIX) => {
                     let mut input = detail(workspace, stored)?.remove("input").unwrap_or_default();
                     if let Value::String(text) = input["text"].take() {
                         waiting.extend(tape.take_told(&input, text).map(|text| (step.number, text)));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use stepback_agents::install::Route;
 use stepback_agents::model_call_inbox::ModelCallWriter;
+use stepback_agents::model_call_sink::ModelCallSink;
 use stepback_agents::policy::{Policy, ToolHandling};
 use stepback_agents::record;
 use stepback_engine::{EngineError, Workspace};
@@ -24,7 +25,6 @@ use crate::change::RerunChange;
 use crate::recorded_session::RecordedSession;
 use crate::replay_responder::{Directories, OnDifference, ReplayCounts, Replayer};
 use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
-use crate::sink::ModelCallSink;
 use crate::{RerunError, RerunHost};
 
 /// How often a running agent is checked.
@@ -153,7 +153,7 @@ pub(crate) fn run(
         Replayer::new(wish.tape, wish.changes, &directories, wish.on_difference, wish.timing)
             .with_recorded_results(wish.tools == ToolHandling::Recorded),
     );
-    let carrier = ModelCallWriter {
+    let writer = ModelCallWriter {
         dir: stage.scratch.cache_dir()?.unwrap_or_default(),
         agent: Some(agent.to_owned()),
         session: None,
@@ -161,7 +161,7 @@ pub(crate) fn run(
         since: stage.scratch.engine.env.now(),
         prices: stage.around.prices.clone(),
     };
-    let (recorder, taken) = ModelCallSink::new(carrier);
+    let (recorder, notes) = ModelCallSink::new(writer);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(Nobody) };
     let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer, stage)?;
     let inside = inside(&told, &fence.strength)?;
@@ -169,11 +169,11 @@ pub(crate) fn run(
     let strength = fence.strength.clone();
     let namespace = fence.namespace();
     let (mut child, outside) = fence.run(&inside).map_err(io("start the agent"))?;
-    let ended = watch(&mut child, wish, stage, &replayer, &taken);
+    let ended = watch(&mut child, wish, stage, &replayer, &notes);
     end_all(&child, namespace.as_deref());
     let _ = child.wait();
     drop((proxies, outside));
-    record::take_in_quietly(stage.scratch)?;
+    record::record_inbox(stage.scratch)?;
     let ended = ended?;
     let session = stage.scratch.agent_sessions()?.into_iter().find(|session| session.agent == agent);
     Ok(RunResult { ended, tally: replayer.tally(), strength, session, output: last_lines(&printed) })
@@ -232,7 +232,7 @@ fn watch(
     wish: &RerunRequest<'_>,
     stage: &RunEnv<'_>,
     replayer: &Replayer,
-    taken: &Receiver<()>,
+    notes: &Receiver<()>,
 ) -> Result<RunEnd, RerunError> {
     let begun = Instant::now();
     let limited = wish.until.is_some() || wish.max_steps.is_some();
@@ -240,9 +240,9 @@ fn watch(
     loop {
         let exited = child.try_wait().map_err(io("wait for the agent"))?;
         // The agent's hooks record what it does; the proxy records its model calls.
-        if taken.recv_timeout(GLANCE).is_ok() {
-            while taken.try_recv().is_ok() {}
-            record::take_in_quietly(stage.scratch)?;
+        if notes.recv_timeout(GLANCE).is_ok() {
+            while notes.try_recv().is_ok() {}
+            record::record_inbox(stage.scratch)?;
         }
         let parted = wish.on_difference == OnDifference::Stop && replayer.tally().parted.is_some();
         if let Some(status) = exited {

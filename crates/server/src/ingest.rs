@@ -14,15 +14,13 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stepback_engine::recorder::{
-    ConversationSource, RecordLock, RecordedStep, ReportedEvent, WorkspaceEvents,
-};
+use stepback_engine::recorder::{RecordLock, RecordedStep, ReportedEvent, WorkspaceEvents};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use self::reported::{PreparedEvent, ReportedMessages};
+use self::reported::PreparedEvent;
 use crate::problem::Problem;
 use crate::state;
 
@@ -246,7 +244,7 @@ impl Ingest {
     /// Records the events of several requests, and answers each.
     fn record(&self, engine: &Engine, all: Vec<Waiting>) {
         let mut places: Vec<(Workspace, RecordLock)> = Vec::new();
-        let mut brought: Vec<Vec<PreparedEvent>> = Vec::new();
+        let mut reports: Vec<Vec<ReportedEvent>> = Vec::new();
         let mut asked: Vec<Asked> = Vec::new();
         let opened = self.open(engine, &all, &mut places);
         for Waiting { target, ready, answer } in all {
@@ -257,31 +255,17 @@ impl Ingest {
                     continue;
                 }
             };
-            brought.resize_with(places.len(), Vec::new);
-            let first = brought[place].len();
-            brought[place].extend(ready);
-            asked.push(Asked { answer, place, range: first..brought[place].len() });
+            reports.resize_with(places.len(), Vec::new);
+            let first = reports[place].len();
+            reports[place].extend(ready.into_iter().map(|ready| ready.report));
+            asked.push(Asked { answer, place, range: first..reports[place].len() });
         }
-        let (bare, said): (Vec<Vec<ReportedEvent<'_>>>, Vec<Vec<Option<ReportedMessages>>>) = (brought
-            .into_iter())
-        .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
-        .unzip();
-        let reports: Vec<Vec<ReportedEvent<'_>>> = (bare.into_iter().zip(&said))
-            .map(|(own, said)| {
-                let spoken =
-                    said.iter().map(|said| said.as_ref().map(|said| said as &dyn ConversationSource));
-                own.into_iter()
-                    .zip(spoken)
-                    .map(|(report, conversation)| ReportedEvent { conversation, ..report })
-                    .collect()
-            })
-            .collect();
         let arrivals = |place: usize, range: Range<usize>| WorkspaceEvents {
             workspace: &places[place].0,
             lock: &places[place].1,
             reports: &reports[place][range],
         };
-        let asked_for = reports.iter().map(Vec::len).sum();
+        let count = reports.iter().map(Vec::len).sum();
         let whole: Vec<WorkspaceEvents<'_>> =
             (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
         let done = match engine.record_together(&whole) {
@@ -302,10 +286,7 @@ impl Ingest {
             let workspace = places[place].0.record.id;
             let _ = answer.send(steps.map(|steps| Stored { workspace, steps }));
         }
-        let bare: Vec<Vec<ReportedEvent<'static>>> = (reports.into_iter())
-            .map(|own| own.into_iter().map(|report| ReportedEvent { conversation: None, ..report }).collect())
-            .collect();
-        drop_beside((bare, said), asked_for);
+        drop_beside(reports, count);
     }
 
     /// Opens the workspaces of all requests, each once, and locks them for recording.

@@ -186,6 +186,6 @@ pub fn opened(engine: &Engine, id: WorkspaceId) -> Result<Workspace, Problem> {
     let record = all.into_iter().find(|workspace| workspace.id == id);
     let record = record.ok_or_else(|| Problem::unknown("workspace", &id.to_string()))?;
     let workspace = engine.known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
-    stepback_agents::record::take_in_quietly(&workspace)?;
+    stepback_agents::record::record_inbox(&workspace)?;
     Ok(workspace)
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use stepback_engine::Engine;
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
+use stepback_engine::recorder::{EventSource, ReportedEvent, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
@@ -62,14 +62,7 @@ fn measure(store: &str, directory: &Path, first: &str, count: &str) -> Fallible<
     for number in first..first + count {
         let event = event(number);
         let begun = Instant::now();
-        let report = ReportedEvent {
-            event,
-            effect: ScanPolicy::None,
-            at: env.now(),
-            conversation: None,
-            paths: Vec::new(),
-            learned: SessionUpdate { once: true, ..SessionUpdate::default() },
-        };
+        let report = ReportedEvent { source: EventSource::Keyed, ..ReportedEvent::new(event, env.now()) };
         let lock = workspace.lock_recording()?;
         let reports = [report];
         let done = engine.record_together(&[WorkspaceEvents {

@@ -121,7 +121,7 @@ impl Context {
     /// Returns the current workspace, which must be registered.
     pub fn workspace(&self) -> Result<Workspace, CommandFailure> {
         let workspace = self.engine.known_workspace(&self.root()?)?;
-        stepback_agents::record::take_in_quietly(&workspace)?;
+        stepback_agents::record::record_inbox(&workspace)?;
         Ok(workspace)
     }
 
@@ -133,7 +133,7 @@ impl Context {
         }
         let workspace = self.engine.workspace(&root)?;
         // Pending hook events happened before whatever the command records.
-        stepback_agents::record::take_in_quietly(&workspace)?;
+        stepback_agents::record::record_inbox(&workspace)?;
         Ok(workspace)
     }
 

@@ -11,7 +11,7 @@ use crate::agent::Agent;
 /// Returns how many lines to keep so that the conversation ends right before the answer that requested a call: neither the
 /// call nor what the model thought and said before it remains. `None` if there is no such call.
 pub fn before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> Option<usize> {
-    asked(agent, lines, call, true).by.map(|answer| answer.lines.start)
+    find_requesting_answer(agent, lines, call, true).by.map(|answer| answer.lines.start)
 }
 
 /// Like [`before_call`], for a call that began when `seen` lines were written: lines that the agent wrote later, because it
@@ -32,7 +32,12 @@ pub struct RequestingAnswer {
 }
 
 /// Finds the answer that requested a call which is about to run. `main` is false for a call of a sub-agent.
-pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -> RequestingAnswer {
+pub fn find_requesting_answer<S: AsRef<str>>(
+    agent: Agent,
+    lines: &[S],
+    call: &str,
+    main: bool,
+) -> RequestingAnswer {
     let mut all = messages(agent, lines);
     let found = all.iter().rposition(|message| message.calls().any(|id| id == call));
     let Some(at) = found else {

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::{Fresh, TranscriptCursor, TranscriptError};
+use super::{NewLines, TranscriptCursor, TranscriptError};
 
 /// Longest line that is kept, in bytes. Longer ones are replaced by a marker with their length.
 pub const LINE_LIMIT: usize = 16 << 20;
@@ -27,7 +27,7 @@ pub fn left_out(line: &str) -> bool {
     line.starts_with("{\"stepback\":\"line left out\"")
 }
 
-pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result<Fresh, TranscriptError> {
+pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result<NewLines, TranscriptError> {
     let io = |error| TranscriptError::io(path, error);
     // Opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path, cursor: &TranscriptCursor, limit: u64) -> Result
     }
     let seen = edges(&file, offset).map_err(io)?;
     let cursor = TranscriptCursor { lines: keep + lines.len(), offset, file: id, seen, marks: Vec::new() };
-    Ok(Fresh { keep, lines, cursor })
+    Ok(NewLines { keep, lines, cursor })
 }
 
 /// Returns the next complete line and its length with the line feed; `None` at the end or if a line is still being written.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 
 use super::value::owned;
-use super::{Fresh, LINE_LIMIT, TranscriptCursor, TranscriptError};
+use super::{LINE_LIMIT, NewLines, TranscriptCursor, TranscriptError};
 
 /// A session in the database.
 pub(crate) struct Row {
@@ -40,7 +40,11 @@ fn open(path: &Path) -> Result<Connection, TranscriptError> {
     open().map_err(|source| TranscriptError::Database { path: path.into(), source })
 }
 
-pub(super) fn read(path: &Path, session: &str, cursor: &TranscriptCursor) -> Result<Fresh, TranscriptError> {
+pub(super) fn read(
+    path: &Path,
+    session: &str,
+    cursor: &TranscriptCursor,
+) -> Result<NewLines, TranscriptError> {
     let connection = open(path)?;
     let fresh = changed(&connection, session, cursor);
     fresh
@@ -52,7 +56,7 @@ fn changed(
     connection: &Connection,
     session: &str,
     cursor: &TranscriptCursor,
-) -> rusqlite::Result<Option<Fresh>> {
+) -> rusqlite::Result<Option<NewLines>> {
     // One transaction, so that messages and parts are from the same time.
     let moment = connection.unchecked_transaction()?;
     let find = "SELECT revert FROM session WHERE id = ?1";
@@ -104,7 +108,7 @@ fn changed(
         }
     }
     let cursor = TranscriptCursor { lines: marks.len(), marks, ..TranscriptCursor::default() };
-    Ok(Some(Fresh { keep, lines, cursor }))
+    Ok(Some(NewLines { keep, lines, cursor }))
 }
 
 /// Returns the row's JSON with the columns that opencode removes from it before storing.

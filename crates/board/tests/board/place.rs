@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use stepback_engine::Workspace;
 use stepback_engine::board::{BoardEdit, BoardEditor};
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy};
 use stepback_model::env::Env;
 use stepback_model::event::AgentEvent;
 use stepback_model::record::{Session, StepKind};
@@ -96,9 +96,7 @@ impl BoardWorkspace {
         event.call = call.map(str::to_owned);
         event.tool = call.map(|_| "Bash".to_owned());
         let lock = workspace.lock_recording().unwrap();
-        let learned = SessionUpdate::default();
-        let report =
-            ReportedEvent { event, effect, at: self.now(), conversation: None, paths: Vec::new(), learned };
+        let report = ReportedEvent { effect, ..ReportedEvent::new(event, self.now()) };
         workspace.record(&lock, &report).unwrap();
     }
 

@@ -207,14 +207,7 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
     assert_eq!(stepback_board::choose_session(&workspace, None, now()).unwrap().id, session.id);
     let lock = workspace.lock_recording().unwrap();
     let event = stepback_model::event::AgentEvent::new("other", "t", StepKind::AgentStep, "begun");
-    let report = stepback_engine::recorder::ReportedEvent {
-        event,
-        effect: ScanPolicy::None,
-        at: now(),
-        conversation: None,
-        paths: Vec::new(),
-        learned: Default::default(),
-    };
+    let report = stepback_engine::recorder::ReportedEvent::new(event, now());
     workspace.record(&lock, &report).unwrap();
     drop(lock);
     let error = stepback_board::choose_session(&workspace, None, now()).unwrap_err().to_string();

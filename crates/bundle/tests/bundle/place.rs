@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use stepback_bundle::{Bundle, BundleError, ImportReport};
 use stepback_engine::Workspace;
 use stepback_engine::prune::Rules;
-use stepback_engine::recorder::{
-    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
-};
+use stepback_engine::recorder::{NewMessages, ReportedEvent, ScanPolicy};
 use stepback_engine::rewind::RewindRequest;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
@@ -125,20 +123,6 @@ pub struct BusyWorkspace {
     calls: u64,
 }
 
-struct Lines(Vec<String>);
-
-impl ConversationSource for Lines {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
-        let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
-        let lines = self.0.iter().skip(keep as usize).cloned().collect();
-        Some(NewMessages { keep, lines, cursor: self.0.len().into() })
-    }
-
-    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
-        CallOrigin { settled: true, turn: None }
-    }
-}
-
 impl BusyWorkspace {
     pub fn new(seed: u64) -> Self {
         let home = BundleStore::new(seed);
@@ -172,14 +156,7 @@ impl BusyWorkspace {
         self
     }
 
-    fn report<'r>(
-        &self,
-        session: &str,
-        kind: StepKind,
-        key: &str,
-        effect: ScanPolicy,
-        lines: &'r Lines,
-    ) -> ReportedEvent<'r> {
+    fn report(&self, session: &str, kind: StepKind, key: &str, effect: ScanPolicy) -> ReportedEvent {
         let failed = kind == StepKind::ToolEnd && key.ends_with('3');
         let event = AgentEvent {
             agent: "test".into(),
@@ -200,8 +177,7 @@ impl BusyWorkspace {
             raw: None,
         };
         let at = self.home.env.now();
-        let learned = SessionUpdate::default();
-        ReportedEvent { event, effect, at, conversation: Some(lines), paths: Vec::new(), learned }
+        ReportedEvent { effect, ..ReportedEvent::new(event, at) }
     }
 
     /// One call of an agent, which changes files at random.
@@ -209,23 +185,34 @@ impl BusyWorkspace {
         self.calls += 1;
         let key = format!("{session}-{}", self.calls);
         self.said.push(json!({ "role": "assistant", "content": format!("now {key}") }).to_string());
-        let lines = Lines(self.said.clone());
         for _ in 0..self.files.draw.below(4) {
             self.files.change();
         }
-        self.record(&self.report(session, StepKind::ToolStart, &key, ScanPolicy::Before, &lines));
+        self.record(self.report(session, StepKind::ToolStart, &key, ScanPolicy::Before));
         for _ in 0..self.files.draw.below(4) {
             self.files.change();
         }
-        self.record(&self.report(session, StepKind::ToolEnd, &key, ScanPolicy::After, &lines));
-        self.record(&self.report(session, StepKind::AgentStep, &format!("{key}!"), ScanPolicy::None, &lines));
+        self.record(self.report(session, StepKind::ToolEnd, &key, ScanPolicy::After));
+        self.record(self.report(session, StepKind::AgentStep, &format!("{key}!"), ScanPolicy::None));
     }
 
-    fn record(&self, report: &ReportedEvent<'_>) {
+    /// Records an event with everything that was said so far.
+    fn record(&self, mut report: ReportedEvent) {
         let engine = self.home.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let lock = workspace.lock_recording().unwrap();
-        workspace.record(&lock, report).unwrap();
+        let step = workspace.open_step(&lock, &report).unwrap();
+        report.messages = step.conversation().map(|recorded| {
+            let keep = recorded.cursor().and_then(Value::as_u64).unwrap_or(0);
+            NewMessages {
+                keep: Some(keep),
+                lines: self.said.iter().skip(keep as usize).cloned().collect(),
+                since: recorded.cursor().cloned(),
+                cursor: Some(self.said.len().into()),
+                turn: None,
+            }
+        });
+        step.record(&report).unwrap();
     }
 
     /// Something a person does: a checkpoint, a note, a rewind, an undo, a branch, a prune.

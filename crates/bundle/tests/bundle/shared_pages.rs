@@ -1,7 +1,7 @@
 //! Details that were recorded together stand on pages; a bundle of one session has nothing of the others.
 
 use serde_json::json;
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::ReportedEvent;
 use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
 
@@ -16,10 +16,9 @@ fn a_bundle_of_one_session_has_its_details_and_nothing_of_the_others() {
         let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
         let mut event = AgentEvent::new("test", session, StepKind::AgentStep, format!("{at}"));
         event.input = Some(json!({ "at": at, "text": text }));
-        let (at, learned) = (world.home.env.now(), SessionUpdate::default());
-        ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned }
+        ReportedEvent::new(event, world.home.env.now())
     };
-    let reports: Vec<ReportedEvent<'_>> = (0..300).map(report).collect();
+    let reports: Vec<ReportedEvent> = (0..300).map(report).collect();
     workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
 
     let sessions = world.sessions();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stepback_model::event::AgentEvent;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_reasoning::store::BoardLocation;
 use stepback_reasoning::{BoardMutation, ItemOrigin, MutationEffect, ReasoningBoard};
@@ -15,7 +15,7 @@ use stepback_store::StoreError;
 
 use super::at_point::{BoardAtPoint, BoardMoment};
 use crate::error::EngineError;
-use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Thinking};
+use crate::recorder::{EventSource, RecordLock, RecordedStep, ReportedEvent, ScanPolicy, Thinking};
 use crate::session::seen;
 use crate::workspace::Workspace;
 
@@ -155,8 +155,8 @@ impl<'w> BoardEditor<'w> {
         report.event.input = Some(next.input);
         report.event.output = Some(next.output);
         report.event.metadata = origin.during.map(|during| json!({ "during": during }));
-        report.learned.step = Some(origin.step);
-        report.learned.reasoning =
+        report.source = EventSource::Assigned(origin.step);
+        report.update.reasoning =
             Some(Thinking { mind: next.board.clone(), before, written: Arc::clone(&written) });
         let recorded = self.workspace.record(lock, &report)?;
         // No code panics while holding this lock.
@@ -183,9 +183,8 @@ impl<'w> BoardEditor<'w> {
         }
         let summary = format!("before: {}", next.summary);
         let mut report = self.report(session, StepKind::Checkpoint, summary, origin.at);
-        report.effect = ScanPolicy::Keep(Trigger::Automatic);
-        report.learned.if_changed = true;
-        report.learned.tags = match next.causes.is_empty() {
+        report.effect = ScanPolicy::KeepIfChanged;
+        report.tags = match next.causes.is_empty() {
             true => vec!["time-passed".to_owned()],
             false => next.causes.iter().map(ToString::to_string).collect(),
         };
@@ -193,22 +192,9 @@ impl<'w> BoardEditor<'w> {
         Ok(recorded.kept.then_some(recorded.number))
     }
 
-    fn report(
-        &self,
-        session: &Session,
-        kind: StepKind,
-        summary: String,
-        at: Timestamp,
-    ) -> ReportedEvent<'static> {
+    fn report(&self, session: &Session, kind: StepKind, summary: String, at: Timestamp) -> ReportedEvent {
         let external = session.info.external.as_deref().unwrap_or_default();
-        ReportedEvent {
-            event: AgentEvent::new(&session.agent, external, kind, summary),
-            effect: ScanPolicy::None,
-            at,
-            conversation: None,
-            paths: Vec::new(),
-            learned: SessionUpdate::default(),
-        }
+        ReportedEvent::new(AgentEvent::new(&session.agent, external, kind, summary), at)
     }
 }
 

@@ -3,6 +3,9 @@
 //! Waiting for the disk is the main cost of an event. A caller with many events (a server that many agents report to, or an
 //! inbox that is read) therefore waits once for the whole batch. Each session is read once and each object is written once; an
 //! event finds the ones before it both in the batch and in the store.
+//!
+//! [`Engine::record_together`] records events whose messages are known. A caller that reads conversations uses an
+//! [`OpenBatch`]: each event's conversation continues the one of the events before it in the batch.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +13,14 @@ use std::collections::hash_map::Entry;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, Session, Step};
-use stepback_store::Mutation;
-use stepback_store::port::{BatchAnswers, Questions};
+use stepback_store::port::Questions;
+use stepback_store::{Mutation, ObjectBatch, Store};
 
 use super::detail_pages::{PageRef, Pages};
 use super::step_writer::{ObjectCache, PendingStep, RecordingBatch};
-use super::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far};
+use super::{
+    RecordLock, RecordedConversation, RecordedStep, ReportedEvent, ScanPolicy, StepSlot, set_session, so_far,
+};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::retry::{ATTEMPTS, is_race_or_exists, retry};
@@ -28,7 +33,7 @@ pub struct WorkspaceEvents<'a> {
     /// Proof that no other process records steps of that workspace meanwhile.
     pub lock: &'a RecordLock,
     /// The events, oldest first.
-    pub reports: &'a [ReportedEvent<'a>],
+    pub reports: &'a [ReportedEvent],
 }
 
 /// Whether a commit fails if what the batch builds on has changed since it was read.
@@ -46,63 +51,82 @@ impl Engine {
         &self,
         all: &[WorkspaceEvents<'_>],
     ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
+        self.commit_together(None, all)
+    }
+
+    /// Commits `first`, to which all events were added, or a new batch. If another process committed meanwhile, the events
+    /// are added to a new one.
+    fn commit_together(
+        &self,
+        mut first: Option<BatchWriter<'_>>,
+        all: &[WorkspaceEvents<'_>],
+    ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
+        let mut modes = std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 1);
+        retry("record the events", is_race_or_exists, || {
+            let mode = modes.next().unwrap_or(ReadMode::Uncompared);
+            if let Some(writer) = first.take() {
+                return writer.commit();
+            }
+            let mut writer = self.begin_batch(all, mode)?;
+            for (at, WorkspaceEvents { workspace, reports, .. }) in all.iter().enumerate() {
+                for report in *reports {
+                    writer.add(at, workspace, report)?;
+                }
+            }
+            writer.commit()
+        })
+    }
+
+    /// Reads in one query what must be known before recording (which of the steps are already stored, the sessions, and the
+    /// heads of the workspaces), and begins a batch that builds on it.
+    fn begin_batch(
+        &self,
+        all: &[WorkspaceEvents<'_>],
+        mode: ReadMode,
+    ) -> Result<BatchWriter<'_>, EngineError> {
         if all.iter().flat_map(|some| some.reports).any(|report| report.effect != ScanPolicy::None) {
             return Err(EngineError::Input(
                 "only events that mean nothing for the files are recorded together".into(),
             ));
         }
-        let mut basis = std::iter::repeat_n(ReadMode::Compared, ATTEMPTS - 1);
-        retry("record the events", is_race_or_exists, || {
-            self.try_record_together(all, basis.next().unwrap_or(ReadMode::Uncompared))
-        })
-    }
-
-    fn try_record_together(
-        &self,
-        all: &[WorkspaceEvents<'_>],
-        basis: ReadMode,
-    ) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
-        let objects = ObjectCache::new(self.store());
-        let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
-        let (mut coming, looked) = self.look_ahead(all, &sessions)?;
-        let batch = match basis {
-            ReadMode::Compared => self.store.begin_on(&looked)?,
-            ReadMode::Uncompared => self.store.begin_since(looked.epoch)?,
-        };
-        let pages = RefCell::new(Pages::default());
-        let arriving = RecordingBatch { known: &objects, batch: &*batch, pages: Some(&pages) };
-        let heads = looked.references;
-        for ((WorkspaceEvents { workspace, reports, .. }, sessions), head) in
-            all.iter().zip(&sessions).zip(heads)
-        {
-            let mut own = Vec::with_capacity(reports.len());
-            for (report, session) in reports.iter().zip(sessions) {
-                own.push(coming.add(workspace, &arriving, (*session, report), head)?);
-            }
-            coming.all.push(own);
-        }
-        let PendingBatch { sessions, mut steps, slips, all: mut places, .. } = coming;
-        if !steps.is_empty() {
-            let pages = pages.into_inner().store(&*batch)?;
-            for (at, slip) in slips {
-                steps[at].meta.detail = pages.place(slip);
-            }
-            let touched = sessions.into_iter().filter(|known| known.touched);
-            let mut mutations: Vec<Mutation> =
-                touched.filter_map(|known| Some(set_session(known.session?, known.is_new))).collect();
-            mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
-                step,
-                annotation: Annotation::default(),
-                trigger: None,
-            }));
-            let receipt = self.store.commit(Some(batch.finish()?), &mutations)?;
-            for (recorded, new) in places.iter_mut().flatten() {
-                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
-                    recorded.number = *number;
+        let session_ids: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
+        let (mut steps, mut unique, mut session_at) = (Vec::new(), Vec::new(), HashMap::new());
+        for (WorkspaceEvents { reports, .. }, ids) in all.iter().zip(&session_ids) {
+            for (report, session) in reports.iter().zip(ids) {
+                let key = report.event.key.as_ref();
+                steps.extend(key.map(|key| Step::id_of(*session, report.event.kind, key)));
+                if let Entry::Vacant(new) = session_at.entry(*session) {
+                    new.insert(unique.len());
+                    unique.push(*session);
                 }
             }
         }
-        Ok(places.into_iter().map(|own| own.into_iter().map(|(recorded, _)| recorded).collect()).collect())
+        let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
+        let questions = Questions { steps: &steps, references: &references, sessions: &unique };
+        let mut answers = self.store.look(&questions)?;
+        let sessions = std::mem::take(&mut answers.sessions).into_iter();
+        let sessions = sessions
+            .map(|session| BatchSession { is_new: session.is_none(), session, has_steps: false })
+            .collect();
+        let batch = match mode {
+            ReadMode::Compared => self.store.begin_on(&answers)?,
+            ReadMode::Uncompared => self.store.begin_since(answers.epoch)?,
+        };
+        Ok(BatchWriter {
+            store: self.store(),
+            objects: ObjectCache::new(self.store()),
+            batch,
+            pages: RefCell::default(),
+            session_ids,
+            heads: answers.references,
+            sessions,
+            session_at,
+            steps: Vec::new(),
+            slips: Vec::new(),
+            step_at: HashMap::new(),
+            delivered: steps.into_iter().map(|step| (step, answers.stored.contains(&step))).collect(),
+            recorded: all.iter().map(|some| Vec::with_capacity(some.reports.len())).collect(),
+        })
     }
 }
 
@@ -121,50 +145,77 @@ fn session_ids(WorkspaceEvents { workspace, reports, .. }: &WorkspaceEvents<'_>)
     ids
 }
 
-impl Engine {
-    /// Reads in one query what must be known before recording: which of the steps are already stored, the sessions, and the
-    /// heads of the workspaces.
-    fn look_ahead(
-        &self,
-        all: &[WorkspaceEvents<'_>],
-        sessions: &[Vec<SessionId>],
-    ) -> Result<(PendingBatch, BatchAnswers), EngineError> {
-        let (mut steps, mut met) = (Vec::new(), Vec::new());
-        let mut coming = PendingBatch::default();
-        for (WorkspaceEvents { reports, .. }, sessions) in all.iter().zip(sessions) {
-            for (report, session) in reports.iter().zip(sessions) {
-                let key = report.event.key.as_ref();
-                steps.extend(key.map(|key| Step::id_of(*session, report.event.kind, key)));
-                if let Entry::Vacant(new) = coming.session_at.entry(*session) {
-                    new.insert(met.len());
-                    met.push(*session);
-                }
-            }
-        }
-        let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
-        let asked = Questions { steps: &steps, references: &references, sessions: &met };
-        let mut looked = self.store.look(&asked)?;
-        let known = std::mem::take(&mut looked.sessions).into_iter();
-        coming.sessions =
-            known.map(|session| Met { is_new: session.is_none(), session, touched: false }).collect();
-        coming.delivered = steps.into_iter().map(|step| (step, looked.stored.contains(&step))).collect();
-        Ok((coming, looked))
+/// Events of one workspace that are about to be recorded by one commit. They are added in their order; before each, the
+/// caller reads what is new in its conversation.
+pub struct OpenBatch<'w> {
+    workspace: &'w Workspace,
+    lock: &'w RecordLock,
+    writer: BatchWriter<'w>,
+    reports: Vec<ReportedEvent>,
+}
+
+impl Workspace {
+    /// Opens a batch for these events. Their messages do not matter yet.
+    pub fn open_batch<'w>(
+        &'w self,
+        lock: &'w RecordLock,
+        reports: &[ReportedEvent],
+    ) -> Result<OpenBatch<'w>, EngineError> {
+        let all = [WorkspaceEvents { workspace: self, lock, reports }];
+        let writer = self.engine.begin_batch(&all, ReadMode::Compared)?;
+        Ok(OpenBatch { workspace: self, lock, writer, reports: Vec::with_capacity(reports.len()) })
     }
 }
 
-/// A session that events of the batch belong to; `session` is `None` until a new one is created.
-struct Met {
+impl OpenBatch<'_> {
+    /// Returns the conversation that the next event continues; `None` if the event is already recorded.
+    pub fn conversation(
+        &self,
+        next: &ReportedEvent,
+    ) -> Result<Option<RecordedConversation<'_>>, EngineError> {
+        let id = self.writer.session_ids[0][self.reports.len()];
+        let slot = self.writer.find_slot(self.workspace, id, next)?;
+        let info = self.writer.session(id).map(|session| &session.info);
+        let conversation = RecordedConversation { objects: &self.writer.objects, info };
+        Ok(matches!(slot, StepSlot::New(_)).then_some(conversation))
+    }
+
+    /// Adds the next event.
+    pub fn add(&mut self, report: ReportedEvent) -> Result<(), EngineError> {
+        self.writer.add(0, self.workspace, &report)?;
+        self.reports.push(report);
+        Ok(())
+    }
+
+    /// Records the events that were added, all or none.
+    pub fn commit(self) -> Result<Vec<RecordedStep>, EngineError> {
+        let Self { workspace, lock, writer, reports } = self;
+        let all = [WorkspaceEvents { workspace, lock, reports: &reports }];
+        Ok(workspace.engine.commit_together(Some(writer), &all)?.pop().unwrap_or_default())
+    }
+}
+
+/// A session that events of the batch belong to.
+struct BatchSession {
+    /// `None` until a new one is created.
     session: Option<Session>,
     is_new: bool,
     /// Whether one of the new steps belongs to it.
-    touched: bool,
+    has_steps: bool,
 }
 
-/// The batch that is being built.
-#[derive(Default)]
-struct PendingBatch {
+/// A batch that is being written.
+struct BatchWriter<'e> {
+    store: &'e dyn Store,
+    objects: ObjectCache<'e>,
+    batch: Box<dyn ObjectBatch + 'e>,
+    pages: RefCell<Pages>,
+    /// The session of each event, by workspace.
+    session_ids: Vec<Vec<SessionId>>,
+    /// The head of each workspace.
+    heads: Vec<Option<StepId>>,
     /// The sessions of the batch, in order of first use.
-    sessions: Vec<Met>,
+    sessions: Vec<BatchSession>,
     session_at: HashMap<SessionId, usize>,
     steps: Vec<Step>,
     /// For steps whose detail is on a page: the index of the step and where its detail will be.
@@ -172,38 +223,79 @@ struct PendingBatch {
     step_at: HashMap<StepId, usize>,
     /// For each step id that an event of the batch would get: whether it is already stored.
     delivered: HashMap<StepId, bool>,
-    /// For each event, what is known of its step, and the index in `steps` if the step is part of this batch.
-    all: Vec<Vec<(RecordedStep, Option<usize>)>>,
+    /// For each event that was added, by workspace: what is known of its step, and the index in `steps` if the step is part
+    /// of this batch.
+    recorded: Vec<Vec<(RecordedStep, Option<usize>)>>,
 }
 
-impl PendingBatch {
-    fn add(
-        &mut self,
+impl BatchWriter<'_> {
+    /// Returns a session as the events that were added leave it; `None` if it has no events yet.
+    fn session(&self, id: SessionId) -> Option<&Session> {
+        // `begin_batch` entered every session.
+        self.sessions[self.session_at[&id]].session.as_ref()
+    }
+
+    fn find_slot(
+        &self,
         workspace: &Workspace,
-        arriving: &RecordingBatch<'_>,
-        (id, report): (SessionId, &ReportedEvent<'_>),
-        head: Option<StepId>,
-    ) -> Result<(RecordedStep, Option<usize>), EngineError> {
-        // `look_ahead` entered every session.
-        let met = &mut self.sessions[self.session_at[&id]];
-        let steps = &self.steps;
-        let find = |id: StepId| self.step_at.get(&id).map(|at| (*at, &steps[*at]));
+        session: SessionId,
+        report: &ReportedEvent,
+    ) -> Result<StepSlot, EngineError> {
+        let added = |id: StepId| self.step_at.get(&id).map(|at| (*at, &self.steps[*at]));
         let stored = |id: StepId| match self.delivered.get(&id) {
             Some(false) => Ok(None),
             _ => Ok(workspace.store().step(id)?),
         };
-        let step = match workspace.place_for(met.session.as_ref(), report, find, stored)? {
+        workspace.place_for(self.session(session), report, added, stored)
+    }
+
+    /// Adds the next event of the workspace with the index `at`.
+    fn add(&mut self, at: usize, workspace: &Workspace, report: &ReportedEvent) -> Result<(), EngineError> {
+        let id = self.session_ids[at][self.recorded[at].len()];
+        let step = match self.find_slot(workspace, id, report)? {
             StepSlot::New(step) => step,
-            StepSlot::Taken(recorded, new) => return Ok((recorded, new)),
+            StepSlot::Taken(recorded, new) => {
+                self.recorded[at].push((recorded, new));
+                return Ok(());
+            }
         };
-        met.touched = true;
-        let session = met.session.get_or_insert_with(|| workspace.new_session(report));
-        let begun = PendingStep::new(arriving.known, report, session, step)?;
-        let (record, slip) = begun.light(arriving, session, head)?;
-        let recorded = so_far(&record);
-        self.slips.extend(slip.map(|slip| (self.steps.len(), slip)));
-        self.step_at.insert(step, self.steps.len());
+        let known = &mut self.sessions[self.session_at[&id]];
+        known.has_steps = true;
+        let session = known.session.get_or_insert_with(|| workspace.new_session(report));
+        let pending = PendingStep::new(report, session, step);
+        let arriving = RecordingBatch { known: &self.objects, batch: &*self.batch, pages: Some(&self.pages) };
+        let (record, slip) = pending.light(&arriving, session, self.heads[at])?;
+        let index = self.steps.len();
+        self.recorded[at].push((so_far(&record), Some(index)));
+        self.slips.extend(slip.map(|slip| (index, slip)));
+        self.step_at.insert(step, index);
         self.steps.push(record);
-        Ok((recorded, Some(self.steps.len() - 1)))
+        Ok(())
+    }
+
+    /// Commits the new steps and returns all of them, by workspace.
+    fn commit(self) -> Result<Vec<Vec<RecordedStep>>, EngineError> {
+        let Self { store, batch, pages, sessions, mut steps, slips, mut recorded, .. } = self;
+        if !steps.is_empty() {
+            let pages = pages.into_inner().store(&*batch)?;
+            for (at, slip) in slips {
+                steps[at].meta.detail = pages.place(slip);
+            }
+            let changed = sessions.into_iter().filter(|known| known.has_steps);
+            let mut mutations: Vec<Mutation> =
+                changed.filter_map(|known| Some(set_session(known.session?, known.is_new))).collect();
+            mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
+                step,
+                annotation: Annotation::default(),
+                trigger: None,
+            }));
+            let receipt = store.commit(Some(batch.finish()?), &mutations)?;
+            for (step, new) in recorded.iter_mut().flatten() {
+                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
+                    step.number = *number;
+                }
+            }
+        }
+        Ok(recorded.into_iter().map(|own| own.into_iter().map(|(step, _)| step).collect()).collect())
     }
 }

@@ -15,85 +15,39 @@ use stepback_model::state::WorkspaceState;
 use stepback_store::{ObjectBatch, Store};
 
 use super::detail_pages::{PageRef, Pages};
-use super::{CallOrigin, NewMessages, ReportedEvent};
+use super::{FinishedCalls, ModelTurn, NewMessages, ReportedEvent, SessionMilestone};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
 use crate::workspace::StoreSource;
 
-/// How many messages back the search for the turn that requested a call goes.
-const TAIL: usize = 256;
-/// How many stored messages each attempt of that search reads: the turn is usually among the last few.
-const STORED: [usize; 3] = [0, 16, TAIL];
-
-/// What was read of the conversation, before anything is written.
-#[derive(Default)]
-struct TranscriptDelta {
-    fresh: Option<NewMessages>,
-    /// How many messages come before the turn that requested the call.
-    before_turn: Option<u64>,
-    /// The agent's id of that turn.
-    turn: Option<String>,
-}
-
-/// Reads the new messages of the conversation and finds the turn that requested the call.
-fn listen(
-    objects: &ObjectCache<'_>,
-    report: &ReportedEvent<'_>,
-    info: &SessionInfo,
-) -> Result<TranscriptDelta, EngineError> {
-    let Some(source) = report.conversation else { return Ok(TranscriptDelta::default()) };
-    let fresh = source.fresh(info.cursor.as_ref());
-    let mut heard = TranscriptDelta { fresh, ..TranscriptDelta::default() };
-    let (StepKind::ToolStart, Some(call)) = (report.event.kind, &report.event.call) else {
-        return Ok(heard);
-    };
-    let count = conversation::len(objects, info.tip)?;
-    let (kept, lines) = match &heard.fresh {
-        Some(fresh) => (fresh.keep.min(count), fresh.lines.as_slice()),
-        None => (count, [].as_slice()),
-    };
-    let tip = if kept < count { conversation::shorten(objects, info.tip, kept)? } else { info.tip };
-    let most = TAIL.saturating_sub(lines.len());
-    for some in STORED {
-        let older = conversation::tail(objects, tip, some.min(most))?;
-        let first = kept - older.len() as u64;
-        let mut texts: Vec<&str> = older.iter().map(|(_, message)| message.text.as_str()).collect();
-        texts.extend(lines.iter().map(String::as_str));
-        let CallOrigin { turn, settled } = source.turn(&texts, call);
-        heard.before_turn = turn.as_ref().map(|turn| first + turn.before as u64);
-        heard.turn = turn.and_then(|turn| turn.id);
-        if settled || first == 0 || some >= most {
-            break;
-        }
-    }
-    Ok(heard)
-}
-
 /// A step that is not committed yet, with the event it records.
 pub(super) struct PendingStep<'a> {
-    report: &'a ReportedEvent<'a>,
+    report: &'a ReportedEvent,
     step: StepId,
-    heard: TranscriptDelta,
+    /// What was added to the conversation, unless it was recorded meanwhile.
+    messages: Option<&'a NewMessages>,
     /// Whether the event begins a turn.
-    turns: bool,
+    begins_turn: bool,
     /// The other step of the call, where the session does not have it open.
     counterpart: Option<StepId>,
 }
 
 impl<'a> PendingStep<'a> {
-    /// Updates the session with what the event and the conversation tell about it.
-    pub fn new(
-        objects: &ObjectCache<'_>,
-        report: &'a ReportedEvent<'a>,
-        session: &mut Session,
-        step: StepId,
-    ) -> Result<Self, EngineError> {
-        learn(&mut session.info, report);
+    /// Updates the session with what the event says about it.
+    pub fn new(report: &'a ReportedEvent, session: &mut Session, step: StepId) -> Self {
+        update_session(&mut session.info, report);
         calls::note_wait(&mut session.info, report);
-        let heard = listen(objects, report, &session.info)?;
-        let turns = calls::settle(&mut session.info, report, heard.turn.as_deref());
-        Ok(Self { report, step, heard, turns, counterpart: None })
+        let messages = report.messages.as_ref().filter(|messages| messages.follow(&session.info));
+        let turn = messages.and_then(|messages| messages.turn.as_ref());
+        let turn_id = turn.and_then(|turn| turn.id.as_deref());
+        let begins_turn = calls::settle(&mut session.info, report, turn_id);
+        Self { report, step, messages, begins_turn, counterpart: None }
+    }
+
+    /// Returns the turn that requested the call of the event.
+    fn turn(&self) -> Option<&'a ModelTurn> {
+        self.messages?.turn.as_ref()
     }
 
     /// Sets the other step of the event's call.
@@ -110,28 +64,27 @@ impl<'a> PendingStep<'a> {
         authors: Option<&Authors>,
     ) -> Result<Option<Detail>, EngineError> {
         let info = &mut session.info;
-        if let Some(fresh) = &self.heard.fresh {
-            let count = conversation::len(arriving, info.tip)?;
-            let keep = fresh.keep.min(count);
-            let tip = if keep < count { conversation::shorten(arriving, info.tip, keep)? } else { info.tip };
-            info.tip = conversation::append(arriving, tip, keep, fresh.lines.iter().map(String::as_str))?;
-            info.cursor = Some(fresh.cursor.clone());
+        if let Some(messages) = self.messages {
+            info.tip = messages.append_to(arriving, info.tip)?;
+            if messages.cursor.is_some() {
+                info.cursor.clone_from(&messages.cursor);
+            }
         }
         // Going back to before a call means going back to before the model requested it.
-        state.conversation = match self.heard.before_turn {
-            Some(keep) => conversation::shorten(arriving, info.tip, keep)?,
+        state.conversation = match self.turn() {
+            Some(turn) => conversation::shorten(arriving, info.tip, turn.before)?,
             None => info.tip,
         };
-        if let Some(tasks) = &self.report.learned.tasks {
+        if let Some(tasks) = &self.report.update.tasks {
             info.slots.task = Some(store_json(arriving.batch, tasks)?);
         }
-        if let Some(memory) = &self.report.learned.memory {
+        if let Some(memory) = &self.report.update.memory {
             info.slots.memory = Some(store_json(arriving.batch, memory)?);
         }
-        if let Some(environment) = &self.report.learned.environment {
+        if let Some(environment) = &self.report.update.environment {
             info.slots.env = Some(store_json(arriving.batch, environment)?);
         }
-        if let Some(thinking) = &self.report.learned.reasoning {
+        if let Some(thinking) = &self.report.update.reasoning {
             info.slots.reasoning = thinking.store(arriving.batch)?;
         }
         state.memory = info.slots.memory;
@@ -179,24 +132,25 @@ impl<'a> PendingStep<'a> {
         Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields).map_err(unstorable)?.into())))
     }
 
-    /// Returns the step; everything it refers to must be written. Updates the session's counters. `looked` says whether the
-    /// workspace was scanned for it.
+    /// Returns the step; everything it refers to must be written. Updates the session's counters. `scanned` says whether
+    /// the workspace was scanned for it.
     pub fn step(
         self,
         session: &mut Session,
         state: Hash,
         detail: Option<ValueRoot>,
         parent: Option<StepId>,
-        looked: bool,
+        scanned: bool,
     ) -> Step {
-        let Self { report, step, heard, turns, counterpart } = self;
+        let turn = (self.begins_turn, self.turn().and_then(|turn| turn.id.clone()));
+        let Self { report, step, counterpart, .. } = self;
         let event = &report.event;
         let is_over = event.kind == StepKind::ToolStart && counterpart.is_some();
-        calls::advance(&mut session.info, report, step, (turns, heard.turn), is_over);
+        calls::advance(&mut session.info, report, step, turn, is_over);
         if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
             calls::note_late_end(&mut session.info, start);
         }
-        if looked {
+        if scanned {
             session.info.looked = session.info.iteration;
         }
         let record = Step {
@@ -218,7 +172,7 @@ impl<'a> PendingStep<'a> {
                 detail,
             },
         };
-        calls::close(&mut session.info, report, looked);
+        calls::close(&mut session.info, report, scanned);
         record
     }
 
@@ -256,24 +210,24 @@ impl Detail {
 }
 
 /// Updates the session with what the event tells about it.
-fn learn(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
-    let learned = &report.learned;
+fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
+    let update = &report.update;
     let keep = |slot: &mut Option<String>, value: &Option<String>| {
         if value.is_some() {
             slot.clone_from(value);
         }
     };
-    keep(&mut info.directory, &learned.directory);
-    keep(&mut info.transcript, &learned.transcript);
-    keep(&mut info.model, &learned.model);
-    if learned.started.is_some() {
-        info.started.clone_from(&learned.started);
+    keep(&mut info.directory, &update.directory);
+    keep(&mut info.transcript, &update.transcript);
+    keep(&mut info.model, &update.model);
+    if update.started.is_some() {
+        info.started.clone_from(&update.started);
     }
-    info.cost += learned.cost;
+    info.cost += update.cost;
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
-    if learned.ended {
+    if update.milestone == Some(SessionMilestone::Ended) {
         info.ended_at = Some(report.at);
-    } else if !learned.quiet
+    } else if update.finished_calls != FinishedCalls::All
         && !matches!(
             report.event.kind,
             StepKind::ModelStart | StepKind::ModelEnd | StepKind::Reasoning | StepKind::Checkpoint

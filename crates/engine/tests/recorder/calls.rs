@@ -3,13 +3,15 @@
 use serde_json::json;
 use stepback_engine::Workspace;
 use stepback_engine::authorship::Attribution;
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{
+    CallFacts, CallStatus, ChangeScope, FinishedCalls, ReportedEvent, ScanPolicy,
+};
 use stepback_model::conversation;
 use stepback_model::event::AgentEvent;
 use stepback_model::ids::StepId;
 use stepback_model::record::{Session, StepKind};
 
-use crate::session::{TestWorkspace, TranscriptFile, event, record, report};
+use crate::session::{TestWorkspace, TranscriptFile, event, record, record_reading, report};
 
 /// The sessions that may have changed a path last.
 fn authors(workspace: &Workspace, path: &str) -> Vec<String> {
@@ -29,11 +31,11 @@ fn authors(workspace: &Workspace, path: &str) -> Vec<String> {
     names
 }
 
-fn start(session: &str, call: &str, at: i64) -> ReportedEvent<'static> {
+fn start(session: &str, call: &str, at: i64) -> ReportedEvent {
     report(event(session, StepKind::ToolStart, call), ScanPolicy::Before, at)
 }
 
-fn end(session: &str, call: &str, at: i64) -> ReportedEvent<'static> {
+fn end(session: &str, call: &str, at: i64) -> ReportedEvent {
     report(event(session, StepKind::ToolEnd, call), ScanPolicy::After, at)
 }
 
@@ -76,11 +78,11 @@ fn history(workspace: &Workspace) -> Vec<String> {
 }
 
 /// A call of an editing tool that names its only path.
-fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> ReportedEvent<'static> {
+fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> ReportedEvent {
     let effect = if kind == StepKind::ToolStart { ScanPolicy::Before } else { ScanPolicy::After };
     let event = AgentEvent { tool: Some("Write".into()), ..event(session, kind, call) };
-    let learned = SessionUpdate { only_named: true, ..SessionUpdate::default() };
-    ReportedEvent { paths: vec![path.into()], learned, ..report(event, effect, at) }
+    let call = CallFacts { paths: vec![path.into()], scope: ChangeScope::NamedPaths, ..CallFacts::default() };
+    ReportedEvent { call, ..report(event, effect, at) }
 }
 
 /// Three edits after a call that never ends, with an edit of the person before each; the history of it all.
@@ -96,7 +98,9 @@ fn edits_after_a_refused_call(one_by_one: bool) -> Vec<String> {
         place.write("mine", text);
         let before = {
             let mut start = edit("s", StepKind::ToolStart, text, "v", at);
-            start.learned.one_by_one = one_by_one;
+            if one_by_one {
+                start.update.finished_calls = FinishedCalls::OfWorker;
+            }
             record(&workspace, &start)
         };
         assert_eq!(content_at(&workspace, before.id, "mine").as_deref(), Some(text), "scanned before");
@@ -185,7 +189,7 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
     let place = TestWorkspace::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let of = |worker: &str, report: ReportedEvent<'static>| {
+    let of = |worker: &str, report: ReportedEvent| {
         let event = AgentEvent { worker: Some(worker.into()), ..report.event.clone() };
         ReportedEvent { event, ..report }
     };
@@ -221,10 +225,10 @@ fn a_call_that_was_refused_has_done_nothing() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
-    let learned = SessionUpdate { never_ran: true, ..SessionUpdate::default() };
+    let call = CallFacts { status: CallStatus::NeverRan, ..CallFacts::default() };
     record(
         &workspace,
-        &ReportedEvent { learned, ..report(event("s", StepKind::ToolEnd, "c1"), ScanPolicy::None, 1) },
+        &ReportedEvent { call, ..report(event("s", StepKind::ToolEnd, "c1"), ScanPolicy::None, 1) },
     );
     place.write("mine", "x");
     record(&workspace, &start("s", "c2", 2));
@@ -237,7 +241,8 @@ fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let paths = vec!["named".to_string()];
-    record(&workspace, &ReportedEvent { paths, ..start("s", "c1", 0) });
+    let call = CallFacts { paths, ..CallFacts::default() };
+    record(&workspace, &ReportedEvent { call, ..start("s", "c1", 0) });
     place.write("named", "x");
     record(&workspace, &report(event("s", StepKind::UserInput, "p2"), ScanPolicy::None, 1));
     record(&workspace, &start("s", "c2", 2));
@@ -262,7 +267,8 @@ fn two_sessions_and_the_paths_they_name() {
     let workspace = engine.workspace(&place.root).unwrap();
     let naming = |session: &str, paths: &[&str]| {
         let paths = paths.iter().map(|path| path.to_string()).collect();
-        record(&workspace, &ReportedEvent { paths, ..start(session, "c", 0) });
+        let call = CallFacts { paths, ..CallFacts::default() };
+        record(&workspace, &ReportedEvent { call, ..start(session, "c", 0) });
     };
     naming("one", &["mine", "ours"]);
     naming("two", &["yours", "ours"]);
@@ -290,18 +296,18 @@ fn a_call_begins_before_the_turn_that_asked_for_it() {
     let transcript = TranscriptFile::new(&place);
     transcript.say(&json!({ "said": "hello" }));
     transcript.say(&json!({ "turn": "t1", "calls": ["c1", "c2"] }));
-    let heard = |report| ReportedEvent { conversation: Some(&transcript), ..report };
-    let first = record(&workspace, &heard(start("s", "c1", 0)));
-    let second = record(&workspace, &heard(start("s", "c2", 0)));
+    let record = |report| record_reading(&workspace, &transcript, report);
+    let first = record(start("s", "c1", 0));
+    let second = record(start("s", "c2", 0));
     assert_eq!((said(&first), said(&second)), (1, 1));
     assert_eq!((first.iteration, second.iteration), (1, 1), "one turn");
-    let ended = record(&workspace, &heard(end("s", "c1", 1)));
+    let ended = record(end("s", "c1", 1));
     assert_eq!(said(&ended), 2);
     transcript.say(&json!({ "turn": "t2", "calls": ["c3"] }));
-    let third = record(&workspace, &heard(start("s", "c3", 2)));
+    let third = record(start("s", "c3", 2));
     assert_eq!((third.iteration, said(&third)), (2, 2));
     // Another file in its place: what was said before is not said any more, and stays known at the steps it was said at.
     std::fs::write(transcript.path(), "{\"said\": \"new\"}\n").unwrap();
-    let fourth = record(&workspace, &heard(end("s", "c3", 3)));
+    let fourth = record(end("s", "c3", 3));
     assert_eq!((said(&fourth), said(&third)), (1, 2));
 }

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use serde_json::json;
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{FinishedCalls, ReportedEvent, ScanPolicy, SessionMilestone, SessionUpdate};
 use stepback_model::conversation;
 use stepback_model::hash::ObjectKind;
 use stepback_model::record::StepKind;
 use stepback_model::state::WorkspaceState;
 use stepback_store::port::StepQuery;
 
-use crate::session::{TestWorkspace, TranscriptFile, event, record, report};
+use crate::session::{TestWorkspace, TranscriptFile, event, record, record_reading, report};
 
 const TURNS: usize = 1000;
 
@@ -52,18 +52,22 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         } else {
             (ScanPolicy::None, ScanPolicy::None)
         };
-        let heard = |report| ReportedEvent { conversation: Some(&transcript), ..report };
-        record(&workspace, &heard(report(event("s", StepKind::ToolStart, &call), effect.0, at)));
+        let read = |report| record_reading(&workspace, &transcript, report);
+        read(report(event("s", StepKind::ToolStart, &call), effect.0, at));
         if turn % 10 == 0 {
             place.write("file", &format!("turn {turn}"));
         }
         said += say(json!({ "result": call, "text": text(turn, 2) }));
-        record(&workspace, &heard(report(event("s", StepKind::ToolEnd, &call), effect.1, at)));
+        read(report(event("s", StepKind::ToolEnd, &call), effect.1, at));
         slowest = slowest.max(moment.elapsed().as_secs_f64());
     }
-    let learned = SessionUpdate { answered: true, quiet: true, ..SessionUpdate::default() };
+    let update = SessionUpdate {
+        milestone: Some(SessionMilestone::Answered),
+        finished_calls: FinishedCalls::All,
+        ..SessionUpdate::default()
+    };
     let done = report(event("s", StepKind::AgentStep, "done"), ScanPolicy::None, TURNS as i64);
-    let last = record(&workspace, &ReportedEvent { conversation: Some(&transcript), learned, ..done });
+    let last = record_reading(&workspace, &transcript, ReportedEvent { update, ..done });
     println!("{TURNS} turns recorded in {:?}, the slowest in {:.1} ms", begun.elapsed(), slowest * 1e3);
 
     let mut bytes = [0_u64; 9];

@@ -6,6 +6,7 @@ mod calls;
 mod kept;
 mod lines;
 mod long;
+mod messages;
 mod pages;
 mod servers;
 mod session;

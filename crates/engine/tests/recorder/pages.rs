@@ -10,7 +10,7 @@ use stepback_store::port::StepQuery;
 use crate::session::{TestWorkspace, event, report};
 
 /// An event with something that must be found again, and sometimes more than a page takes.
-fn told<'a>(session: &str, at: usize) -> ReportedEvent<'a> {
+fn numbered_event(session: &str, at: usize) -> ReportedEvent {
     let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
     let input = json!({ "at": at, "text": text });
     report(
@@ -32,8 +32,8 @@ fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
     let place = TestWorkspace::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let reports: Vec<ReportedEvent<'_>> =
-        (0..300).map(|at| told(["one", "two", "three"][at % 3], at)).collect();
+    let reports: Vec<ReportedEvent> =
+        (0..300).map(|at| numbered_event(["one", "two", "three"][at % 3], at)).collect();
     let before = engine.store.usage().unwrap().objects;
     let recorded = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
     assert_eq!(recorded.len(), 300);

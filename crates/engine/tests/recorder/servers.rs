@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stepback_engine::Engine;
-use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
+use stepback_engine::recorder::{ReportedEvent, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
@@ -21,21 +21,18 @@ fn record(store: Arc<PostgresStore>, server: u64) {
     let env = Arc::new(FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), server + 1));
     let engine = Engine::new(store, env.clone());
     let workspace = engine.remote_workspace("shared").unwrap();
-    let report = |number: u64| ReportedEvent {
-        event: AgentEvent {
+    let report = |number: u64| {
+        let event = AgentEvent {
             key: Some(format!("{server} {number}")),
             ..AgentEvent::new("agent", "the same for all", StepKind::ToolEnd, "said something")
-        },
-        effect: ScanPolicy::None,
-        at: env.now(),
-        conversation: None,
-        paths: Vec::new(),
-        learned: SessionUpdate { cost: 1, ..SessionUpdate::default() },
+        };
+        let update = SessionUpdate { cost: 1, ..SessionUpdate::default() };
+        ReportedEvent { update, ..ReportedEvent::new(event, env.now()) }
     };
     let mut number = 0;
     while number < EVENTS {
         let some = if number % 4 == 0 { 1 } else { 3.min(EVENTS - number) };
-        let reports: Vec<ReportedEvent<'_>> = (number..number + some).map(report).collect();
+        let reports: Vec<ReportedEvent> = (number..number + some).map(report).collect();
         let lock = workspace.lock_recording().unwrap();
         let arrivals = WorkspaceEvents { workspace: &workspace, lock: &lock, reports: &reports };
         let recorded = engine.record_together(&[arrivals]).unwrap();

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
 use stepback_engine::recorder::{
-    CallOrigin, ConversationSource, ModelTurn, NewMessages, RecordedStep, ReportedEvent, ScanPolicy,
-    SessionUpdate,
+    ModelTurn, NewMessages, RecordedConversation, RecordedStep, ReportedEvent, ScanPolicy,
 };
 use stepback_model::event::AgentEvent;
 use stepback_model::record::StepKind;
@@ -36,8 +35,9 @@ impl TranscriptFile {
 }
 
 /// Lines of a file, read from where the last reading ended. A line `{"turn": T, "calls": [C]}` asks for calls.
-impl ConversationSource for TranscriptFile {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
+impl TranscriptFile {
+    fn new_messages(&self, recorded: &RecordedConversation<'_>, event: &AgentEvent) -> Option<NewMessages> {
+        let cursor = recorded.cursor();
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or(0);
         let (mut offset, mut count) = (read("offset") as usize, read("count"));
         let bytes = fs::read(&self.0).ok()?;
@@ -46,22 +46,24 @@ impl ConversationSource for TranscriptFile {
         }
         let text = std::str::from_utf8(&bytes[offset..]).ok()?;
         let lines: Vec<String> = text.lines().map(str::to_string).collect();
-        let cursor = json!({ "offset": bytes.len(), "count": count + lines.len() as u64 });
-        Some(NewMessages { keep: count, lines, cursor })
+        let mut tail = recorded.tail(count, 256).unwrap();
+        let first = count - tail.len() as u64;
+        tail.extend(lines.iter().cloned());
+        let call = event.call.as_deref().filter(|_| event.kind == StepKind::ToolStart);
+        Some(NewMessages {
+            keep: Some(count),
+            since: cursor.cloned(),
+            cursor: Some(json!({ "offset": bytes.len(), "count": count + lines.len() as u64 })),
+            turn: call.and_then(|call| Self::find_turn(first, &tail, call)),
+            lines,
+        })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin {
-        let turn = self.asking(tail, call);
-        CallOrigin { settled: turn.is_some(), turn }
-    }
-}
-
-impl TranscriptFile {
-    fn asking(&self, tail: &[&str], call: &str) -> Option<ModelTurn> {
-        let asks = |line: &&str| line.contains("\"calls\"") && line.contains(&format!("\"{call}\""));
+    fn find_turn(first: u64, tail: &[String], call: &str) -> Option<ModelTurn> {
+        let asks = |line: &String| line.contains("\"calls\"") && line.contains(&format!("\"{call}\""));
         let before = tail.iter().rposition(asks)?;
-        let line: Value = serde_json::from_str(tail[before]).ok()?;
-        Some(ModelTurn { before, id: line["turn"].as_str().map(str::to_string) })
+        let line: Value = serde_json::from_str(&tail[before]).ok()?;
+        Some(ModelTurn { before: first + before as u64, id: line["turn"].as_str().map(str::to_string) })
     }
 }
 
@@ -88,19 +90,27 @@ pub fn event(session: &str, kind: StepKind, call: &str) -> AgentEvent {
 }
 
 /// A report of an event, `seconds` after the start.
-pub fn report<'a>(event: AgentEvent, effect: ScanPolicy, seconds: i64) -> ReportedEvent<'a> {
-    ReportedEvent {
-        event,
-        effect,
-        at: Timestamp::from_micros(START + seconds * 1_000_000),
-        conversation: None,
-        paths: Vec::new(),
-        learned: SessionUpdate::default(),
-    }
+pub fn report(event: AgentEvent, effect: ScanPolicy, seconds: i64) -> ReportedEvent {
+    let at = Timestamp::from_micros(START + seconds * 1_000_000);
+    ReportedEvent { effect, ..ReportedEvent::new(event, at) }
 }
 
 #[track_caller]
-pub fn record(workspace: &Workspace, report: &ReportedEvent<'_>) -> RecordedStep {
+pub fn record(workspace: &Workspace, report: &ReportedEvent) -> RecordedStep {
     let lock = workspace.lock_recording().unwrap();
     workspace.record(&lock, report).unwrap()
+}
+
+/// Records an event with what is new in its conversation.
+#[track_caller]
+pub fn record_reading(
+    workspace: &Workspace,
+    transcript: &TranscriptFile,
+    mut report: ReportedEvent,
+) -> RecordedStep {
+    let lock = workspace.lock_recording().unwrap();
+    let step = workspace.open_step(&lock, &report).unwrap();
+    report.messages =
+        step.conversation().and_then(|recorded| transcript.new_messages(&recorded, &report.event));
+    step.record(&report).unwrap()
 }

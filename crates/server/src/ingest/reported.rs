@@ -4,9 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
-use stepback_engine::recorder::{
-    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
-};
+use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
@@ -128,33 +126,10 @@ pub struct IngestContext<'a> {
     pub now: Timestamp,
 }
 
-/// The messages that were reported with an event.
-#[derive(Debug)]
-pub struct ReportedMessages {
-    lines: Vec<String>,
-}
-
-impl ConversationSource for ReportedMessages {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
-        // Earlier messages are kept: there is no transcript to read them from again.
-        Some(NewMessages {
-            keep: u64::MAX,
-            lines: self.lines.clone(),
-            cursor: cursor.cloned().unwrap_or_default(),
-        })
-    }
-
-    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
-        CallOrigin { turn: None, settled: true }
-    }
-}
-
 /// A reported event, ready to be recorded.
 pub struct PreparedEvent {
     /// The event, redacted and cut to size.
-    pub report: ReportedEvent<'static>,
-    /// The messages reported with it, if any.
-    pub said: Option<ReportedMessages>,
+    pub report: ReportedEvent,
     /// Bytes cut from its long texts.
     pub left_out: u64,
 }
@@ -214,12 +189,16 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         }
     }
     event.summary = payload::one_line(&summed_up(&event));
-    let mut learned =
-        SessionUpdate { model: new.model, ended: new.ended, once: true, cost, ..SessionUpdate::default() };
+    let mut update = SessionUpdate {
+        model: new.model,
+        milestone: new.ended.then_some(SessionMilestone::Ended),
+        cost,
+        ..SessionUpdate::default()
+    };
     for (slot, value) in [
-        (&mut learned.memory, new.memory),
-        (&mut learned.tasks, new.tasks),
-        (&mut learned.environment, new.environment),
+        (&mut update.memory, new.memory),
+        (&mut update.tasks, new.tasks),
+        (&mut update.environment, new.environment),
     ] {
         *slot = value.map(|mut value| {
             stepback_redact::redact_value(&mut value);
@@ -233,11 +212,12 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         left_out += clip::value(&mut message, LONGEST_TEXT);
         lines.push(message.to_string());
     }
-    let said = (!lines.is_empty()).then_some(ReportedMessages { lines });
+    // Earlier messages are kept: there is no transcript to read them from again.
+    let messages = (!lines.is_empty()).then(|| NewMessages { lines, ..NewMessages::default() });
     let at = event.at.unwrap_or(around.now);
     let report =
-        ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned };
-    Ok(PreparedEvent { report, said, left_out })
+        ReportedEvent { source: EventSource::Keyed, messages, update, ..ReportedEvent::new(event, at) };
+    Ok(PreparedEvent { report, left_out })
 }
 
 fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
@@ -325,8 +305,8 @@ mod tests {
             "output": "x".repeat(200_000), "memory": { "token": secret }, "messages": [{ "role": "user", "content": secret }],
         }))
         .unwrap();
-        let all = format!("{:?} {:?}", ready.report.event, ready.report.learned.memory);
-        assert!(!all.contains(secret) && !ready.said.unwrap().lines[0].contains(secret));
+        let all = format!("{:?} {:?}", ready.report.event, ready.report.update.memory);
+        assert!(!all.contains(secret) && !ready.report.messages.unwrap().lines[0].contains(secret));
         assert!(ready.left_out > 100_000);
         assert!(ready.report.event.output.unwrap().as_str().unwrap().contains("bytes left out"));
     }

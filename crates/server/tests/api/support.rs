@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use stepback_engine::Engine;
 use stepback_engine::control::Stop;
-use stepback_engine::recorder::{
-    CallOrigin, ConversationSource, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
-};
+use stepback_engine::recorder::{NewMessages, ReportedEvent, ScanPolicy};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::ids::SessionId;
@@ -32,21 +30,6 @@ pub struct TestServer {
     store: Arc<dyn Store>,
     env: Arc<FrozenEnv>,
     dir: Arc<tempfile::TempDir>,
-}
-
-/// A conversation that is known as a whole.
-struct Lines(Vec<String>);
-
-impl ConversationSource for Lines {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
-        let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
-        let lines = self.0.iter().skip(keep as usize).cloned().collect();
-        Some(NewMessages { keep, lines, cursor: self.0.len().into() })
-    }
-
-    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
-        CallOrigin { settled: false, turn: None }
-    }
 }
 
 /// What came back.
@@ -181,25 +164,25 @@ impl TestServer {
     pub fn said(&self, agent: &str, session: &str, lines: &[&str]) {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        let lines = Lines(lines.iter().map(|line| (*line).to_owned()).collect());
-        let key = format!("said {}", lines.0.len());
+        let key = format!("said {}", lines.len());
         let keep = ScanPolicy::Keep(Trigger::Automatic);
         let mut report = self.report(session, StepKind::UserInput, &key, keep, false);
         report.event.agent = agent.into();
         report.event.call = None;
-        report.conversation = Some(&lines);
+        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        report.messages = Some(NewMessages { keep: Some(0), lines, ..NewMessages::default() });
         let lock = workspace.lock_recording().unwrap();
         workspace.record(&lock, &report).unwrap();
     }
 
-    fn report<'r>(
+    fn report(
         &self,
         session: &str,
         kind: StepKind,
         call: &str,
         effect: ScanPolicy,
         failed: bool,
-    ) -> ReportedEvent<'r> {
+    ) -> ReportedEvent {
         let failed = failed && kind == StepKind::ToolEnd;
         let event = AgentEvent {
             agent: "test".into(),
@@ -220,14 +203,7 @@ impl TestServer {
             raw: None,
         };
         let at = stepback_model::env::Env::now(&*self.env);
-        ReportedEvent {
-            event,
-            effect,
-            at,
-            conversation: None,
-            paths: Vec::new(),
-            learned: SessionUpdate::default(),
-        }
+        ReportedEvent { effect, ..ReportedEvent::new(event, at) }
     }
 
     /// An agent of a session waits from now on.

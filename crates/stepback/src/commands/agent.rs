@@ -52,7 +52,7 @@ pub fn agent(context: &Context, arguments: &AgentArgs) -> CommandResult {
     let stop = stop_on_signals()?;
     let (mut provider, model) = provider(&wish, arguments, &stop)?;
     let workspace = context.workspace_or_new()?;
-    stepback_agents::record::take_in_quietly(&workspace)?;
+    stepback_agents::record::record_inbox(&workspace)?;
     let Begin { history, memory, session } = match (&arguments.from, &arguments.session) {
         (Some(point), _) => at_point(context, &workspace, point)?,
         (None, Some(session)) => of_session(&workspace, session)?,

@@ -162,7 +162,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandRes
             }
         };
         let events = import::events(&found.place, &fresh.lines);
-        let recorded = stepback_agents::record::imported(&workspace, &found.place, events)?;
+        let recorded = stepback_agents::record::record_import(&workspace, &found.place, events)?;
         items.push(json!({
             "id": recorded.session,
             "agent": found.place.agent.name(),

@@ -62,7 +62,7 @@ fn with_board(
     act: impl FnOnce(&Workspace, &Session) -> CommandResult,
 ) -> CommandResult {
     let workspace = context.workspace_or_new()?;
-    stepback_agents::record::take_in_quietly(&workspace)?;
+    stepback_agents::record::record_inbox(&workspace)?;
     let session = stepback_board::choose_session(&workspace, board.session.as_deref(), context.now())?;
     act(&workspace, &session)
 }

@@ -124,7 +124,7 @@ pub fn stats(context: &Context) -> CommandResult {
     let (engine, store) = (context.engine(), context.store());
     for workspace in engine.every_workspace()? {
         // Pending hook events are counted too; those that cannot be recorded now stay pending.
-        let _ = stepback_agents::record::take_in_if_free(&workspace);
+        let _ = stepback_agents::record::record_inbox_if_free(&workspace);
     }
     let usage = store.usage()?;
     let (reruns, workspaces): (Vec<_>, Vec<_>) =

@@ -25,7 +25,7 @@ impl Host for Here<'_> {
             false => self.0.workspace().map_err(trouble)?,
         };
         // Includes pending hook events, such as the call that is being made right now.
-        stepback_agents::record::take_in_quietly(&workspace)?;
+        stepback_agents::record::record_inbox(&workspace)?;
         work(&workspace)
     }
 }

@@ -93,7 +93,7 @@ pub fn agree(
     let agreed = show_and_ask(context, planned, arguments)?;
     if agreed.is_some() {
         // Hook events that arrived while the user read the plan happened before this operation.
-        stepback_agents::record::take_in_if_free(workspace)?;
+        stepback_agents::record::record_inbox_if_free(workspace)?;
     }
     Ok(agreed)
 }

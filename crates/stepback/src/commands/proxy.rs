@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::model_call_inbox::{ModelCallWriter, VARIABLE};
+use stepback_agents::model_call_sink::ModelCallSink;
 use stepback_engine::Workspace;
 use stepback_proxy::{Listen, ProxyConfig, ProxyLimits, Responder, Timing, Upstreams};
 use stepback_rerun::recorded_session::RecordedSession;
 use stepback_rerun::replay_responder::{Directories, OnDifference, Replayer};
-use stepback_rerun::sink::ModelCallSink;
 
 use super::{CommandResult, DONE, run, sessions};
 use crate::args::proxy::{ProxyArgs, Recorded, UnrecordedCall};
@@ -40,7 +40,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         Some(session) => Some(Arc::new(replayer(&workspace, session, &arguments.recorded)?)),
         None => None,
     };
-    let carrier = ModelCallWriter {
+    let writer = ModelCallWriter {
         dir: workspace.cache_dir()?.unwrap_or_default(),
         agent: arguments.agent.clone(),
         session: arguments.session.clone(),
@@ -48,7 +48,7 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
         since: context.now(),
         prices: context.prices()?,
     };
-    let (recorder, taken) = ModelCallSink::new(carrier);
+    let (recorder, taken) = ModelCallSink::new(writer);
     let recorder = Arc::new(recorder);
     let started = stepback_proxy::start(ProxyConfig {
         listen: if listen.ip().is_loopback() { Listen::Addr(listen) } else { Listen::Anywhere(listen) },
@@ -77,12 +77,12 @@ pub fn proxy(context: &Context, arguments: &ProxyArgs) -> CommandResult {
             context.json,
             &format!("Forwarded {}.", output::count(stats.exchanges, "model call")),
         );
-        if let Some(why) = recorder.trouble() {
+        if let Some(why) = recorder.first_error() {
             output::say(format!("Warning: some of them could not be recorded: {why}"));
         }
         drop(recorder);
     });
-    let _ = stepback_agents::record::take_in_quietly(&workspace);
+    let _ = stepback_agents::record::record_inbox(&workspace);
     let tally = replayer.map(|replayer| replayer.tally());
     match tally {
         Some(tally) if context.json => output::document(&json!({ "model_calls": tally })),

@@ -17,11 +17,11 @@ use stepback_agents::install::{
     self, InstallDirection, InstallPlan, InstallScope, Route, RunPlan, SettingsPaths,
 };
 use stepback_agents::model_call_inbox::{self, ModelCallWriter};
+use stepback_agents::model_call_sink::ModelCallSink;
 use stepback_agents::{Agent, record};
 use stepback_engine::Workspace;
 use stepback_model::record::LaunchCommand;
 use stepback_proxy::{Listen, Proxy, ProxyConfig, ProxyLimits, Upstreams};
-use stepback_rerun::sink::ModelCallSink;
 
 use super::CommandResult;
 use super::agents::{binary, place, refused};
@@ -131,7 +131,7 @@ fn carried(
         for proxy in proxies {
             proxy.shutdown(LAST_WORDS);
         }
-        if let Some(why) = recorder.trouble() {
+        if let Some(why) = recorder.first_error() {
             without(why);
         }
         // The recording thread ends when all senders are dropped.
@@ -139,7 +139,7 @@ fn carried(
         status
     });
     // The last events are recorded now, or by the next command.
-    let _ = record::take_in_quietly(&workspace);
+    let _ = record::record_inbox(&workspace);
     status
 }
 
@@ -162,7 +162,7 @@ fn recorder(
         home: context::home().map(|home| home.display().to_string()).unwrap_or_default(),
         temp: std::env::temp_dir().display().to_string(),
     };
-    let carrier = ModelCallWriter {
+    let writer = ModelCallWriter {
         dir: workspace.cache_dir()?.unwrap_or_default(),
         agent: Some(agent.name().to_owned()),
         session: None,
@@ -170,7 +170,7 @@ fn recorder(
         since: context.now(),
         prices: context.prices()?,
     };
-    Ok(ModelCallSink::new(carrier))
+    Ok(ModelCallSink::new(writer))
 }
 
 fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy> {
@@ -189,7 +189,7 @@ pub fn take_in(workspace: &Workspace, taken: Receiver<()>) {
     while taken.recv().is_ok() {
         while taken.try_recv().is_ok() {}
         // On failure, the next event or command tries again.
-        let _ = record::take_in_quietly(workspace);
+        let _ = record::record_inbox(workspace);
     }
 }
 

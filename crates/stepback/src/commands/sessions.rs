@@ -70,7 +70,7 @@ pub fn find(context: &Context, text: Option<&str>) -> Result<(Workspace, Session
     let Ok(path) = context.directory.join(text).canonicalize() else { return Err(unknown) };
     if path.is_dir() {
         let workspace = context.engine().known_workspace(&context.root_of(&path)?)?;
-        stepback_agents::record::take_in_quietly(&workspace)?;
+        stepback_agents::record::record_inbox(&workspace)?;
         let session = pick(&workspace, None)?;
         return Ok((workspace, session));
     }
@@ -105,7 +105,7 @@ pub fn find_by_id(context: &Context, text: &str) -> Result<(Workspace, Session),
 /// Opens the workspace of a session and records its pending events.
 fn open(engine: &Engine, session: Session) -> Result<(Workspace, Session), CommandFailure> {
     let workspace = engine.workspace_of(&session)?;
-    stepback_agents::record::take_in_quietly(&workspace)?;
+    stepback_agents::record::record_inbox(&workspace)?;
     let now = workspace.store().session(session.id).map_err(EngineError::from)?;
     Ok((workspace, now.unwrap_or(session)))
 }
@@ -254,7 +254,7 @@ pub fn watch(
     let mut shown = 0;
     let mut announced: Vec<String> = Vec::new();
     loop {
-        stepback_agents::record::take_in_quietly(&workspace)?;
+        stepback_agents::record::record_inbox(&workspace)?;
         let query = StepQuery {
             session: session.as_ref().map(|session| session.id),
             kinds: kinds.clone(),

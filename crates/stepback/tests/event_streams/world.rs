@@ -82,7 +82,7 @@ impl StreamWorkspace {
     pub fn with<T>(&self, work: impl FnOnce(&Workspace) -> T) -> T {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        stepback_agents::record::take_in_quietly(&workspace).unwrap();
+        stepback_agents::record::record_inbox(&workspace).unwrap();
         work(&workspace)
     }
 

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::Value;
 use stepback_agents::record::redact_event;
-use stepback_engine::recorder::{RecordLock, ReportedEvent, ScanPolicy, SessionUpdate};
+use stepback_engine::recorder::{EventSource, RecordLock, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::event::AgentEvent;
 use stepback_model::record::{self, StepKind};
@@ -45,7 +45,7 @@ pub fn record(
     let lock = workspace.lock_recording()?;
     let mut reports = events.into_iter().map(|event| report(workspace, event)).collect::<Vec<_>>();
     while !reports.is_empty() {
-        let some: Vec<ReportedEvent<'_>> = reports.drain(..reports.len().min(AT_ONCE)).collect();
+        let some: Vec<ReportedEvent> = reports.drain(..reports.len().min(AT_ONCE)).collect();
         match workspace.record_all(&lock, &some) {
             Err(EngineError::Input(_)) => one_by_one(workspace, &lock, &some, rejected)?,
             Err(other) => return Err(other),
@@ -58,7 +58,7 @@ pub fn record(
 fn one_by_one(
     workspace: &Workspace,
     lock: &RecordLock,
-    reports: &[ReportedEvent<'_>],
+    reports: &[ReportedEvent],
     rejected: &mut Rejected,
 ) -> Result<(), EngineError> {
     for report in reports {
@@ -71,24 +71,28 @@ fn one_by_one(
     Ok(())
 }
 
-fn report<'a>(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent<'a> {
+fn report<'a>(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent {
     redact_event(&mut event);
     let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
-    let learned = learned(&event);
-    ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned }
+    // Duplicates are recognised by their ids, whenever they arrive.
+    ReportedEvent {
+        source: EventSource::Imported,
+        update: session_update(&event),
+        ..ReportedEvent::new(event, at)
+    }
 }
 
 /// What an event says about its session.
-fn learned(event: &AgentEvent) -> SessionUpdate {
+fn session_update(event: &AgentEvent) -> SessionUpdate {
     let cost = event.metadata.as_ref().and_then(|metadata| metadata.get("cost_usd")?.as_f64());
-    let is_answer = event.kind == StepKind::ModelEnd && event.error.is_none();
+    // An answer without tool calls is a turn of its own; one with calls is counted by these.
+    let is_answer = event.kind == StepKind::ModelEnd
+        && event.error.is_none()
+        && event.output.as_ref().is_some_and(|output| !calls_tools(output));
     SessionUpdate {
         model: event.tool.clone().filter(|_| event.kind == StepKind::ModelEnd),
         cost: cost.map_or(0, |dollars| (dollars * 1e6).round() as u64),
-        // An answer without tool calls is a turn of its own; one with calls is counted by these.
-        answered: is_answer && event.output.as_ref().is_some_and(|output| !calls_tools(output)),
-        // Duplicates are recognised by their ids, whenever they arrive.
-        imported: true,
+        milestone: is_answer.then_some(SessionMilestone::Answered),
         ..SessionUpdate::default()
     }
 }

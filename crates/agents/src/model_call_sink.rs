@@ -1,60 +1,68 @@
-//! Records the model calls that a proxy forwards, as notes in the inbox of the workspace.
+//! Records the model calls that a proxy forwards, as notes in the inbox of the workspace: in `stepback run`, in
+//! `stepback proxy` and in a rerun.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use stepback_agents::model_call_inbox::{Caller, ModelCallWriter, caller};
 use stepback_llm_wire::{Exchange, ModelRequest};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 
+use crate::model_call_inbox::{Caller, ModelCallWriter, caller};
+
 /// Writes exchanges to the inbox as notes. The receiver of its channel records them.
 pub struct ModelCallSink {
-    carrier: ModelCallWriter,
+    writer: ModelCallWriter,
+    /// The callers of the calls that have not ended, by call.
     callers: Mutex<HashMap<String, Caller>>,
-    left: Mutex<Sender<()>>,
-    trouble: Mutex<Option<String>>,
+    notes_written: Mutex<Sender<()>>,
+    first_error: Mutex<Option<String>>,
 }
 
 impl ModelCallSink {
     /// Creates a sink, and the channel on which it signals that there are notes to record.
-    pub fn new(carrier: ModelCallWriter) -> (Self, Receiver<()>) {
-        let (left, taken) = channel();
-        let recorder =
-            Self { carrier, callers: Mutex::default(), left: Mutex::new(left), trouble: Mutex::default() };
-        (recorder, taken)
+    pub fn new(writer: ModelCallWriter) -> (Self, Receiver<()>) {
+        let (sender, receiver) = channel();
+        let sink = Self {
+            writer,
+            callers: Mutex::default(),
+            notes_written: Mutex::new(sender),
+            first_error: Mutex::default(),
+        };
+        (sink, receiver)
     }
 
     /// Returns the first error of recording, if there was one.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn first_error(&self) -> Option<String> {
+        self.first_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn done(&self, written: std::io::Result<()>) {
+    /// Signals that there is a note to record. A failure to write one leaves a gap.
+    fn signal(&self, written: std::io::Result<()>) {
         if let Err(error) = written {
             // The agent continues; the gap is recorded if possible, and reported at the end.
-            let _ = self.carrier.lost(&error.to_string(), now());
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            trouble.get_or_insert(error.to_string());
+            let _ = self.writer.lost(&error.to_string(), now());
+            let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error.to_string());
         }
         // After the run no process receives this; the next command records the notes.
-        let _ = self.left.lock().unwrap_or_else(PoisonError::into_inner).send(());
+        let _ = self.notes_written.lock().unwrap_or_else(PoisonError::into_inner).send(());
     }
 }
 
 impl Sink for ModelCallSink {
     fn begun(&self, id: &str, at: SystemTime, request: &ModelRequest, headers: &[(String, String)]) {
         let caller = caller(headers);
-        let written = self.carrier.begun(id, timestamp(at), request, &caller);
+        let written = self.writer.begun(id, timestamp(at), request, &caller);
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), caller);
-        self.done(written);
+        self.signal(written);
     }
 
     fn ended(&self, id: &str, exchange: &Exchange) {
         let caller = self.callers.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        self.done(self.carrier.ended(exchange, now(), &caller.unwrap_or_default()));
+        self.signal(self.writer.ended(exchange, now(), &caller.unwrap_or_default()));
     }
 }
 

@@ -1,0 +1,151 @@
+//! Records what happens to a call while its hook waits: stops at breakpoints, the user's answers and messages, and refusals.
+
+use serde_json::json;
+use stepback_engine::control::{Breakpoint, Stop, StopAnswer};
+use stepback_engine::recorder::{CallStatus, ReportedEvent, ScanPolicy};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::event::AgentEvent;
+use stepback_model::record::{StepKind, Trigger};
+use stepback_model::time::Timestamp;
+
+use super::{record_inbox_locked, redact_event};
+use crate::agent::Agent;
+use crate::answer::HookAnswer;
+use crate::decisions::RecordedDecision;
+use crate::payload;
+
+/// Records that an agent was stopped.
+pub fn record_hit(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    stop: &Stop,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
+    let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
+    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+}
+
+/// Records that a call passed a log point.
+pub fn record_log_point(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    breakpoint: &Breakpoint,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let summary = format!("log point {}: {}", breakpoint.id, about.summary);
+    record_about(workspace, ReportedEvent::new(related_event(about, StepKind::BreakpointHit, summary), at))
+}
+
+/// Records the user's answer to a stopped agent; `answer` is `None` if the wait timed out.
+pub fn record_decision(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    stop: &Stop,
+    answer: Option<&StopAnswer>,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let summary = match answer {
+        Some(StopAnswer::Resume) => format!("resumed: {}", about.summary),
+        Some(StopAnswer::Deny { reason }) => format!("denied: {reason}"),
+        Some(StopAnswer::Edit { .. }) if !takes_input(&about.agent) => {
+            format!("input edited, to be called again: {}", about.summary)
+        }
+        Some(StopAnswer::Edit { .. }) => format!("input edited: {}", about.summary),
+        None => "no answer in time; denied".into(),
+    };
+    let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
+    let input = json!({ "before": stop.input, "answer": answer, "call": about.call });
+    let event = AgentEvent { input: Some(input), ..event };
+    // The user may have edited files while the agent was stopped; those changes are not the call's, which has not run yet.
+    let mut report = ReportedEvent::new(event, at);
+    if about.kind == StepKind::ToolStart {
+        report.effect = ScanPolicy::Keep(Trigger::Automatic);
+    }
+    if let Some(call) = about.call.clone() {
+        let micros = u64::try_from(at.as_micros() - stop.at.as_micros()).unwrap_or(0);
+        let edited = matches!(answer, Some(StopAnswer::Edit { .. }));
+        report.call.status = CallStatus::Waited { call, micros, edited };
+    }
+    record_about(workspace, report)
+}
+
+/// In a rerun, records a decision of the user that is repeated from the recorded session.
+pub fn record_repeated_decision(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    decision: &RecordedDecision,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let mut input = decision.input.clone();
+    if let Some(fields) = input.as_object_mut() {
+        fields.insert("call".into(), json!(about.call));
+    }
+    let event = related_event(about, StepKind::Decision, decision.summary.clone());
+    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+}
+
+/// Start of the summary of a step that records a message from the user to a working agent.
+pub const MESSAGE_PREFIX: &str = "message: ";
+
+/// Records a message that the user left for the agent and that the model gets with this event.
+pub fn record_message(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    text: &str,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let event =
+        related_event(about, StepKind::AgentStep, payload::one_line(&format!("{MESSAGE_PREFIX}{text}")));
+    let with = match about.kind {
+        StepKind::UserInput => "prompt",
+        StepKind::ToolStart => "start",
+        _ => "end",
+    };
+    let input = json!({ "text": text, "with": with, "call": about.call });
+    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+}
+
+fn takes_input(agent: &str) -> bool {
+    Agent::parse(agent).is_none_or(HookAnswer::can_change_input)
+}
+
+/// Records the end of a call that was refused and will not run.
+pub fn record_refusal(
+    workspace: &Workspace,
+    about: &AgentEvent,
+    reason: &str,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let event = AgentEvent {
+        kind: StepKind::ToolEnd,
+        summary: payload::one_line(&format!("not run: {}", about.summary)),
+        output: Some(json!({ "denied": reason })),
+        error: None,
+        raw: None,
+        ..about.clone()
+    };
+    let mut report = ReportedEvent::new(event, at);
+    report.call.status = CallStatus::NeverRan;
+    record_about(workspace, report)
+}
+
+/// Records an event that stepback itself adds to a session.
+fn record_about(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), EngineError> {
+    // What a user typed can hold a secret too.
+    redact_event(&mut report.event);
+    let lock = workspace.lock_recording()?;
+    // Notes that other hooks left meanwhile are about earlier events.
+    record_inbox_locked(workspace, &lock)?;
+    workspace.record(&lock, &report)?;
+    Ok(())
+}
+
+/// Returns an event of the same session about the same call that is neither its start nor its end.
+fn related_event(about: &AgentEvent, kind: StepKind, summary: String) -> AgentEvent {
+    AgentEvent {
+        tool: about.tool.clone(),
+        worker: about.worker.clone(),
+        ..AgentEvent::new(&about.agent, &about.session, kind, summary)
+    }
+}
