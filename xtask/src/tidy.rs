@@ -20,15 +20,6 @@ use source::SourceFile;
 /// Files whose types may be called like those of other crates: what the server answers, read back under its own names.
 const EXEMPT_FROM_UNIQUE_NAMES: &[&str] = &["crates/tui/src/documents"];
 
-/// Problems that are known, by file and words of the message. One that is solved has to leave this list.
-const KNOWN: &[(&str, &str)] = &[
-    ("crates/engine/src/rewind.rs", "function `plan_rewind`"),
-    ("crates/engine/tests/recorder/lines/generated.rs", "function `history`"),
-    ("crates/stepback/src/commands.rs", "function `run`"),
-    ("crates/store/src/embedded/apply.rs", "function `one`"),
-    ("crates/worktree/src/scan/walk.rs", "function `walk_dir`"),
-];
-
 /// Checks the workspace and lists every problem found.
 pub fn run() -> Result<()> {
     let workspace = workspace::load()?;
@@ -57,7 +48,7 @@ pub fn run() -> Result<()> {
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    problems.extend(without_known(files.iter().flat_map(SourceFile::check).collect(), KNOWN));
+    problems.extend(files.iter().flat_map(SourceFile::check));
     problems.extend(source::check_type_names(&files, EXEMPT_FROM_UNIQUE_NAMES));
     problems.extend(deny::check(&workspace.root)?);
 
@@ -70,20 +61,6 @@ pub fn run() -> Result<()> {
     }
     let plural = if problems.len() == 1 { "problem" } else { "problems" };
     bail!("tidy found {} {plural}", problems.len())
-}
-
-/// Takes known problems out, and reports those that are known and not there.
-fn without_known(mut problems: Vec<String>, known: &[(&str, &str)]) -> Vec<String> {
-    for (file, words) in known {
-        let before = problems.len();
-        problems.retain(|problem| !(problem.starts_with(file) && problem.contains(words)));
-        if problems.len() == before {
-            problems.push(format!(
-                "{file}: no problem with {words} any more; remove it from KNOWN in xtask/src/tidy.rs"
-            ));
-        }
-    }
-    problems
 }
 
 fn rust_files(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
@@ -102,18 +79,4 @@ fn rust_files(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_known_problem_is_left_out_until_it_is_solved() {
-        let problems =
-            || vec!["a.rs:1: function `long` has".to_owned(), "b.rs:1: function `long` has".to_owned()];
-        assert_eq!(without_known(problems(), &[("a.rs", "function `long`")]), [problems()[1].clone()]);
-        let solved = without_known(Vec::new(), &[("a.rs", "function `long`")]);
-        assert!(solved[0].contains("remove it from KNOWN"), "{solved:?}");
-    }
 }

@@ -115,7 +115,7 @@ impl<'b> Reading<'b> {
                     }
                 }
             }
-            (1, _) => Err(BundleError::NotABundle.into()),
+            (1, _) => Err(BundleError::NotABundle),
             (_, "step") => {
                 let detail = line.get_mut("detail").map(Value::take).unwrap_or_default();
                 let moment = self.read(line)?;

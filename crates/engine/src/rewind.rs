@@ -4,6 +4,7 @@
 //! take any amount of time between the two: applying checks every path against the plan again.
 
 use serde::{Deserialize, Serialize};
+use stepback_model::change::PathChange;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
@@ -24,6 +25,7 @@ use crate::path_filter::PathFilter;
 use crate::restore_plan::{direct, is_git_dir, limited, links_leading_out};
 use crate::retry::{is_race, retry};
 use crate::revert::Lookup;
+use crate::rewind_scope::Scope;
 use crate::tree_edit;
 use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
 
@@ -142,6 +144,16 @@ impl RewindReport {
     }
 }
 
+/// What a rewind does to git directories.
+#[derive(Default)]
+struct GitPlan {
+    /// The git state to restore; `None` if git stays as it is.
+    target: Option<GitState>,
+    changes: Vec<PathChange>,
+    left_alone: Vec<SkippedPath>,
+    warnings: Vec<String>,
+}
+
 impl Workspace {
     /// Plans a rewind and changes nothing. Takes the workspace lock, which the returned plan holds.
     pub fn prepare_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
@@ -159,13 +171,11 @@ impl Workspace {
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
         let wanted = self.state_of(target)?;
-        let present = match filter.literal_paths() {
-            Some(paths) if !request.git => match self.present_at(&with_files_beside(paths), &wanted)? {
-                Some(present) => present,
-                None => self.committed_present()?,
-            },
-            _ => self.committed_present()?,
+        let narrow = match filter.literal_paths() {
+            Some(paths) if !request.git => self.present_at(&with_files_beside(paths), &wanted)?,
+            _ => None,
         };
+        let present = narrow.map_or_else(|| self.committed_present(), Ok)?;
         let scope = self.scope(request, target, &present)?;
         let source = StoreSource(self.store());
         let changes = diff::trees(&source, present.state.files, wanted.files)?;
@@ -185,35 +195,15 @@ impl Workspace {
             let conversation_from = request.conversation.then_some(target.step.id);
             return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
-        let mut warnings = Vec::new();
-        let mut git_target = None;
-        let mut left_alone = Vec::new();
-        if let Some(mover) = scope.as_ref().and_then(|scope| scope.foreign_git.as_ref()) {
-            left_alone.extend(self.moved_git(&present, mover, request.audience)?);
-        } else if request.git {
-            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
-            let git = diff::git(&source, &present.state, &wanted)?;
-            // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it
-            // or removing it.
-            let came_later: Vec<RelPath> = (git.iter())
-                .filter(|change| change.after.is_none() && is_git_dir(&change.path))
-                .map(|change| change.path.clone())
-                .collect();
-            let stays = |path: &RelPath| came_later.iter().any(|root| path.starts_with(root));
-            let git = git.into_iter().filter(|change| filter.matches(&change.path));
-            changes.extend(git.filter(|change| !stays(&change.path)));
-            left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| {
-                SkippedPath::conflict(root.clone(), "the repository did not exist at that point; it is kept")
-            }));
-        } else {
-            warnings.extend(self.head_moves(&present.state, &wanted)?);
-        }
+        let git = self.plan_git(request, scope.as_ref(), &filter, &present, &wanted)?;
+        changes.extend(git.changes);
+        let mut warnings = git.warnings;
         if !filter.is_empty() && !matched && !self.any_matches(&filter, &present.state, &wanted)? {
             let (what, patterns) = (describe(target), request.paths.clone());
             return Err(EngineError::NothingMatches { what, patterns });
         }
         let mut plan = direct(changes);
-        plan.left_alone.append(&mut left_alone);
+        plan.left_alone.extend(git.left_alone);
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         let (kept, everything_changes) = match &scope {
             Some(scope) => {
@@ -252,7 +242,7 @@ impl Workspace {
             by: None,
             onto,
             present,
-            git_target,
+            git_target: git.target,
             detail,
             branches: None,
             conversation_from: request.conversation.then_some(target.step.id),
@@ -260,6 +250,44 @@ impl Workspace {
             epoch,
             held: Vec::new(),
             forced: false,
+        })
+    }
+
+    /// Plans what happens to git directories. They stay as they are if another session moved them, or if git was not asked for.
+    fn plan_git(
+        &self,
+        request: &RewindRequest,
+        scope: Option<&Scope>,
+        filter: &PathFilter,
+        present: &PresentState,
+        wanted: &WorkspaceState,
+    ) -> Result<GitPlan, EngineError> {
+        if let Some(mover) = scope.and_then(|scope| scope.foreign_git.as_ref()) {
+            let left_alone = self.moved_git(present, mover, request.audience)?;
+            return Ok(GitPlan { left_alone, ..GitPlan::default() });
+        }
+        if !request.git {
+            let warnings = self.head_moves(&present.state, wanted)?;
+            return Ok(GitPlan { warnings, ..GitPlan::default() });
+        }
+        let source = StoreSource(self.store());
+        let mut changes = diff::git(&source, &present.state, wanted)?;
+        // A repository that was created later is not removed: restoring only a part of it would be worse than leaving it or
+        // removing it.
+        let came_later: Vec<RelPath> = (changes.iter())
+            .filter(|change| change.after.is_none() && is_git_dir(&change.path))
+            .map(|change| change.path.clone())
+            .collect();
+        let stays = |path: &RelPath| came_later.iter().any(|root| path.starts_with(root));
+        changes.retain(|change| filter.matches(&change.path) && !stays(&change.path));
+        let left_alone = came_later.iter().filter(|root| filter.matches(root)).map(|root| {
+            SkippedPath::conflict(root.clone(), "the repository did not exist at that point; it is kept")
+        });
+        Ok(GitPlan {
+            target: wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?,
+            left_alone: left_alone.collect(),
+            changes,
+            warnings: Vec::new(),
         })
     }
 

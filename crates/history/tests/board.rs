@@ -1,7 +1,5 @@
 //! A comparison of two points includes their boards, item by item.
 
-#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
-
 use stepback_engine::board::BoardEditor;
 use stepback_history::compare::{ComparedRun, compare};
 use stepback_model::record::Trigger;

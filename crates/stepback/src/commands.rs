@@ -2,13 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
 use crate::args::store::{self as store_args, StoreCommand};
 use crate::args::{Arguments, CheckpointCommand, Command, Op};
 use crate::context::{Context, CreateStore};
 use crate::failure::{CommandFailure, FailureKind};
-use crate::output;
 
 mod agent;
 mod agents;
@@ -28,6 +25,7 @@ mod maintenance;
 mod mcp;
 mod moves;
 mod proxy;
+mod reference;
 mod replay;
 mod rerun;
 mod rewind;
@@ -51,21 +49,10 @@ pub const DONE: CommandResult = Ok(ExitCode::SUCCESS);
 /// Runs the command that the arguments name.
 pub fn run(arguments: Arguments) -> CommandResult {
     let known = |work| Context::open(&arguments, CreateStore::No, work);
-    // A board may be the first thing that is recorded, so the store is created if needed.
-    let any = || Context::open(&arguments, CreateStore::Yes, "");
+    // For what may be the first thing that is recorded.
+    let any = |work| Context::open(&arguments, CreateStore::Yes, work);
     match &arguments.command {
-        Command::Checkpoint(CheckpointCommand::Create { label, note, tags }) => {
-            let context = Context::open(&arguments, CreateStore::Yes, "files scanned")?;
-            checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
-        }
-        Command::Checkpoint(CheckpointCommand::List { tag, find, all }) => {
-            checkpoint::list(&known("")?, tag.as_deref(), find.as_deref(), *all)
-        }
-        Command::Checkpoint(CheckpointCommand::Show { point }) => checkpoint::show(&known("")?, point),
-        Command::Checkpoint(CheckpointCommand::Annotate { point, note, label, tags }) => {
-            checkpoint::annotate(&known("")?, point, note, label.as_deref(), tags)
-        }
-        Command::Checkpoint(CheckpointCommand::Delete { point }) => checkpoint::delete(&known("")?, point),
+        Command::Checkpoint(command) => run_checkpoint(&arguments, command),
         Command::Log { limit, session, kinds } => {
             history::log(&known("")?, *limit, session.as_deref(), kinds)
         }
@@ -88,13 +75,11 @@ pub fn run(arguments: Arguments) -> CommandResult {
         }
         Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
-        Command::Proxy(wanted) => proxy::proxy(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
-        Command::Serve(wanted) => serve::serve(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
-        Command::Studio(wanted) => studio::studio(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
+        Command::Proxy(wanted) => proxy::proxy(&any("")?, wanted),
+        Command::Serve(wanted) => serve::serve(&any("")?, wanted),
+        Command::Studio(wanted) => studio::studio(&any("")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&known("")?.starting_no_watcher(), wanted),
-        Command::Agent(agent) => {
-            agent::agent(&Context::open(&arguments, CreateStore::Yes, "files scanned")?, agent)
-        }
+        Command::Agent(agent) => agent::agent(&any("files scanned")?, agent),
         Command::Hook { agent, .. } => {
             // Only reached if the fast path in `hook` could not read the arguments.
             Err(CommandFailure::new(
@@ -105,12 +90,9 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
         Command::Export(wanted) => share::export(&known("objects written")?, wanted),
         Command::Import(wanted) => {
-            let context = Context::open(&arguments, CreateStore::Yes, "objects read")?;
-            agents::import(&context, &wanted.path, wanted.agent.as_deref())
+            agents::import(&any("objects read")?, &wanted.path, wanted.agent.as_deref())
         }
-        Command::Breakpoint(command) => {
-            control::breakpoint(&Context::open(&arguments, CreateStore::Yes, "")?, command)
-        }
+        Command::Breakpoint(command) => control::breakpoint(&any("")?, command),
         Command::Pause { session } => control::pause(&known("")?, session.as_deref()),
         Command::Resume { of } => control::resume(&known("")?, of.session.as_deref(), false),
         Command::Step { of } => control::resume(&known("")?, of.session.as_deref(), true),
@@ -121,8 +103,7 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Deny { reason, of } => control::deny(&known("")?, of.session.as_deref(), reason.as_deref()),
         Command::EditInput { input, of } => control::edit_input(&known("")?, of.session.as_deref(), input),
         Command::Watch { filter, of, limit } => {
-            let context = Context::open(&arguments, CreateStore::Yes, "")?;
-            sessions::watch(&context, of.session.as_deref(), filter, *limit)
+            sessions::watch(&any("")?, of.session.as_deref(), filter, *limit)
         }
         Command::Replay(arguments) => replay::replay(&known("")?, arguments),
         Command::Tui(wanted) => tui::tui(&arguments, wanted),
@@ -131,13 +112,10 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Compare(arguments) => compare::compare(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
-        Command::Board(wanted) => board::board(&any()?, wanted),
-        Command::BoardPart(command) => board::part(&any()?, command),
-        Command::Mcp(wanted) => mcp::mcp(&any()?, wanted),
-        Command::Settings { key, value } => {
-            let context = Context::open(&arguments, CreateStore::Yes, "")?;
-            agents::settings(&context, key.as_deref(), value.as_deref())
-        }
+        Command::Board(wanted) => board::board(&any("")?, wanted),
+        Command::BoardPart(command) => board::part(&any("")?, command),
+        Command::Mcp(wanted) => mcp::mcp(&any("")?, wanted),
+        Command::Settings { key, value } => agents::settings(&any("")?, key.as_deref(), value.as_deref()),
         Command::Doctor => doctor::doctor(&known("files scanned")?),
         Command::Watcher { command: None } => watcher::show(&known("")?),
         Command::Watcher { command: Some(store_args::WatcherCommand::Stop) } => watcher::stop(&known("")?),
@@ -146,23 +124,26 @@ pub fn run(arguments: Arguments) -> CommandResult {
         Command::Stats => maintenance::stats(&known("")?),
         Command::Store(StoreCommand::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "stepback", &mut script);
-            output::raw(&script);
-            DONE
+        Command::Completions { shell } => reference::completions(*shell),
+        Command::Man => reference::man(),
+        Command::Points => reference::points(),
+    }
+}
+
+fn run_checkpoint(arguments: &Arguments, command: &CheckpointCommand) -> CommandResult {
+    let known = || Context::open(arguments, CreateStore::No, "");
+    match command {
+        CheckpointCommand::Create { label, note, tags } => {
+            let context = Context::open(arguments, CreateStore::Yes, "files scanned")?;
+            checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
-            output::raw(&page);
-            DONE
+        CheckpointCommand::List { tag, find, all } => {
+            checkpoint::list(&known()?, tag.as_deref(), find.as_deref(), *all)
         }
-        Command::Points => {
-            if let Some(points) = Arguments::command().find_subcommand_mut("points") {
-                points.print_help()?;
-            }
-            DONE
+        CheckpointCommand::Show { point } => checkpoint::show(&known()?, point),
+        CheckpointCommand::Annotate { point, note, label, tags } => {
+            checkpoint::annotate(&known()?, point, note, label.as_deref(), tags)
         }
+        CheckpointCommand::Delete { point } => checkpoint::delete(&known()?, point),
     }
 }

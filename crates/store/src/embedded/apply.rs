@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::json::ValueRoot;
-use stepback_model::record::{Annotation, Step, Trigger};
+use stepback_model::record::{Annotation, Operation, Session, Step, Trigger, WorkspaceRecord};
 
 use super::log::{blob, id, reference};
 use super::schema::BY_ID;
@@ -24,7 +24,7 @@ pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, 
     let mut applying =
         Applying { db, receipt: Receipt::default(), numbering: Numbering::default(), append: None };
     for mutation in mutations {
-        applying.one(mutation)?;
+        applying.apply(mutation)?;
     }
     Ok(applying.receipt)
 }
@@ -74,31 +74,11 @@ impl Numbering {
 }
 
 impl Applying<'_> {
-    fn one(&mut self, mutation: &Mutation) -> Result<(), StoreError> {
+    fn apply(&mut self, mutation: &Mutation) -> Result<(), StoreError> {
         let db = self.db;
         match mutation {
-            Mutation::AddWorkspace(workspace) => {
-                db.prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
-                    .execute(params![
-                        blob(workspace.id.as_bytes()),
-                        workspace.root,
-                        workspace.created_at.as_micros()
-                    ])
-                    .map_err(exists("this workspace"))?;
-            }
-            Mutation::AddSession(session) => {
-                db.prepare_cached(
-                    "INSERT INTO sessions (id, workspace, agent, started_at, info) VALUES (?1, ?2, ?3, ?4, ?5)",
-                )?
-                .execute(params![
-                    blob(session.id.as_bytes()),
-                    blob(session.workspace.as_bytes()),
-                    session.agent,
-                    session.started_at.as_micros(),
-                    json(&session.info),
-                ])
-                .map_err(exists("this session"))?;
-            }
+            Mutation::AddWorkspace(workspace) => self.add_workspace(workspace)?,
+            Mutation::AddSession(session) => self.add_session(session)?,
             Mutation::SetSessionInfo { session, info } => {
                 db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?
                     .execute(params![blob(session.as_bytes()), json(info)])?;
@@ -142,27 +122,7 @@ impl Applying<'_> {
             Mutation::DropRef { name } => {
                 db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
             }
-            Mutation::AppendOp(op) => {
-                let workspace = blob(op.workspace.as_bytes());
-                let number = next(db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
-                db.prepare_cached(
-                    "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                )?
-                .execute(params![
-                    blob(op.id.as_bytes()),
-                    workspace,
-                    number,
-                    op.status.as_str(),
-                    op.undone,
-                    op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
-                    op.at.as_micros(),
-                    op.summary,
-                    json(&op.action),
-                ])
-                .map_err(exists("this operation"))?;
-                self.receipt.ops.push(number as u64);
-            }
+            Mutation::AppendOp(operation) => self.append_operation(operation)?,
             Mutation::SetOpStatus { op, status } => {
                 db.prepare_cached(
                     "UPDATE operations SET status = ?2, journal = CASE ?2 WHEN 'applying' THEN journal END WHERE id = ?1",
@@ -174,6 +134,54 @@ impl Applying<'_> {
                     .execute(params![blob(op.as_bytes()), undone])?;
             }
         }
+        Ok(())
+    }
+
+    fn add_workspace(&self, workspace: &WorkspaceRecord) -> Result<(), StoreError> {
+        self.db
+            .prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
+            .execute(params![blob(workspace.id.as_bytes()), workspace.root, workspace.created_at.as_micros()])
+            .map_err(exists("this workspace"))?;
+        Ok(())
+    }
+
+    fn add_session(&self, session: &Session) -> Result<(), StoreError> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO sessions (id, workspace, agent, started_at, info) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                blob(session.id.as_bytes()),
+                blob(session.workspace.as_bytes()),
+                session.agent,
+                session.started_at.as_micros(),
+                json(&session.info),
+            ])
+            .map_err(exists("this session"))?;
+        Ok(())
+    }
+
+    fn append_operation(&mut self, operation: &Operation) -> Result<(), StoreError> {
+        let workspace = blob(operation.workspace.as_bytes());
+        let number = next(self.db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
+        self.db
+            .prepare_cached(
+                "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                blob(operation.id.as_bytes()),
+                workspace,
+                number,
+                operation.status.as_str(),
+                operation.undone,
+                operation.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                operation.at.as_micros(),
+                operation.summary,
+                json(&operation.action),
+            ])
+            .map_err(exists("this operation"))?;
+        self.receipt.ops.push(number as u64);
         Ok(())
     }
 

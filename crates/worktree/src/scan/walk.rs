@@ -16,12 +16,12 @@ use stepback_model::tree::SkipReason;
 use stepback_store::ObjectBatch;
 
 use super::Scan;
-use super::entry::{Examiner, Large};
+use super::entry::{ExaminedDir, Examiner, Large};
 use super::hints::{self, Visit};
 use super::listing::Collected;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
-use crate::statcache::{CachedKind, NONE, Stat, StatCache};
+use crate::statcache::{CachedKind, Dir, NONE, Stat, StatCache};
 
 /// How much of the cache is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,16 +259,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Walks directories from the queue until there are none left.
 fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
-    let mut harvest = ThreadResult::default();
-    let mut examiner = Examiner::new(shared);
-    let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
+    let mut walker = Walker {
+        shared,
+        root,
+        examiner: Examiner::new(shared),
+        buffer: vec![MaybeUninit::uninit(); 64 << 10],
+        result: ThreadResult::default(),
+    };
     loop {
         let task = {
             let mut queue = lock(&shared.queue);
             loop {
                 if queue.open == 0 || queue.failure.is_some() {
-                    return harvest;
+                    return walker.result;
                 }
                 if let Some(task) = queue.tasks.pop() {
                     break task;
@@ -277,7 +282,7 @@ fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
             }
         };
         let mut children = Vec::new();
-        let outcome = walk_dir(shared, root, task, &mut examiner, &mut buffer, &mut harvest, &mut children);
+        let outcome = walker.walk_dir(task, &mut children);
         let mut queue = lock(&shared.queue);
         queue.open += children.len();
         queue.open -= 1;
@@ -294,131 +299,144 @@ fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
     }
 }
 
-fn walk_dir<'a>(
-    shared: &Shared<'a>,
-    root: BorrowedFd<'_>,
-    task: Task<'a>,
-    examiner: &mut Examiner<'_, '_>,
-    buffer: &mut [MaybeUninit<u8>],
-    harvest: &mut ThreadResult,
-    children: &mut Vec<Task<'a>>,
-) -> Result<(), WorktreeError> {
-    let opened = match &task.parent {
-        None => rustix::fs::openat(root, ".", DIR_FLAGS, Mode::empty()),
-        Some(parent) => {
-            rustix::fs::openat(&parent.fd, OsStr::from_bytes(&task.name), DIR_FLAGS, Mode::empty())
-        }
-    };
-    let is_root = task.parent.is_none();
-    let mut out = DirOut {
-        id: task.id,
-        old: task.old,
-        stat: Stat::default(),
-        racy: false,
-        outdated: false,
-        listing: Listing::Gone,
-        git: None,
-    };
-    let fd = match opened {
-        Ok(fd) => fd,
-        Err(errno) => {
-            let path =
-                task.parent.as_ref().map_or_else(RelPath::root, |parent| parent.path().join(&task.name));
-            out.listing = match errno {
-                Errno::NOENT => Listing::Gone,
-                Errno::ACCESS | Errno::PERM => Listing::Skipped(SkipReason::Unreadable),
-                Errno::NOTDIR | Errno::LOOP => Listing::Skipped(SkipReason::Unstable),
-                other => return Err(WorktreeError::io("open", &path)(other.into())),
-            };
-            if let Listing::Skipped(reason) = out.listing {
-                harvest.unsettled.extend(path.split_last().map(|(parent, _)| parent));
-                harvest.troubles.push(trouble(path, reason));
+/// One thread of the walk, with buffers that are reused.
+struct Walker<'s, 'a> {
+    shared: &'s Shared<'a>,
+    root: BorrowedFd<'s>,
+    examiner: Examiner<'s, 'a>,
+    buffer: Vec<MaybeUninit<u8>>,
+    result: ThreadResult,
+}
+
+impl<'a> Walker<'_, 'a> {
+    /// Lists a directory and compares it with the cache. Its subdirectories that have to be walked are added to `children`.
+    fn walk_dir(&mut self, task: Task<'a>, children: &mut Vec<Task<'a>>) -> Result<(), WorktreeError> {
+        let opened = match &task.parent {
+            None => rustix::fs::openat(self.root, ".", DIR_FLAGS, Mode::empty()),
+            Some(parent) => {
+                rustix::fs::openat(&parent.fd, OsStr::from_bytes(&task.name), DIR_FLAGS, Mode::empty())
             }
-            harvest.dirs.push(out);
+        };
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(errno) => return self.skip_unopened(&task, errno),
+        };
+        let is_root = task.parent.is_none();
+        let node = Arc::new(DirNode::new(task.parent, task.name, fd, task.area));
+        let stat = rustix::fs::fstat(&node.fd)
+            .map_err(|errno| WorktreeError::io("look at", &node.path())(errno.into()))?;
+        let shared = self.shared;
+        let mut out = DirOut::as_cached(task.id, task.old, super::entry::to_stat(&stat), Listing::Gone);
+        out.racy = super::entry::is_racy(&out.stat, shared.started);
+        out.outdated = !out.racy && task.old_stat != Some(out.stat);
+        let foreign =
+            stat.st_dev != shared.root_device || shared.store_id == Some((stat.st_dev, stat.st_ino));
+        if foreign && !is_root {
+            out.listing = Listing::Skipped(SkipReason::Foreign);
+            self.result.dirs.push(out);
             return Ok(());
         }
-    };
-    let node = Arc::new(DirNode::new(task.parent, task.name, fd, task.area));
-    let stat = rustix::fs::fstat(&node.fd)
-        .map_err(|errno| WorktreeError::io("look at", &node.path())(errno.into()))?;
-    out.stat = super::entry::to_stat(&stat);
-    out.racy = super::entry::is_racy(&out.stat, shared.started);
-    out.outdated = !out.racy && task.old_stat != Some(out.stat);
-    let foreign = stat.st_dev != shared.root_device || shared.store_id == Some((stat.st_dev, stat.st_ino));
-    if foreign && !is_root {
-        out.listing = Listing::Skipped(SkipReason::Foreign);
-        harvest.dirs.push(out);
-        return Ok(());
-    }
-    if node.area == DirKind::Git && node.parent.as_ref().is_none_or(|parent| parent.area == DirKind::Work) {
-        out.git = Some(node.clone());
+        if node.area == DirKind::Git && node.parent.as_ref().is_none_or(|parent| parent.area == DirKind::Work)
+        {
+            out.git = Some(node.clone());
+        }
+
+        let cached = shared.old.and_then(|cache| cache.dir(task.old));
+        let mut listing = Collected::default();
+        let Self { examiner, buffer, result, .. } = self;
+        examiner.unsettled = false;
+        let unchanged = task.old_stat == Some(out.stat);
+        let as_before = shared.dir_times_tell && !shared.confirm && unchanged;
+        // Below a directory that is scanned as a whole, everything is.
+        let visit = task.visit.filter(|visit| !visit.whole);
+        let passing = visit.filter(|visit| unchanged && !visit.look);
+        match cached.as_ref().filter(|_| as_before) {
+            Some(cached) if passing.is_some_and(|visit| listing.pass(cached, visit)) => {}
+            Some(cached) => listing.read_cache(&node, task.id, cached, examiner, result)?,
+            None => listing.read_dir(&node, task.id, cached.as_ref(), examiner, buffer, result)?,
+        }
+        if let Some(progress) = shared.scan.progress {
+            progress.fetch_add(listing.len(), Ordering::Relaxed);
+        }
+        if listing.is_cache {
+            out.listing = Listing::Skipped(SkipReason::HeavyCache);
+            result.large.retain(|large| large.dir != task.id);
+            result.dirs.push(out);
+            return Ok(());
+        }
+        if out.racy || examiner.unsettled || listing.is_unsettled() {
+            result.unsettled.push(node.path());
+        }
+        self.examine_subdirs(&node, cached.as_ref(), visit, &mut listing, children);
+        out.listing = listing.finish(cached.as_ref(), shared);
+        self.result.dirs.push(out);
+        Ok(())
     }
 
-    let cached = shared.old.and_then(|cache| cache.dir(task.old));
-    let mut listing = Collected::default();
-    examiner.unsettled = false;
-    let unchanged = task.old_stat == Some(out.stat);
-    let as_before = shared.dir_times_tell && !shared.confirm && unchanged;
-    // Below a directory that is scanned as a whole, everything is.
-    let visit = task.visit.filter(|visit| !visit.whole);
-    let passing = visit.filter(|visit| unchanged && !visit.look);
-    match cached.as_ref().filter(|_| as_before) {
-        Some(cached) if passing.is_some_and(|visit| listing.pass(cached, visit)) => {}
-        Some(cached) => listing.read_cache(&node, task.id, cached, examiner, harvest)?,
-        None => listing.read_dir(&node, task.id, cached.as_ref(), examiner, buffer, harvest)?,
+    /// Records a directory that cannot be opened; fails if the reason is not one of its own.
+    fn skip_unopened(&mut self, task: &Task<'a>, errno: Errno) -> Result<(), WorktreeError> {
+        let path = task.parent.as_ref().map_or_else(RelPath::root, |parent| parent.path().join(&task.name));
+        let listing = match errno {
+            Errno::NOENT => Listing::Gone,
+            Errno::ACCESS | Errno::PERM => Listing::Skipped(SkipReason::Unreadable),
+            Errno::NOTDIR | Errno::LOOP => Listing::Skipped(SkipReason::Unstable),
+            other => return Err(WorktreeError::io("open", &path)(other.into())),
+        };
+        if let Listing::Skipped(reason) = listing {
+            self.result.unsettled.extend(path.split_last().map(|(parent, _)| parent));
+            self.result.troubles.push(trouble(path, reason));
+        }
+        self.result.dirs.push(DirOut::as_cached(task.id, task.old, Stat::default(), listing));
+        Ok(())
     }
-    if let Some(progress) = shared.scan.progress {
-        progress.fetch_add(listing.len(), Ordering::Relaxed);
-    }
-    if listing.is_cache {
-        out.listing = Listing::Skipped(SkipReason::HeavyCache);
-        harvest.large.retain(|large| large.dir != task.id);
-        harvest.dirs.push(out);
-        return Ok(());
-    }
-    let has_head = node.has_head();
-    if out.racy || examiner.unsettled || listing.is_unsettled() {
-        harvest.unsettled.push(node.path());
-    }
-    for name in std::mem::take(&mut listing.subdirs) {
-        let area = node.child_area(&name, has_head);
-        match examiner.examine_dir(&node, &name, area, cached.as_ref(), &shared.next_id) {
-            super::entry::ExaminedDir::Skipped { same_at: Some(at), .. } => listing.same.push(at),
-            super::entry::ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
-            super::entry::ExaminedDir::Walk { same_at, entry, old, old_stat } => {
-                let id = entry.aux;
-                let below = visit.and_then(|visit| visit.child(&name));
-                let visit = match (visit, below, same_at, old_stat) {
-                    // A directory that the cache does not have is scanned as a whole.
-                    (None, ..) | (_, _, None, _) => None,
-                    (_, Some(below), ..) => Some(below),
-                    (_, None, Some(at), Some(stat)) if is_now(&node, &name, &stat) => {
-                        listing.same.push(at);
-                        listing.dirs.push((at, id));
-                        harvest.dirs.push(DirOut::as_cached(id, old, stat, Listing::Kept));
-                        continue;
+
+    /// Decides for each subdirectory of `node` whether it is skipped, taken from the cache, or walked.
+    fn examine_subdirs(
+        &mut self,
+        node: &Arc<DirNode>,
+        cached: Option<&Dir<'_>>,
+        visit: Option<&'a Visit>,
+        listing: &mut Collected,
+        children: &mut Vec<Task<'a>>,
+    ) {
+        let has_head = node.has_head();
+        for name in std::mem::take(&mut listing.subdirs) {
+            let area = node.child_area(&name, has_head);
+            match self.examiner.examine_dir(node, &name, area, cached, &self.shared.next_id) {
+                ExaminedDir::Skipped { same_at: Some(at), .. } => listing.same.push(at),
+                ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
+                ExaminedDir::Walk { same_at, entry, old, old_stat } => {
+                    let id = entry.aux;
+                    let below = visit.and_then(|visit| visit.child(&name));
+                    let visit = match (visit, below, same_at, old_stat) {
+                        // A directory that the cache does not have is scanned as a whole.
+                        (None, ..) | (_, _, None, _) => None,
+                        (_, Some(below), ..) => Some(below),
+                        (_, None, Some(at), Some(stat)) if is_now(node, &name, &stat) => {
+                            listing.same.push(at);
+                            listing.dirs.push((at, id));
+                            self.result.dirs.push(DirOut::as_cached(id, old, stat, Listing::Kept));
+                            continue;
+                        }
+                        (_, None, Some(_), _) => Some(&hints::LOOK),
+                    };
+                    match same_at {
+                        Some(at) => {
+                            listing.same.push(at);
+                            listing.dirs.push((at, id));
+                        }
+                        None => listing.news.push(entry),
                     }
-                    (_, None, Some(_), _) => Some(&hints::LOOK),
-                };
-                match same_at {
-                    Some(at) => {
-                        listing.same.push(at);
-                        listing.dirs.push((at, id));
-                    }
-                    None => listing.news.push(entry),
+                    children.push(Task { visit, parent: Some(node.clone()), name, area, old, old_stat, id });
                 }
-                children.push(Task { visit, parent: Some(node.clone()), name, area, old, old_stat, id });
-            }
-            super::entry::ExaminedDir::Untouched { at, id, old, stat } => {
-                listing.same.push(at);
-                listing.dirs.push((at, id));
-                harvest.dirs.push(DirOut::as_cached(id, old, stat, Listing::Same));
+                ExaminedDir::Untouched { at, id, old, stat } => {
+                    listing.same.push(at);
+                    listing.dirs.push((at, id));
+                    self.result.dirs.push(DirOut::as_cached(id, old, stat, Listing::Same));
+                }
             }
         }
     }
-    out.listing = listing.finish(cached.as_ref(), shared);
-    harvest.dirs.push(out);
-    Ok(())
 }
 
 /// Whether the `stat` of a subdirectory is unchanged.
