@@ -17,9 +17,6 @@ use crate::workspace;
 use layers::Layers;
 use source::SourceFile;
 
-/// Files whose types may be called like those of other crates: what the server answers, read back under its own names.
-const EXEMPT_FROM_UNIQUE_NAMES: &[&str] = &["crates/tui/src/documents"];
-
 /// Checks the workspace and lists every problem found.
 pub fn run() -> Result<()> {
     let workspace = workspace::load()?;
@@ -49,7 +46,7 @@ pub fn run() -> Result<()> {
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     problems.extend(files.iter().flat_map(SourceFile::check));
-    problems.extend(source::check_type_names(&files, EXEMPT_FROM_UNIQUE_NAMES));
+    problems.extend(source::check_type_names(&files));
     problems.extend(deny::check(&workspace.root)?);
 
     if problems.is_empty() {

@@ -53,6 +53,17 @@ pub enum Attribution {
     OneOf(Vec<Author>),
 }
 
+impl Attribution {
+    /// Returns the calls that may have made the change: none for the user, several if it is one of them.
+    pub fn candidates(&self) -> &[Author] {
+        match self {
+            Self::Unreported => &[],
+            Self::Call(author) => std::slice::from_ref(author),
+            Self::OneOf(authors) => authors,
+        }
+    }
+}
+
 impl Authors {
     /// Returns who changed `path`.
     pub fn of(&self, path: &RelPath) -> Attribution {

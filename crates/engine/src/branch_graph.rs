@@ -10,6 +10,7 @@
 
 mod calls;
 mod graph;
+mod lanes;
 
 use std::collections::HashMap;
 
@@ -19,11 +20,13 @@ use stepback_model::record::{Operation, OperationAction, Step, StepKind};
 
 pub(crate) use self::graph::LineGraph;
 use self::graph::LineSegment;
+pub use self::lanes::{BranchSpan, LaneLayout, TimelineFork, TimelineLane};
 use crate::branch::{BranchInfo, MAIN};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// The branches of a workspace and the place of every step on them.
+#[derive(Default)]
 pub struct BranchLines {
     /// The branches; a branch comes before those that left it.
     pub branches: Vec<BranchLine>,
@@ -89,16 +92,7 @@ impl Workspace {
             (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
         });
         let graph = self.line_graph(&all, &operations)?;
-        let mut lines = BranchLines {
-            branches: Vec::new(),
-            graph,
-            on: HashMap::new(),
-            was_on: HashMap::new(),
-            passed: HashMap::new(),
-            previous: HashMap::new(),
-            present: Vec::new(),
-            ends: HashMap::new(),
-        };
+        let mut lines = BranchLines { graph, ..BranchLines::default() };
         for branch in &branches {
             lines.add_branch(branch);
         }

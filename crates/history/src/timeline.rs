@@ -15,11 +15,6 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{Step, StepKind};
 use stepback_model::time::Timestamp;
 
-/// Whether a step failed. A gap in the recording is not an error of the agent.
-pub fn is_error(step: &Step) -> bool {
-    step.kind != StepKind::Gap && (step.meta.failed || step.kind == StepKind::Error)
-}
-
 /// Steps in order, and a position among them. If there are any steps, the position is always that of a step.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineCursor {
@@ -136,12 +131,12 @@ impl TimelineCursor {
 
     /// Goes to the next step that failed.
     pub fn next_error(&mut self) -> Option<&StepRow> {
-        self.next_where(is_error)
+        self.next_where(Step::is_error)
     }
 
     /// Goes back to the nearest step that failed.
     pub fn previous_error(&mut self) -> Option<&StepRow> {
-        self.previous_where(is_error)
+        self.previous_where(Step::is_error)
     }
 
     fn go(&mut self, to: Option<usize>) -> Option<&StepRow> {
@@ -165,7 +160,7 @@ impl TimelineCursor {
 
     /// Returns the steps that failed.
     pub fn errors(&self) -> impl DoubleEndedIterator<Item = &StepRow> {
-        self.steps.iter().filter(|stored| is_error(&stored.step))
+        self.steps.iter().filter(|stored| stored.step.is_error())
     }
 
     /// The time from the first step to the last.

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
 use axum::{Router, middleware};
+use stepback_api::steps::StepEventDocument;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi as Description, RefOr};
 use utoipa::{Modify, OpenApi};
@@ -50,7 +51,7 @@ use crate::strict::{self, KnownNames};
         description = "Time travel for AI agents: what they did, the state at any step, and rewinding.",
         license(name = "MIT OR Apache-2.0")
     ),
-    components(schemas(Problem, events::StepEventDocument)),
+    components(schemas(Problem, StepEventDocument)),
     modifiers(&NeedsToken),
     security(("token" = [])),
     tags(

@@ -14,18 +14,16 @@
 //! - [`api`]: one function per operation, in modules by resource. Start at `api::router`.
 //! - `state`, `extract`, `strict`, `problem`, `pagination`: what operations share: the engine on a blocking thread,
 //!   typed input, refusal of unknown names, errors as RFC 9457 documents, pages.
-//! - [`documents`]: records as JSON documents, the same on the command line and over the network.
 //! - `live`, `ingest`: followers of the log, and steps that remote agents report.
 //! - `mcp`, `watching`, `static_files`: MCP at `/mcp`, the watcher of a server, and the Studio's files.
 //!
-//! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, a
-//! document in [`documents`], tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
+//! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, documents in
+//! `stepback-api`, tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
 //! `docs/guide/server.md`.
 
 mod accept;
 pub mod api;
 mod auth;
-pub mod documents;
 mod extract;
 mod ingest;
 mod limits;

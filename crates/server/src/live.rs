@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use stepback_agents::inbox;
+use stepback_api::control::StopDocument;
 use stepback_engine::Engine;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::record::StepKind;
@@ -17,8 +18,7 @@ use stepback_store::port::{CommitMark, StepAt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::api::stops::stops;
-use crate::documents::control::StopDocument;
+use crate::api::stops;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -106,8 +106,8 @@ async fn look(work: AppState) {
             let stops = match due {
                 true => {
                     take_in(engine)?;
-                    let waiting = stops(engine)?;
-                    Some(waiting.iter().map(|(id, _, stop)| StopDocument::of(id, stop)).collect::<Vec<_>>())
+                    let waiting = stops::stops(engine)?;
+                    Some(waiting.iter().map(|(id, _, stop)| stops::document(id, stop)).collect::<Vec<_>>())
                 }
                 false => None,
             };

@@ -80,7 +80,10 @@ impl Host for There {
         work: &mut dyn FnMut(&Workspace) -> Result<(), ToolError>,
     ) -> Result<(), ToolError> {
         let done = self.work.on_this_thread(|engine| Ok(work(&self.opened(engine)?)));
-        done.map_err(|problem| ToolError { message: problem.detail, hint: problem.hints.into_iter().next() })?
+        done.map_err(|problem| ToolError {
+            message: problem.0.detail,
+            hint: problem.0.hints.into_iter().next(),
+        })?
     }
 }
 

@@ -3,9 +3,10 @@
 use std::hash::Hash;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use stepback_api::page::Page;
 use stepback_model::page_cursor;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::problem::Problem;
 
@@ -23,15 +24,6 @@ pub struct Paging {
     pub limit: Option<u64>,
     /// Where to continue: the `next_cursor` of the page before.
     pub after: Option<String>,
-}
-
-/// One page of a list.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Page<T> {
-    /// The items of the page.
-    pub items: Vec<T>,
-    /// Where the next page begins; none after the last.
-    pub next_cursor: Option<String>,
 }
 
 impl Paging {

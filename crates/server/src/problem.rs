@@ -1,9 +1,14 @@
-//! Errors as RFC 9457 problem documents, with the error codes of the command line.
+//! Errors of operations: RFC 9457 documents with the error codes of the command line.
+
+use std::borrow::Cow;
+use std::ops::Deref;
 
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepback_api::plans::PlanDocument;
+use stepback_api::problem::ProblemDocument;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
 use stepback_engine::diagnostics::{self, FailureKind};
@@ -13,30 +18,36 @@ use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-use crate::documents::plans::PlanDocument;
+/// The error of an operation: a document, which is the answer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Problem(pub Box<ProblemDocument>);
 
-/// An error, with hints on how to fix it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
-pub struct Problem {
-    /// A URI that identifies the type of problem.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The title, the same for every problem of this status.
-    pub title: &'static str,
-    /// The HTTP status.
-    pub status: u16,
-    /// What went wrong this time.
-    pub detail: String,
-    /// The error code, as on the command line: `point`, `nothing`, `busy`, …
-    pub code: &'static str,
-    /// Hints on how to fix it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub hints: Vec<String>,
-    /// The current plan, if the one to apply is out of date.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub plan: Option<Box<PlanDocument>>,
+impl Deref for Problem {
+    type Target = ProblemDocument;
+
+    fn deref(&self) -> &ProblemDocument {
+        &self.0
+    }
+}
+
+impl PartialSchema for Problem {
+    fn schema() -> RefOr<Schema> {
+        ProblemDocument::schema()
+    }
+}
+
+impl ToSchema for Problem {
+    fn name() -> Cow<'static, str> {
+        ProblemDocument::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        ProblemDocument::schemas(schemas);
+    }
 }
 
 impl Problem {
@@ -44,29 +55,29 @@ impl Problem {
     pub const CONTENT_TYPE: &str = "application/problem+json";
 
     /// Creates a problem with a status and a code.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+    pub fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self(Box::new(ProblemDocument {
             kind: format!("https://stepback.dev/problems/{code}"),
-            title: status.canonical_reason().unwrap_or("Problem"),
+            title: status.canonical_reason().unwrap_or("Problem").to_owned(),
             status: status.as_u16(),
             detail: detail.into(),
-            code,
+            code: code.to_owned(),
             hints: Vec::new(),
             plan: None,
-        }
+        }))
     }
 
     /// Adds a hint on how to fix it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
+        self.0.hints.push(hint.into());
         self
     }
 
     /// Adds the current plan.
     #[must_use]
     pub fn plan(mut self, plan: PlanDocument) -> Self {
-        self.plan = Some(Box::new(plan));
+        self.0.plan = Some(Box::new(plan));
         self
     }
 
@@ -121,9 +132,12 @@ impl Problem {
         }
     }
 
-    fn with_status(self, status: StatusCode) -> Self {
-        let title = status.canonical_reason().unwrap_or(self.title);
-        Self { status: status.as_u16(), title, ..self }
+    /// Replaces the status.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.title = status.canonical_reason().map_or(self.0.title, str::to_owned);
+        self.0.status = status.as_u16();
+        self
     }
 }
 

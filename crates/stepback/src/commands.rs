@@ -18,6 +18,7 @@ mod control;
 mod conversation;
 mod diff;
 mod doctor;
+mod documents;
 mod find;
 mod history;
 mod inspect;
@@ -36,8 +37,8 @@ mod share;
 mod status;
 mod store;
 mod studio;
+mod titles;
 mod tui;
-mod view;
 mod watcher;
 
 /// The result of a command: its exit code, or why it failed.

@@ -20,8 +20,6 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 use stepback_model::time::Timestamp;
 
-use crate::documents::mind::Confidence;
-use crate::documents::{Branch, Hits, Lines, Plan, Session, Step, Stop};
 use crate::effect::{AppEffect, AppMessage, Loaded, SourceEvent};
 use crate::keys::{self, KeyAction};
 
@@ -30,6 +28,14 @@ pub use inspect::{FileTree, Inspector, StatePart};
 pub use live::{Chosen, LiveList};
 use pager::Pager;
 use prompt::{InputLine, Typed};
+use stepback_api::branches::BranchDocument;
+use stepback_api::control::StopDocument;
+use stepback_api::plans::PlanDocument;
+use stepback_api::reasoning::ConfidenceDocument;
+use stepback_api::search::HitsDocument;
+use stepback_api::sessions::SessionDocument;
+use stepback_api::steps::StepDocument;
+use stepback_api::timeline::LinesDocument;
 use window::Window;
 
 /// The longest pause before the next step while playing, however long the agent thought.
@@ -90,7 +96,7 @@ pub enum Overlay {
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanView {
     /// The plan as the server returned it.
-    pub plan: Plan,
+    pub plan: PlanDocument,
     /// The plan as rows of text.
     pub pager: Pager,
     /// The point to rewind to; `None` if the plan is not a rewind.
@@ -103,7 +109,7 @@ pub struct SearchHits {
     /// The text that was searched for.
     pub text: String,
     /// The steps that matched.
-    pub hits: Hits,
+    pub hits: HitsDocument,
     /// The index of the selected result.
     pub at: usize,
 }
@@ -121,22 +127,23 @@ pub struct Notice {
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The session itself.
-    pub session: Session,
+    pub session: SessionDocument,
     /// The steps that are in memory.
     pub window: Window,
     /// Whether it was asked to stop at its next call.
     pub paused: bool,
     /// The branches of its workspace.
-    pub branches: Vec<Branch>,
+    pub branches: Vec<BranchDocument>,
     /// On which branches its steps are, and which steps were rolled back.
-    pub lines: Lines,
+    pub lines: LinesDocument,
 }
 
 impl Opened {
     /// Returns the branches whose newest step has this number; `*` marks the workspace's current one.
     pub fn tips(&self, number: u64) -> String {
-        let here = |branch: &&Branch| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
-        let name = |branch: &Branch| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
+        let here = |branch: &&BranchDocument| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
+        let name =
+            |branch: &BranchDocument| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
         self.branches.iter().filter(here).map(name).collect()
     }
 }
@@ -171,7 +178,7 @@ pub struct App {
     /// Why the source does not answer; `None` while it does.
     pub gone: Option<String>,
     /// The sessions loaded so far.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<SessionDocument>,
     /// Whether the first page of sessions has arrived.
     pub sessions_known: bool,
     /// The cursor of the next page of sessions; `None` on the last page.
@@ -191,7 +198,7 @@ pub struct App {
     /// The agent's board at the current step.
     pub board: Loaded<BoardView>,
     /// The agent's confidence over time.
-    pub confidence: Loaded<Confidence>,
+    pub confidence: Loaded<ConfidenceDocument>,
     /// Breakpoints and agents that wait.
     pub live: LiveList,
     /// While playing: since when the current step is shown, and the speed.
@@ -220,7 +227,7 @@ impl App {
     }
 
     /// Returns the current step.
-    pub fn current(&self) -> Option<&Step> {
+    pub fn current(&self) -> Option<&StepDocument> {
         self.open.as_ref()?.window.current()
     }
 
@@ -382,7 +389,8 @@ impl App {
             Some(KeyAction::Search) => return self.act(KeyAction::Search),
             Some(KeyAction::Open) => {
                 let Some(hit) = found.hits.items.get(found.at) else { return Vec::new() };
-                let open = AppEffect::Open { session: hit.session.clone(), number: Some(hit.number) };
+                let step = &hit.found.step;
+                let open = AppEffect::Open { session: step.session.clone(), number: Some(step.number) };
                 self.overlay = Overlay::None;
                 self.view = View::Timeline;
                 return vec![open];
@@ -439,7 +447,7 @@ impl App {
     }
 
     /// Returns the waiting agent of the open session, if it waits.
-    pub fn waiting(&self) -> Option<&Stop> {
+    pub fn waiting(&self) -> Option<&StopDocument> {
         let id = &self.open.as_ref()?.session.id;
         self.live.stops.iter().find(|stop| stop.session == *id)
     }

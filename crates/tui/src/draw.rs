@@ -150,7 +150,7 @@ fn header(app: &App, area: Rect, buffer: &mut Buffer) {
             format!(
                 "{} {} ({status}) {}",
                 session.agent,
-                session.short(),
+                session.short_id(),
                 session.title.as_deref().unwrap_or("")
             )
         }

@@ -4,16 +4,22 @@ use std::time::Duration;
 
 use crossterm::event::KeyCode;
 use serde_json::Value;
+use stepback_api::branches::BranchDocument;
+use stepback_api::control::{BreakpointDocument, ControlledDocument, StopDocument};
+use stepback_api::files::{ChangedFileDocument, FileDocument};
+use stepback_api::page::Page;
+use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_api::reasoning::ConfidenceDocument;
+use stepback_api::search::HitsDocument;
+use stepback_api::sessions::SessionDocument;
+use stepback_api::state::StateDocument;
+use stepback_api::steps::StepDocument;
+use stepback_api::timeline::LinesDocument;
 use stepback_model::time::Timestamp;
 
 use crate::app::pager::PagerRow;
 use crate::app::window::WindowSide;
 use crate::app::{Against, BoardView, StatePart};
-use crate::documents::mind::Confidence;
-use crate::documents::{
-    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step,
-    Stop,
-};
 use crate::source::SourceResult;
 
 /// A value that is requested and may have arrived. It belongs to a key, such as a step.
@@ -112,21 +118,21 @@ pub enum SourceEvent {
 #[derive(Clone, PartialEq, Debug)]
 pub enum SourceResponse {
     /// Sessions: the first page, or the one after a cursor.
-    Sessions(SourceResult<Page<Session>>, Option<String>),
+    Sessions(SourceResult<Page<SessionDocument>>, Option<String>),
     /// A session, with steps around a number.
-    Session(SourceResult<(Session, Around)>),
+    Session(SourceResult<(SessionDocument, Around)>),
     /// Steps around a number of a session.
     Around(String, SourceResult<Around>),
     /// Steps on one side of a window.
-    More(String, WindowSide, SourceResult<Page<Step>>),
+    More(String, WindowSide, SourceResult<Page<StepDocument>>),
     /// The step that was searched for.
-    Found(SourceResult<Step>),
+    Found(SourceResult<StepDocument>),
     /// A step as text.
     Step(String, SourceResult<Vec<PagerRow>>),
     /// A state, and what its step changed.
-    State(String, SourceResult<(State, Vec<Changed>)>),
+    State(String, SourceResult<(StateDocument, Vec<ChangedFileDocument>)>),
     /// Another page of a state's files.
-    Files(String, SourceResult<Page<Entry>>),
+    Files(String, SourceResult<Page<FileDocument>>),
     /// A part of a state as text.
     Part(String, SourceResult<Vec<PagerRow>>),
     /// A file as text.
@@ -134,25 +140,25 @@ pub enum SourceResponse {
     /// The board at a step.
     Board(String, SourceResult<BoardView>),
     /// The agent's confidence over time.
-    Confidence(String, SourceResult<Confidence>),
+    Confidence(String, SourceResult<ConfidenceDocument>),
     /// A difference as text.
     Diff(String, SourceResult<Vec<PagerRow>>),
     /// Agents that wait.
-    Stops(SourceResult<Page<Stop>>),
+    Stops(SourceResult<Page<StopDocument>>),
     /// Breakpoints of a workspace.
-    Breakpoints(SourceResult<Page<Breakpoint>>),
+    Breakpoints(SourceResult<Page<BreakpointDocument>>),
     /// Branches of a workspace.
-    Branches(SourceResult<Page<Branch>>),
+    Branches(SourceResult<Page<BranchDocument>>),
     /// On which branches the steps of a session are.
-    Lines(String, SourceResult<Lines>),
+    Lines(String, SourceResult<LinesDocument>),
     /// A plan, and the point it rewinds to.
-    Plan(SourceResult<Plan>, Option<String>),
+    Plan(SourceResult<PlanDocument>, Option<String>),
     /// The result of a plan.
-    Applied(SourceResult<Applied>),
+    Applied(SourceResult<AppliedDocument>),
     /// Whether a session is paused.
-    Paused(SourceResult<Controlled>),
+    Paused(SourceResult<ControlledDocument>),
     /// The results of a search for this text.
-    Hits(String, SourceResult<Hits>),
+    Hits(String, SourceResult<HitsDocument>),
     /// A command succeeded; holds the notice to show.
     Done(SourceResult<String>),
 }
@@ -163,7 +169,7 @@ pub struct Around {
     /// The number.
     pub number: u64,
     /// The steps, oldest first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepDocument>,
     /// Whether the first is the first of the session.
     pub begins: bool,
     /// Whether the last is the last of the session.
@@ -227,7 +233,7 @@ pub enum AppEffect {
         /// The id of the session.
         session: String,
         /// The step itself.
-        step: Box<Step>,
+        step: Box<StepDocument>,
     },
     /// Request a state with its files.
     State {
@@ -236,7 +242,7 @@ pub enum AppEffect {
         /// The id of the session.
         session: String,
         /// The step itself.
-        step: Box<Step>,
+        step: Box<StepDocument>,
     },
     /// Request another page of files.
     Files {
@@ -276,7 +282,7 @@ pub enum AppEffect {
         /// The key of the value that waits for it.
         key: String,
         /// The step to compare.
-        step: Box<Step>,
+        step: Box<StepDocument>,
         /// What it is compared with.
         against: Against,
     },

@@ -10,14 +10,21 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use stepback_api::address::encode_segment;
+use stepback_api::branches::BranchDocument;
+use stepback_api::files::ChangedFileDocument;
+use stepback_api::page::Page;
+use stepback_api::plans::{NewRewind, NewUndo};
+use stepback_api::reasoning::MindDocument;
+use stepback_api::sessions::SessionDocument;
+use stepback_api::state::{MessageDocument, StateDocument};
+use stepback_api::steps::{StepDetailDocument, StepDocument};
 use stepback_model::point;
 
 use crate::app::window::{PAGE, WindowSide};
 use crate::app::{Against, BoardView, StatePart};
-use crate::documents::mind::Mind;
-use crate::documents::{Branch, Changed, Page, Session, State, StatusMessage, Step};
 use crate::effect::{AppEffect, AppMessage, Around, Method, SourceResponse, TuiCommand};
-use crate::source::{DataSource, SourceResult, Trouble, part};
+use crate::source::{DataSource, SourceResult, Trouble, session_path, workspace_path};
 use crate::write;
 
 /// The most bytes of a file that are shown.
@@ -117,7 +124,7 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
         AppEffect::Quit => SourceResponse::Done(Ok(String::new())),
         AppEffect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
         AppEffect::MoreSessions(cursor) => {
-            let page = source.get(&format!("/sessions?limit=200&after={}", part(&cursor))).await;
+            let page = source.get(&format!("/sessions?limit=200&after={}", encode_segment(&cursor))).await;
             SourceResponse::Sessions(page, Some(cursor))
         }
         AppEffect::Open { session, number } => SourceResponse::Session(open(source, &session, number).await),
@@ -131,13 +138,13 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
         }
         AppEffect::Error { session, side, number } => {
             let way = if side == WindowSide::After { "next" } else { "previous" };
-            let path = format!("/sessions/{}/steps/{number}/{way}?error=true", part(&session));
+            let path = session_path(&session, &format!("/steps/{number}/{way}?error=true"));
             SourceResponse::Found(source.get(&path).await)
         }
         AppEffect::Resolve { session, workspace, point } => {
             let point = meant(&session, &point);
             SourceResponse::Found(
-                source.get(&format!("/workspaces/{}/points/{}", part(&workspace), part(&point))).await,
+                source.get(&workspace_path(&workspace, &format!("/points/{}", encode_segment(&point)))).await,
             )
         }
         AppEffect::Step { key, session, step } => {
@@ -147,10 +154,9 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::State(key, state(source, &session, &step).await)
         }
         AppEffect::Files { key, session, number, cursor } => {
-            let path = format!(
-                "/sessions/{}/steps/{number}/state?limit=1000&after={}",
-                part(&session),
-                part(&cursor)
+            let path = session_path(
+                &session,
+                &format!("/steps/{number}/state?limit=1000&after={}", encode_segment(&cursor)),
             );
             SourceResponse::Files(key, source.get(&path).await)
         }
@@ -158,7 +164,7 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::Part(key, other(source, &session, number, of).await)
         }
         AppEffect::File { key, session, number, address } => {
-            let path = format!("/sessions/{}/steps/{number}/state/files/{address}", part(&session));
+            let path = session_path(&session, &format!("/steps/{number}/state/files/{address}"));
             let rows = source.beginning(&path, FILE).await.map(|(bytes, cut)| write::file(&bytes, cut));
             SourceResponse::File(key, rows)
         }
@@ -169,28 +175,33 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
             SourceResponse::Board(key, board(source, &session, number).await)
         }
         AppEffect::Confidence { key, session } => {
-            let path = format!("/sessions/{}/mind/confidence", part(&session));
+            let path = session_path(&session, "/mind/confidence");
             SourceResponse::Confidence(key, source.get(&path).await)
         }
         AppEffect::Stops => SourceResponse::Stops(source.get("/stops").await),
-        AppEffect::Breakpoints(workspace) => SourceResponse::Breakpoints(
-            source.get(&format!("/workspaces/{}/breakpoints", part(&workspace))).await,
-        ),
+        AppEffect::Breakpoints(workspace) => {
+            SourceResponse::Breakpoints(source.get(&workspace_path(&workspace, "/breakpoints")).await)
+        }
         AppEffect::Branches(workspace) => {
-            SourceResponse::Branches(source.get(&format!("/workspaces/{}/branches", part(&workspace))).await)
+            SourceResponse::Branches(source.get(&workspace_path(&workspace, "/branches")).await)
         }
         AppEffect::Lines(session) => {
-            let lines = source.get(&format!("/sessions/{}/lines", part(&session))).await;
+            let lines = source.get(&session_path(&session, "/lines")).await;
             SourceResponse::Lines(session, lines)
         }
         AppEffect::PlanRewind { workspace, point, everything } => {
-            let path = format!("/workspaces/{}/rewind-plans", part(&workspace));
-            let plan = source.post(&path, &json!({ "point": point, "everything": everything })).await;
+            let path = workspace_path(&workspace, "/rewind-plans");
+            let plan = source
+                .post(
+                    &path,
+                    &json!(NewRewind { point: Some(point.clone()), everything, ..NewRewind::default() }),
+                )
+                .await;
             SourceResponse::Plan(plan, Some(point))
         }
         AppEffect::PlanUndo(workspace) => {
-            let path = format!("/workspaces/{}/undo-plans", part(&workspace));
-            SourceResponse::Plan(source.post(&path, &json!({})).await, None)
+            let path = workspace_path(&workspace, "/undo-plans");
+            SourceResponse::Plan(source.post(&path, &json!(NewUndo::default())).await, None)
         }
         AppEffect::Apply(address) => {
             let path = address.strip_prefix("/api/v1").unwrap_or(&address);
@@ -198,12 +209,10 @@ async fn done(source: &DataSource, effect: AppEffect) -> SourceResponse {
         }
         AppEffect::Pause { session, stop } => {
             let way = if stop { "pause" } else { "resume" };
-            SourceResponse::Paused(
-                source.post(&format!("/sessions/{}/{way}", part(&session)), &json!({})).await,
-            )
+            SourceResponse::Paused(source.post(&session_path(&session, &format!("/{way}")), &json!({})).await)
         }
         AppEffect::Search(text) => {
-            let hits = source.get(&format!("/search?limit=200&q={}", part(&text))).await;
+            let hits = source.get(&format!("/search?limit=200&q={}", encode_segment(&text))).await;
             SourceResponse::Hits(text, hits)
         }
         AppEffect::Do(deed) => SourceResponse::Done(asked(source, deed).await),
@@ -218,13 +227,17 @@ async fn asked(source: &DataSource, deed: TuiCommand) -> SourceResult<String> {
         Method::Delete => source.delete(&path).await?,
     };
     // The name of a rerun's branch is only known from the response.
-    let branch: Branch = serde_json::from_value(answer).unwrap_or_default();
+    let branch: BranchDocument = serde_json::from_value(answer).unwrap_or_default();
     Ok(if path.ends_with("/reruns") { format!("{told} {}", branch.name) } else { told })
 }
 
 /// Returns a session, and steps around a number or at its end.
-async fn open(source: &DataSource, session: &str, number: Option<u64>) -> SourceResult<(Session, Around)> {
-    let found: Session = source.get(&format!("/sessions/{}", part(session))).await?;
+async fn open(
+    source: &DataSource,
+    session: &str,
+    number: Option<u64>,
+) -> SourceResult<(SessionDocument, Around)> {
+    let found: SessionDocument = source.get(&session_path(session, "")).await?;
     let around = around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
     Ok((found, around))
 }
@@ -246,12 +259,12 @@ async fn steps(
     side: WindowSide,
     number: u64,
     most: usize,
-) -> SourceResult<Page<Step>> {
+) -> SourceResult<Page<StepDocument>> {
     let which = match side {
         WindowSide::Before => format!("below={number}"),
         WindowSide::After => format!("above={number}&oldest_first=true"),
     };
-    source.get(&format!("/sessions/{}/steps?limit={most}&{which}", part(session))).await
+    source.get(&session_path(session, &format!("/steps?limit={most}&{which}"))).await
 }
 
 /// Interprets a point within a session: a plain number is a step, and an error is one of this session.
@@ -265,23 +278,28 @@ fn meant(session: &str, given: &str) -> String {
 async fn whole_step(
     source: &DataSource,
     session: &str,
-    step: &Step,
+    step: &StepDocument,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
-    let detail: Value = source.get(&format!("/sessions/{}/steps/{}", part(session), step.number)).await?;
+    let detail: StepDetailDocument =
+        source.get(&session_path(session, &format!("/steps/{}", step.number))).await?;
     let changes = changes(source, step).await;
-    let step = step.clone();
-    aside(move || write::step(&step, &detail, &changes)).await
+    aside(move || write::step(&detail, &changes)).await
 }
 
 /// Returns what a checkpoint found changed since its parent step. Empty if that cannot be loaded.
-async fn changes(source: &DataSource, step: &Step) -> Vec<Changed> {
+async fn changes(source: &DataSource, step: &StepDocument) -> Vec<ChangedFileDocument> {
     let Some(parent) = step.parent.as_ref().filter(|_| step.checkpoint) else { return Vec::new() };
-    let path = format!("/checkpoints/{}/diff/{}?limit=1000", part(parent), part(&step.id));
-    source.get::<Page<Changed>>(&path).await.map(|page| page.items).unwrap_or_default()
+    let path =
+        format!("/checkpoints/{}/diff/{}?limit=1000", encode_segment(parent), encode_segment(&step.id));
+    source.get::<Page<ChangedFileDocument>>(&path).await.map(|page| page.items).unwrap_or_default()
 }
 
-async fn state(source: &DataSource, session: &str, step: &Step) -> SourceResult<(State, Vec<Changed>)> {
-    let path = format!("/sessions/{}/steps/{}/state?limit=1000", part(session), step.number);
+async fn state(
+    source: &DataSource,
+    session: &str,
+    step: &StepDocument,
+) -> SourceResult<(StateDocument, Vec<ChangedFileDocument>)> {
+    let path = session_path(session, &format!("/steps/{}/state?limit=1000", step.number));
     Ok((source.get(&path).await?, changes(source, step).await))
 }
 
@@ -291,9 +309,9 @@ async fn other(
     number: u64,
     of: StatePart,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
-    let base = format!("/sessions/{}/steps/{number}/state/{}", part(session), of.name());
+    let base = format!("/sessions/{}/steps/{number}/state/{}", encode_segment(session), of.name());
     if of == StatePart::Conversation {
-        let page: Page<StatusMessage> = source.get(&format!("{base}?limit={MESSAGES}")).await?;
+        let page: Page<MessageDocument> = source.get(&format!("{base}?limit={MESSAGES}")).await?;
         return aside(move || write::conversation(&page.items, page.next_cursor.is_some())).await;
     }
     let value: Value = source.get(&base).await?;
@@ -301,26 +319,28 @@ async fn other(
 }
 
 async fn board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
-    let path = format!("/sessions/{}/mind?at=%23{number}&limit={ITEMS}", part(session));
-    let mind: Mind = source.get(&path).await?;
+    let path = session_path(session, &format!("/mind?at=%23{number}&limit={ITEMS}"));
+    let mind: MindDocument = source.get(&path).await?;
     aside(move || BoardView::of(&mind)).await
 }
 
 async fn diff(
     source: &DataSource,
-    step: &Step,
+    step: &StepDocument,
     against: &Against,
 ) -> SourceResult<Vec<crate::app::pager::PagerRow>> {
-    let id = part(&step.id);
+    let id = encode_segment(&step.id);
     let (path, title) = match against {
         Against::Now => (format!("/checkpoints/{id}/diff"), format!("from #{} to now", step.number)),
-        Against::Marked(other, number) => {
-            (format!("/checkpoints/{}/diff/{id}", part(other)), format!("from #{number} to #{}", step.number))
-        }
+        Against::Marked(other, number) => (
+            format!("/checkpoints/{}/diff/{id}", encode_segment(other)),
+            format!("from #{number} to #{}", step.number),
+        ),
         Against::Parent => match &step.parent {
-            Some(parent) if step.checkpoint => {
-                (format!("/checkpoints/{}/diff/{id}", part(parent)), format!("what #{} changed", step.number))
-            }
+            Some(parent) if step.checkpoint => (
+                format!("/checkpoints/{}/diff/{id}", encode_segment(parent)),
+                format!("what #{} changed", step.number),
+            ),
             _ => {
                 let title = format!(
                     "#{} is not a checkpoint: files were not scanned, so changes are unknown",
@@ -330,7 +350,7 @@ async fn diff(
             }
         },
     };
-    let page: Page<Changed> = source.get(&format!("{path}?text=true&limit=1000")).await?;
+    let page: Page<ChangedFileDocument> = source.get(&format!("{path}?text=true&limit=1000")).await?;
     aside(move || write::diff(&title, &page.items, page.next_cursor.is_some())).await
 }
 

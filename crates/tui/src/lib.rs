@@ -1,6 +1,6 @@
 //! `stepback tui`: browses everything that was recorded, with keys at a terminal.
 //!
-//! It uses only the documents of the server's API, whether the store is in this process or elsewhere; it knows neither
+//! It uses only the documents of the server's API ([`stepback_api`]), whether the store is in this process or elsewhere; it knows neither
 //! the engine nor the store.
 //!
 //! # Modules
@@ -10,12 +10,10 @@
 //!   [`effect::AppEffect`]s that follow. Start at [`app::App::update`].
 //! - [`effect`], [`executor`]: messages and effects, and carrying effects out in the background.
 //! - [`source`]: the data source: the server's routes without a socket, or a server.
-//! - [`draw`], [`mod@write`], [`documents`]: draws the state on a screen; documents as rows of text; the fields of
-//!   documents that are shown.
+//! - [`draw`], [`mod@write`]: draws the state on a screen; documents as rows of text.
 //! - [`keys`]: the one table behind keys, help and guide. A key is defined there and nowhere else.
 
 pub mod app;
-pub mod documents;
 pub mod draw;
 pub mod effect;
 pub mod executor;

@@ -14,12 +14,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use stepback_api::address::encode_segment;
+use stepback_api::problem::ProblemDocument;
 use tokio::runtime::{Handle, Runtime};
-
-use crate::documents::Problem;
 
 pub use remote::Remote;
 
@@ -45,7 +44,7 @@ pub enum Trouble {
     /// There was no answer.
     Gone(String),
     /// The server refused the request.
-    Refused(Box<Problem>),
+    Refused(Box<ProblemDocument>),
 }
 
 impl Trouble {
@@ -111,7 +110,7 @@ impl DataSource {
 
     /// Checks that it answers and knows the named session; blocks until then.
     pub fn check(&self, session: Option<&str>) -> SourceResult<()> {
-        let path = session.map_or("/stops".to_owned(), |session| format!("/sessions/{}", part(session)));
+        let path = session.map_or("/stops".to_owned(), |session| session_path(session, ""));
         self.runtime.block_on(self.get::<Value>(&path)).map(drop)
     }
 
@@ -197,10 +196,10 @@ impl DataSource {
 /// Reads the error of a response.
 async fn problem(status: u16, body: Pieces) -> Trouble {
     let bytes = collect(body, 4 << 20).await.map(|(bytes, _)| bytes).unwrap_or_default();
-    let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
+    let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| ProblemDocument {
         status,
         detail: format!("status {status}, not from a stepback server"),
-        ..Problem::default()
+        ..ProblemDocument::default()
     });
     Trouble::Refused(Box::new(problem))
 }
@@ -221,10 +220,12 @@ async fn collect(mut body: Pieces, most: usize) -> SourceResult<(Vec<u8>, bool)>
     Ok((bytes, false))
 }
 
-/// The bytes that are escaped in one segment of a URL.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Returns the path of something that belongs to a session.
+pub fn session_path(session: &str, rest: &str) -> String {
+    format!("/sessions/{}{rest}", encode_segment(session))
+}
 
-/// Encodes a text as one segment of a URL.
-pub fn part(text: &str) -> String {
-    utf8_percent_encode(text, ESCAPED).to_string()
+/// Returns the path of something that belongs to a workspace.
+pub fn workspace_path(workspace: &str, rest: &str) -> String {
+    format!("/workspaces/{}{rest}", encode_segment(workspace))
 }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use stepback_api::files::{ChangeDocument, ChangedFileDocument};
+use stepback_api::state::MessageDocument;
+use stepback_api::steps::StepDetailDocument;
 use stepback_model::quantity;
 
 use crate::app::pager::{Mood, PagerRow, RowBuilder};
-use crate::documents::{Changed, StatusMessage, Step};
 
 /// Returns a step with everything that is recorded about it, and what it changed.
-pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<PagerRow> {
+pub fn step(detail: &StepDetailDocument, changes: &[ChangedFileDocument]) -> Vec<PagerRow> {
+    let step = &detail.step;
     let mut rows = RowBuilder::default();
     rows.line("", &format!("#{} {}", step.number, step.kind), Mood::Head);
     rows.text("", &step.summary, if step.is_error() { Mood::Bad } else { Mood::Plain });
@@ -36,20 +39,24 @@ pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<PagerRow> {
     }
     if !changes.is_empty() {
         rows.head("Changed");
-        changes.iter().for_each(|change| rows.line("  ", &changed(change), Mood::Plain));
+        changes.iter().for_each(|change| rows.line("  ", &changed(&change.change), Mood::Plain));
     }
-    for (name, title) in [("error", "Error"), ("input", "Input"), ("output", "Output"), ("metadata", "More")]
-    {
-        if let Some(part) = detail.get(name).filter(|part| !part.is_null()) {
+    for (part, title, mood) in [
+        (&detail.error, "Error", Mood::Bad),
+        (&detail.input, "Input", Mood::Plain),
+        (&detail.output, "Output", Mood::Plain),
+        (&detail.metadata, "More", Mood::Plain),
+    ] {
+        if let Some(part) = part {
             rows.head(title);
-            value(&mut rows, "  ", part, if name == "error" { Mood::Bad } else { Mood::Plain });
+            value(&mut rows, "  ", part, mood);
         }
     }
     rows.done()
 }
 
 /// Returns a change on one line.
-fn changed(change: &Changed) -> String {
+fn changed(change: &ChangeDocument) -> String {
     let from = change.from.as_ref().map(|from| format!(" (was {from})")).unwrap_or_default();
     format!("{:<12} {}{from}", change.kind, change.path)
 }
@@ -97,7 +104,7 @@ pub fn part(of: &Value) -> Vec<PagerRow> {
 }
 
 /// Returns a conversation as rows.
-pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<PagerRow> {
+pub fn conversation(said: &[MessageDocument], more: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
     if said.is_empty() {
         rows.line("", "the conversation is empty", Mood::Quiet);
@@ -140,16 +147,16 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<PagerRow> {
 const LINES_OF_A_FILE: usize = 20_000;
 
 /// Returns the differences between two moments.
-pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<PagerRow> {
+pub fn diff(title: &str, changes: &[ChangedFileDocument], more: bool) -> Vec<PagerRow> {
     let mut rows = RowBuilder::default();
     rows.line("", title, Mood::Quiet);
     if changes.is_empty() {
         rows.line("", "no file differs", Mood::Plain);
     }
     for change in changes {
-        rows.head(&changed(change));
+        rows.head(&changed(&change.change));
         let Some(text) = &change.text else {
-            if change.kind == "modified" {
+            if change.change.kind == "modified" {
                 let why = "binary or too large to compare here; \"stepback diff\" shows it";
                 rows.line("  ", why, Mood::Quiet);
             }
@@ -203,23 +210,19 @@ mod tests {
 
     #[test]
     fn a_diff_says_what_it_cannot_show() {
-        let changes = [
-            Changed {
-                path: "a".into(),
-                kind: "modified".into(),
-                text: Some("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n".into()),
-                ..Changed::default()
-            },
-            Changed { path: "b".into(), kind: "modified".into(), ..Changed::default() },
-        ];
+        let modified = |path: &str, text: Option<String>| {
+            let (path, kind) = (path.to_owned(), "modified".to_owned());
+            ChangedFileDocument { change: ChangeDocument { path, kind, ..ChangeDocument::default() }, text }
+        };
+        let lines = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n".to_owned();
+        let changes = [modified("a", Some(lines)), modified("b", None)];
         let rows = diff("since #1", &changes, false);
         let moods: Vec<Mood> = rows.iter().map(|row| row.mood).collect();
         assert!(moods.contains(&Mood::Added) && moods.contains(&Mood::Removed));
         assert!(text(&rows).contains("too large to compare here"), "{}", text(&rows));
         assert!(text(&diff("", &[], false)).contains("no file differs"));
         let long = Some(format!("--- a/a\n+++ b/a\n{}", "+x\n".repeat(LINES_OF_A_FILE + 5)));
-        let long = Changed { path: "long".into(), kind: "modified".into(), text: long, ..Changed::default() };
-        let shown = text(&diff("", &[long, changes[0].clone()], false));
+        let shown = text(&diff("", &[modified("long", long), changes[0].clone()], false));
         assert!(shown.contains("… and 5 more lines of this file") && shown.contains("+y"));
     }
 

@@ -6,7 +6,16 @@ use crossterm::event::KeyCode;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use stepback_api::page::Page;
+use stepback_api::plans::PlanDocument;
+use stepback_api::reasoning::{ConfidenceDocument, MindDocument, MindPartDocument};
+use stepback_api::search::{HitDocument, HitsDocument};
+use stepback_api::state::StateDocument;
+use stepback_api::steps::StepDetailDocument;
+use stepback_api::timeline::LinesDocument;
 use stepback_model::time::Timestamp;
 use stepback_tui::app::{App, View};
 use stepback_tui::draw::{Look, draw};
@@ -17,8 +26,31 @@ use stepback_tui::source::Trouble;
 const NOW: i64 = 1_767_323_045_000_000;
 const FULL: Look = Look { colors: true, unicode: true };
 
-fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+/// Reads a document; fields that are left out have their defaults.
+fn of<T: Default + Serialize + DeserializeOwned>(value: Value) -> T {
+    fn fill(whole: &mut Value, value: Value) {
+        match (whole, value) {
+            (Value::Object(whole), Value::Object(fields)) => {
+                fields
+                    .into_iter()
+                    .for_each(|(name, field)| fill(whole.entry(name).or_insert(Value::Null), field));
+            }
+            (whole, value) => *whole = value,
+        }
+    }
+    let mut whole = serde_json::to_value(T::default()).unwrap();
+    fill(&mut whole, value);
+    serde_json::from_value(whole).unwrap()
+}
+
+/// Reads a list of documents like [`of`].
+fn list<T: Default + Serialize + DeserializeOwned>(values: Value) -> Vec<T> {
+    let Value::Array(values) = values else { panic!("{values} is not a list") };
+    values.into_iter().map(of).collect()
+}
+
+fn page<T: Default + Serialize + DeserializeOwned>(values: Value) -> Page<T> {
+    Page { items: list(values), next_cursor: None }
 }
 
 fn came(app: &mut App, came: SourceResponse) -> Vec<AppEffect> {
@@ -30,11 +62,11 @@ fn press(app: &mut App, key: char) -> Vec<AppEffect> {
 }
 
 fn sessions() -> Value {
-    json!({ "items": [
+    json!([
         { "id": "4f2a91c07d3e", "workspace": "w1", "agent": "claude", "title": "make the tests pass", "started_at": "2026-01-02T03:00:00Z", "status": "stopped", "iterations": 7, "cost_usd": 0.42 },
         { "id": "91c0aa12bb34", "workspace": "w1", "agent": "stepback", "title": "größere Änderung: 日本語のタイトル and a title that is much longer than the line has room for", "started_at": "2026-01-02T02:00:00Z", "status": "active", "iterations": 12, "cost_usd": 0.0 },
         { "id": "0011223344", "workspace": "w2", "agent": "codex", "title": null, "started_at": "2025-12-30T03:00:00Z", "status": "ended", "iterations": 1, "cost_usd": 1.5 },
-    ], "next_cursor": null })
+    ])
 }
 
 fn steps() -> Value {
@@ -72,74 +104,87 @@ fn steps() -> Value {
     ])
 }
 
-/// What was thought by the last step.
-fn mind() -> Value {
+/// The items on the board at the last step, by kind.
+fn board_parts() -> Value {
     let item = |id: &str, status: &str, text: &str, more: Value| {
         let mut item = json!({ "id": id, "status": status, "text": text, "origin": { "step": 6 } });
         item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         item
     };
     let link = |to: &str, how: &str| json!([{ "to": to, "how": how }]);
-    json!({
-        "step": { "number": 7, "summary": "E2 was added" }, "changed": 2,
-        "changes": [
+    json!([
+        { "name": "hypotheses", "total": 2, "items": [
+            item("H1", "testing", "the cache is read before it is written", json!({ "confidence": 0.94, "alone": 0.5, "tags": ["cache"], "change": "changed" })),
+            item("H2", "rejected", "the clock is wrong \u{1b}[2J", json!({ "confidence": 0.18, "alone": 0.5, "more": "the test fails with a fixed clock" })),
+        ] },
+        { "name": "evidence", "total": 2, "items": [
+            item("E2", "in-force", "the log has the old value", json!({ "strength": 0.4, "sort": "observation", "links": link("H1", "for"), "source": { "kind": "tool", "text": "Bash", "step": 6 }, "change": "added" })),
+            item("E1", "in-force", "it fails without the cache as well", json!({ "strength": -0.5, "sort": "test", "links": link("H2", "for") })),
+        ] },
+        { "name": "contradictions", "total": 1, "items": [
+            item("C1", "open", "a time cannot be 10 and 12", json!({ "weight": "high", "sort": "detected", "more": "measure it again", "links": [{ "to": "B1", "how": "contradicts" }, { "to": "B2", "how": "contradicts" }] })),
+        ] },
+        { "name": "beliefs", "total": 2, "items": [
+            item("B1", "held", "the key has the time", json!({ "confidence": 0.9, "alone": 0.9, "sort": "observation" })),
+            item("B2", "held", "so entries of yesterday are not found", json!({ "confidence": 0.72, "alone": 0.8, "sort": "inference", "links": [{ "to": "B1", "how": "derived-from", "strength": 1.0, "reason": "by its code" }] })),
+        ] },
+        { "name": "gaps", "total": 1, "items": [
+            item("G1", "open", "since when does it fail?", json!({ "weight": "high", "sort": "cause", "links": link("H1", "blocks") })),
+        ] },
+        { "name": "verifications", "total": 1, "items": [item("V1", "failed", "make test", json!({ "more": "exit code 2 instead of 0" }))] },
+        { "name": "runs", "total": 1, "items": [] },
+        { "name": "notes", "total": 250, "items": [item("N250", "noted", "ask about the format", json!({}))] },
+        { "name": "experiments", "total": 0, "items": [] },
+    ])
+}
+
+/// What was thought by the last step.
+fn mind() -> MindDocument {
+    let part = |part: &Value| MindPartDocument {
+        items: list(part["items"].clone()),
+        ..of(json!({ "name": part["name"], "total": part["total"] }))
+    };
+    MindDocument {
+        step: Some(of(json!({ "number": 7, "summary": "E2 was added" }))),
+        changed: 2,
+        changes: list(json!([
             { "item": "H1", "change": "changed", "sentence": "H1 rose from 0.82 to 0.94 after E2" },
             { "item": "E2", "change": "added", "sentence": "E2 was added for H1 (+0.4): the log has the old value" },
-        ],
-        "next": [{ "item": "G1", "what": "answer: since when does it fail?", "why": "it is high and blocks H1" }],
-        "parts": [
-            { "name": "hypotheses", "total": 2, "items": [
-                item("H1", "testing", "the cache is read before it is written", json!({ "confidence": 0.94, "alone": 0.5, "tags": ["cache"], "change": "changed" })),
-                item("H2", "rejected", "the clock is wrong \u{1b}[2J", json!({ "confidence": 0.18, "alone": 0.5, "more": "the test fails with a fixed clock" })),
-            ] },
-            { "name": "evidence", "total": 2, "items": [
-                item("E2", "in-force", "the log has the old value", json!({ "strength": 0.4, "sort": "observation", "links": link("H1", "for"), "source": { "kind": "tool", "text": "Bash", "step": 6 }, "change": "added" })),
-                item("E1", "in-force", "it fails without the cache as well", json!({ "strength": -0.5, "sort": "test", "links": link("H2", "for") })),
-            ] },
-            { "name": "contradictions", "total": 1, "items": [
-                item("C1", "open", "a time cannot be 10 and 12", json!({ "weight": "high", "sort": "detected", "more": "measure it again", "links": [{ "to": "B1", "how": "contradicts" }, { "to": "B2", "how": "contradicts" }] })),
-            ] },
-            { "name": "beliefs", "total": 2, "items": [
-                item("B1", "held", "the key has the time", json!({ "confidence": 0.9, "alone": 0.9, "sort": "observation" })),
-                item("B2", "held", "so entries of yesterday are not found", json!({ "confidence": 0.72, "alone": 0.8, "sort": "inference", "links": [{ "to": "B1", "how": "derived-from", "strength": 1.0, "reason": "by its code" }] })),
-            ] },
-            { "name": "gaps", "total": 1, "items": [
-                item("G1", "open", "since when does it fail?", json!({ "weight": "high", "sort": "cause", "links": link("H1", "blocks") })),
-            ] },
-            { "name": "verifications", "total": 1, "items": [item("V1", "failed", "make test", json!({ "more": "exit code 2 instead of 0" }))] },
-            { "name": "runs", "total": 1, "items": [] },
-            { "name": "notes", "total": 250, "items": [item("N250", "noted", "ask about the format", json!({}))] },
-            { "name": "experiments", "total": 0, "items": [] },
-        ],
-    })
+        ])),
+        next: list(
+            json!([{ "item": "G1", "what": "answer: since when does it fail?", "why": "it is high and blocks H1" }]),
+        ),
+        parts: board_parts().as_array().unwrap().iter().map(part).collect(),
+        ..MindDocument::default()
+    }
 }
 
 /// A session is open, and an agent waits.
 fn app(columns: u16, rows: u16) -> App {
     let mut app = App::new((columns, rows), Timestamp::from_micros(NOW));
     app.begin(None);
-    came(&mut app, SourceResponse::Sessions(Ok(of(sessions())), None));
-    let stops = json!({ "items": [{
+    came(&mut app, SourceResponse::Sessions(Ok(page(sessions())), None));
+    let stops = json!([{
         "id": "stop1", "workspace": "w1", "session": "4f2a91c07d3e", "agent": "claude", "tool": "Bash",
         "input": { "command": "rm -rf build", "timeout": 60 }, "reason": "breakpoint 1: tool bash", "step": 7,
         "until": "2026-01-02T03:05:00Z",
-    }], "next_cursor": null });
-    came(&mut app, SourceResponse::Stops(Ok(of(stops))));
+    }]);
+    came(&mut app, SourceResponse::Stops(Ok(page(stops))));
     app
 }
 
 fn opened(columns: u16, rows: u16) -> App {
     let mut app = app(columns, rows);
-    let session = sessions()["items"][0].clone();
-    let around = Around { number: 7, steps: of(steps()), begins: true, ends: true };
+    let session = sessions()[0].clone();
+    let around = Around { number: 7, steps: list(steps()), begins: true, ends: true };
     press(&mut app, '\n');
     let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
-    let breakpoints = json!({ "items": [
+    let breakpoints = json!([
         { "id": 1, "description": "tool bash", "enabled": true, "hits": 3 },
         { "id": 2, "description": "path src/**", "condition": "rm", "enabled": false, "hits": 0, "log": true },
-    ], "next_cursor": null });
-    came(&mut app, SourceResponse::Breakpoints(Ok(of(breakpoints))));
+    ]);
+    came(&mut app, SourceResponse::Breakpoints(Ok(page(breakpoints))));
     app
 }
 
@@ -148,47 +193,56 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
     for effect in effects {
         match effect {
             AppEffect::Step { key, step, .. } => {
-                let detail = json!({ "input": { "path": "made.txt", "content": "one\ntwo\n" }, "output": "\u{1b}]0;evil\u{7}ok" });
-                let changes = of::<Vec<_>>(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step(&step, &detail, &changes))));
+                let detail = StepDetailDocument {
+                    step: *step,
+                    input: Some(json!({ "path": "made.txt", "content": "one\ntwo\n" })),
+                    output: Some("\u{1b}]0;evil\u{7}ok".into()),
+                    ..StepDetailDocument::default()
+                };
+                let changes = list(json!([{ "path": "made.txt", "kind": "created" }]));
+                came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step(&detail, &changes))));
             }
             AppEffect::State { key, .. } => {
-                let state = json!({
-                    "git": [{ "path": ".git", "branch": "main", "commit": "9c22da7e0123456789", "stashes": 1 }],
-                    "items": [
+                let git = json!([{ "path": ".git", "branch": "main", "commit": "9c22da7e0123456789", "stashes": 1 }]);
+                let items = json!([
                         { "path": "src", "type": "directory" },
                         { "path": "src/main.rs", "type": "file", "size": 1234 },
                         { "path": "made.txt", "type": "file", "size": 8 },
                         { "path": "link", "type": "symlink", "target": "made.txt" },
                         { "path": "big.bin", "type": "excluded", "reason": "too large" },
-                    ],
-                });
-                let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, SourceResponse::State(key, Ok((of(state), changed))));
+                ]);
+                let state = StateDocument { git: list(git), items: list(items), ..StateDocument::default() };
+                let changed = list(json!([{ "path": "made.txt", "kind": "created" }]));
+                came(app, SourceResponse::State(key, Ok((state, changed))));
             }
             AppEffect::Lines(session) => {
                 let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });
-                let lines = json!({ "stretches": [
-                    stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
-                ] });
-                came(app, SourceResponse::Lines(session, Ok(of(lines))));
+                let stretches = list(json!([
+                    stretch(1, 3, "main", false),
+                    stretch(4, 5, "main", true),
+                    stretch(6, 7, "plan-b", false),
+                ]));
+                let lines = LinesDocument { branches: Vec::new(), stretches };
+                came(app, SourceResponse::Lines(session, Ok(lines)));
             }
             AppEffect::Board { key, .. } => {
-                let mind = of::<stepback_tui::documents::mind::Mind>(mind());
+                let mind = mind();
                 let effects =
                     came(app, SourceResponse::Board(key, Ok(stepback_tui::app::BoardView::of(&mind))));
                 answer(app, effects);
             }
             AppEffect::Confidence { key, .. } => {
-                let confidence = json!({ "number": [3, 4, 6, 7], "lines": [
+                let lines = list(json!([
                     { "hypothesis": "H1", "at": [0, 2, 3], "confidence": [0.5, 0.82, 0.94] },
                     { "hypothesis": "H2", "at": [1, 3], "confidence": [0.5, 0.18] },
-                ] });
-                came(app, SourceResponse::Confidence(key, Ok(of(confidence))));
+                ]));
+                let confidence =
+                    ConfidenceDocument { number: vec![3, 4, 6, 7], lines, ..ConfidenceDocument::default() };
+                came(app, SourceResponse::Confidence(key, Ok(confidence)));
             }
             AppEffect::Diff { key, .. } => {
                 let text = "--- a/made.txt\n+++ b/made.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
-                let changes = of::<Vec<_>>(
+                let changes = list(
                     json!([{ "path": "made.txt", "kind": "modified", "text": text }, { "path": "b.bin", "kind": "modified" }]),
                 );
                 came(
@@ -244,20 +298,29 @@ fn views(columns: u16, rows: u16) -> String {
     press(&mut app, '?');
     all.push_str(&format!("== Help\n{}", text(&app, FULL)));
     press(&mut app, 'z');
-    let plan = json!({
-        "id": "p", "kind": "rewind", "summary": "Rewind to #5 \"before\"", "apply": "/api/v1/rewind-plans/p/apply",
-        "items": [{ "path": "made.txt", "action": "delete" }, { "path": "src/main.rs", "action": "restore" }],
-        "left_alone": [{ "path": "notes", "reason": "it was edited since (by you)" }],
-        "kept": [{ "path": "todo.md", "by": "you" }], "everything_changes": ["todo.md"], "warnings": [],
-    });
-    came(&mut app, SourceResponse::Plan(Ok(of(plan)), Some("#5".into())));
+    let plan = PlanDocument {
+        kind: "rewind".into(),
+        summary: "Rewind to #5 \"before\"".into(),
+        items: list(
+            json!([{ "path": "made.txt", "action": "delete" }, { "path": "src/main.rs", "action": "restore" }]),
+        ),
+        left_alone: list(json!([{ "path": "notes", "reason": "it was edited since (by you)" }])),
+        kept: list(json!([{ "path": "todo.md", "by": "you" }])),
+        everything_changes: vec!["todo.md".into()],
+        ..PlanDocument::default()
+    };
+    came(&mut app, SourceResponse::Plan(Ok(plan), Some("#5".into())));
     all.push_str(&format!("== Plan\n{}", text(&app, FULL)));
     app.update(AppMessage::Key(KeyCode::Esc, false));
     press(&mut app, '/');
     all.push_str(&format!("== Prompt\n{}", text(&app, FULL)));
     app.update(AppMessage::Key(KeyCode::Esc, false));
-    let hits = json!({ "items": [{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash", "snippets": [{ "text": "make test failed" }] }], "total": 1, "complete": true });
-    came(&mut app, SourceResponse::Hits("test".into(), Ok(of(hits))));
+    let mut hits: Vec<HitDocument> = list(
+        json!([{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash" }]),
+    );
+    hits[0].snippets = list(json!([{ "text": "make test failed" }]));
+    let hits = HitsDocument { items: hits, total: 1, complete: true, ..HitsDocument::default() };
+    came(&mut app, SourceResponse::Hits("test".into(), Ok(hits)));
     all.push_str(&format!("== Found\n{}", text(&app, FULL)));
     all
 }
@@ -309,28 +372,25 @@ fn without_colours_and_unicode_everything_is_still_said() {
 fn nothing_that_was_recorded_acts_on_the_terminal() {
     let hostile = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\r\u{202e}\u{200b}\u{e0041}";
     let mut app = App::new((100, 30), Timestamp::from_micros(NOW));
-    let mut session = sessions()["items"][0].clone();
+    let mut session = sessions()[0].clone();
     session["title"] = hostile.into();
     session["agent"] = hostile.into();
-    came(
-        &mut app,
-        SourceResponse::Sessions(Ok(of(json!({ "items": [session], "next_cursor": null }))), None),
-    );
-    let mut all = steps();
-    for step in all.as_array_mut().unwrap() {
+    came(&mut app, SourceResponse::Sessions(Ok(page(json!([session]))), None));
+    let mut hostile_steps = steps();
+    for step in hostile_steps.as_array_mut().unwrap() {
         for name in ["summary", "kind", "label", "worker", "tool", "note"] {
             step[name] = hostile.into();
         }
     }
-    let around = Around { number: 7, steps: of(all), begins: true, ends: true };
+    let around = Around { number: 7, steps: list(hostile_steps), begins: true, ends: true };
     let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
-    let stops = json!({ "items": [{ "id": "x", "session": "4f2a91c07d3e", "agent": hostile, "tool": hostile, "reason": hostile, "input": { hostile: hostile } }], "next_cursor": null });
-    came(&mut app, SourceResponse::Stops(Ok(of(stops))));
+    let stops = json!([{ "id": "x", "session": "4f2a91c07d3e", "agent": hostile, "tool": hostile, "reason": hostile, "input": { hostile: hostile } }]);
+    came(&mut app, SourceResponse::Stops(Ok(page(stops))));
     came(
         &mut app,
-        SourceResponse::Breakpoints(Ok(of(
-            json!({ "items": [{ "id": 1, "description": hostile, "condition": hostile }], "next_cursor": null }),
+        SourceResponse::Breakpoints(Ok(page(
+            json!([{ "id": 1, "description": hostile, "condition": hostile }]),
         ))),
     );
     for view in View::ALL {
@@ -346,8 +406,10 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
         }
         press(&mut app, 'z');
     }
-    let hits = json!({ "items": [{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }], "total": 1 });
-    came(&mut app, SourceResponse::Hits(hostile.into(), Ok(of(hits))));
+    let hits =
+        json!([{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }]);
+    let hits = HitsDocument { items: list(hits), total: 1, ..HitsDocument::default() };
+    came(&mut app, SourceResponse::Hits(hostile.into(), Ok(hits)));
     for cell in &screen(&app, FULL).backend().buffer().content {
         assert!(!cell.symbol().chars().any(stepback_model::escape::is_hidden), "{:?}", cell.symbol());
     }

@@ -42,6 +42,7 @@ struct LineMove {
 }
 
 /// The checkpoints of a workspace, hidden ones included, and the moves between them.
+#[derive(Default)]
 pub(crate) struct LineGraph {
     pub(super) nodes: HashMap<StepId, LineNode>,
     /// Moves by the step they led to.

@@ -10,7 +10,6 @@ use stepback_model::record::StepKind;
 
 use super::reading::SideSummary;
 use super::side::ComparedRun;
-use crate::timeline::is_error;
 
 /// Maximum length of the last answer, in characters.
 const WORDS: usize = 400;
@@ -74,7 +73,7 @@ impl Totals {
         };
         for step in &side.steps {
             totals.iterations = totals.iterations.max(step.meta.iteration);
-            totals.failed += u64::from(is_error(step));
+            totals.failed += u64::from(step.is_error());
             match step.kind {
                 StepKind::UserInput => totals.prompts += 1,
                 StepKind::ModelEnd => totals.model_calls += 1,

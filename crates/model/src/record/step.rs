@@ -148,6 +148,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// Whether it failed. A gap in the recording is not an error of the agent.
+    pub fn is_error(&self) -> bool {
+        self.kind != StepKind::Gap && (self.meta.failed || self.kind == StepKind::Error)
+    }
+
     /// The id of the step that records an event of this kind which the agent calls `key`. It is the same for every delivery
     /// of the event. Ids of one session have the same last four bytes, so that a store can keep them together.
     pub fn id_of(session: SessionId, kind: StepKind, key: &str) -> StepId {

@@ -1,18 +1,16 @@
 //! Applies plans, and reports what was done.
 
 use axum::extract::State;
-use serde_json::{Value, json};
-use stepback_engine::moves::{MoveKind, MoveReport};
-use stepback_engine::{Engine, Workspace};
-use stepback_model::plan::SkippedPath;
-use stepback_model::record::{Operation, OperationAction};
+use serde_json::Value;
+use stepback_api::operations::OperationDocument;
+use stepback_api::page::Page;
+use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_engine::moves::MoveKind;
+use stepback_model::record::Operation;
 
 use super::plans::{agree, look};
-use crate::documents::OperationDocument;
-use crate::documents::files::LeftAloneDocument;
-use crate::documents::plans::{AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, UndoDocument};
 use crate::extract::{Json, Path, QueryString};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -111,43 +109,4 @@ pub async fn operations(
         Ok(Json(pagination::page(all, limit, &about, number, OperationDocument::of)))
     })
     .await
-}
-
-/// The document of a move that was made.
-pub(super) fn applied(
-    engine: &Engine,
-    workspace: &Workspace,
-    report: &MoveReport,
-) -> Result<AppliedDocument, Problem> {
-    let mut document = AppliedDocument {
-        operation: OperationDocument::stored(engine, report.operation())?,
-        before: None,
-        after: None,
-        items: Vec::new(),
-        left_alone: Vec::new(),
-        kept: Vec::new(),
-        partial: false,
-        undo: way_back(workspace, report.operation()),
-    };
-    if let MoveReport::Files(report) = report {
-        let left = report.all_left_alone();
-        document.before = Some(report.before);
-        document.after = Some(report.after);
-        document.items = report.outcomes.iter().map(OutcomeDocument::of).collect();
-        document.partial = left.iter().any(SkippedPath::is_conflict);
-        document.left_alone = left.iter().map(LeftAloneDocument::of).collect();
-        document.kept = report.kept.iter().map(KeptDocument::of).collect();
-    }
-    Ok(document)
-}
-
-/// How to undo an operation: an undo is undone by a redo, everything else by an undo.
-fn way_back(workspace: &Workspace, operation: &Operation) -> UndoDocument {
-    let (plans, body) = match &operation.action {
-        OperationAction::Undo { .. } => ("redo-plans", json!({})),
-        OperationAction::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
-        _ => ("undo-plans", json!({ "operation": operation.id })),
-    };
-    let href = format!("/api/v1/workspaces/{}/{plans}", workspace.record.id);
-    UndoDocument { method: "POST".to_owned(), href, body }
 }

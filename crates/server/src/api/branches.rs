@@ -5,42 +5,23 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stepback_engine::reruns::Rerun;
+use stepback_api::address::encode_segment;
+use stepback_api::branches::{BranchDocument, NewBranch, Rename};
+use stepback_api::files::ChangeDocument;
+use stepback_api::operations::OperationDocument;
+use stepback_api::page::Page;
 use stepback_engine::{Engine, Workspace};
 use stepback_history::compare::{self, ComparedRun};
 use stepback_model::point::is_number;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::points::resolved;
-use crate::documents::OperationDocument;
-use crate::documents::branches::BranchDocument;
-use crate::documents::files::ChangeDocument;
-use crate::documents::timeline::TipDocument;
-use crate::extract::{Json, Path, QueryString, percent_encoded};
-use crate::pagination::Page;
+use crate::extract::{Json, Path, QueryString};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// The shortest prefix of a session id that is accepted, so that `12` is still a step.
 const ENOUGH: usize = 4;
-
-/// A branch to create.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewBranch {
-    /// The name: letters, digits, and `-_./+`.
-    pub name: String,
-    /// The point it begins at; the current step of the workspace if none is given.
-    pub from: Option<String>,
-}
-
-/// The new name of a branch.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Rename {
-    /// The new name: letters, digits, and `-_./+`.
-    pub name: String,
-}
 
 /// Lists all branches of a workspace by name, then reruns that have no branch yet.
 #[utoipa::path(get, path = "/workspaces/{workspace}/branches", tag = "branches",
@@ -52,28 +33,14 @@ pub async fn list(
 ) -> Result<Json<Page<BranchDocument>>, Problem> {
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
-        Ok(Json(Page { items: all(&workspace)?, next_cursor: None }))
+        Ok(Json(Page { items: BranchDocument::all(&workspace)?, next_cursor: None }))
     })
     .await
 }
 
-fn all(workspace: &Workspace) -> Result<Vec<BranchDocument>, Problem> {
-    let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
-    let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-    let lines = TipDocument::all(&workspace.branch_lines()?);
-    let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
-    let of = |branch| BranchDocument::of(branch, line(&branch.name), rerun(&branch.name));
-    let mut items: Vec<_> = branches.iter().map(of).collect();
-    // A finished rerun without a branch is one whose branch was deleted, and is not listed.
-    let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
-    let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
-    items.extend(coming.map(BranchDocument::coming));
-    Ok(items)
-}
-
 /// Finds the branch with this name.
 pub(super) fn known(workspace: &Workspace, name: &str) -> Result<BranchDocument, Problem> {
-    let found = all(workspace)?.into_iter().find(|branch| branch.name == name);
+    let found = BranchDocument::all(workspace)?.into_iter().find(|branch| branch.name == name);
     found.ok_or_else(|| Problem::unknown("branch", name))
 }
 
@@ -101,7 +68,7 @@ pub async fn create(
         free(&workspace, &new.name)?;
         let from = resolved(&workspace, new.from.as_deref().unwrap_or("@"))?;
         workspace.create_branch(&new.name, &from)?;
-        let name = percent_encoded(new.name.as_bytes()).replace('/', "%2F");
+        let name = encode_segment(&new.name);
         let place = format!("/api/v1/workspaces/{}/branches/{name}", workspace.record.id);
         let document = known(&workspace, &new.name)?;
         Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
@@ -152,7 +119,7 @@ pub async fn delete(
         let workspace = state::workspace(engine, &id)?;
         known(&workspace, &name)?;
         let operation = workspace.delete_branch(&name)?;
-        Ok(Json(OperationDocument::stored(engine, &operation)?))
+        Ok(Json(OperationDocument::stored(engine.store(), &operation)?))
     })
     .await
 }

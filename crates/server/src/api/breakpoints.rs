@@ -2,14 +2,12 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use stepback_api::control::{BreakpointDocument, NewBreakpoint, RemovedDocument, Switch, Wait};
+use stepback_api::page::Page;
 use stepback_engine::Engine;
 use stepback_engine::control::{Breakpoint, Condition, Control};
-use utoipa::ToSchema;
 
-use crate::documents::control::BreakpointDocument;
 use crate::extract::{Json, Path};
-use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -18,91 +16,32 @@ const MOST: usize = 1000;
 /// Longest text in a breakpoint, in bytes.
 const LONGEST: usize = 10_000;
 
-/// The condition of a breakpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wait {
-    /// A call of the tool `name`.
-    Tool,
-    /// The model turn with this `number`.
-    Iteration,
-    /// An input that matches the regular expression `pattern`.
-    Pattern,
-    /// A step that failed.
-    Error,
-    /// A call that names a path which `glob` matches.
-    Path,
-    /// A session whose cost reached `usd`.
-    Cost,
-}
-
-/// A breakpoint to add. Which of `name`, `number`, `pattern`, `glob` and `usd` must be given depends on `on`.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-pub struct NewBreakpoint {
-    /// The condition.
-    pub on: Wait,
-    /// The name of a tool, `*` for any; letter case does not matter.
-    pub name: Option<String>,
-    /// The number of a model turn.
-    pub number: Option<u64>,
-    /// A regular expression.
-    pub pattern: Option<String>,
-    /// A glob that paths must match.
-    pub glob: Option<String>,
-    /// A cost in dollars.
-    pub usd: Option<f64>,
-    /// A regular expression that the input must match as well.
-    pub condition: Option<String>,
-    /// Stop from this hit on; earlier ones are only counted.
-    pub from_hit: Option<u64>,
-    /// Only record hits, and do not stop the agent.
-    #[serde(default)]
-    pub log: bool,
-}
-
-impl NewBreakpoint {
-    /// Returns the condition. Fails if a field is missing, or one is given that does not belong to it.
-    fn on(&mut self) -> Result<Condition, Problem> {
-        let missing = |field: &str| Problem::usage(format!("this kind of breakpoint requires \"{field}\""));
-        let on = match self.on {
-            Wait::Tool => Condition::Tool { name: self.name.take().ok_or_else(|| missing("name"))? },
-            Wait::Iteration => {
-                Condition::Iteration { number: self.number.take().ok_or_else(|| missing("number"))? }
-            }
-            Wait::Pattern => {
-                Condition::Pattern { pattern: self.pattern.take().ok_or_else(|| missing("pattern"))? }
-            }
-            Wait::Error => Condition::Error,
-            Wait::Path => Condition::Path { glob: self.glob.take().ok_or_else(|| missing("glob"))? },
-            Wait::Cost => Condition::Cost { usd: self.usd.take().ok_or_else(|| missing("usd"))? },
-        };
-        let rest = [
-            ("name", self.name.is_some()),
-            ("number", self.number.is_some()),
-            ("pattern", self.pattern.is_some()),
-            ("glob", self.glob.is_some()),
-            ("usd", self.usd.is_some()),
-        ];
-        match rest.into_iter().find(|(_, given)| *given) {
-            Some((field, _)) => Err(Problem::usage(format!("this kind of breakpoint has no \"{field}\""))),
-            None => Ok(on),
+/// Returns the condition of a new breakpoint. Fails if a field is missing, or one is given that does not belong to it.
+fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
+    let missing = |field: &str| Problem::usage(format!("this kind of breakpoint requires \"{field}\""));
+    let on = match new.on {
+        Wait::Tool => Condition::Tool { name: new.name.take().ok_or_else(|| missing("name"))? },
+        Wait::Iteration => {
+            Condition::Iteration { number: new.number.take().ok_or_else(|| missing("number"))? }
         }
+        Wait::Pattern => {
+            Condition::Pattern { pattern: new.pattern.take().ok_or_else(|| missing("pattern"))? }
+        }
+        Wait::Error => Condition::Error,
+        Wait::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
+        Wait::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
+    };
+    let rest = [
+        ("name", new.name.is_some()),
+        ("number", new.number.is_some()),
+        ("pattern", new.pattern.is_some()),
+        ("glob", new.glob.is_some()),
+        ("usd", new.usd.is_some()),
+    ];
+    match rest.into_iter().find(|(_, given)| *given) {
+        Some((field, _)) => Err(Problem::usage(format!("this kind of breakpoint has no \"{field}\""))),
+        None => Ok(on),
     }
-}
-
-/// Enables or disables a breakpoint.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Switch {
-    /// Whether it is enabled from now on.
-    pub enabled: bool,
-}
-
-/// The result of a removal.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub struct RemovedDocument {
-    /// Number of breakpoints that were removed.
-    pub removed: u64,
 }
 
 fn control(engine: &Engine, id: &str) -> Result<Control, Problem> {
@@ -138,7 +77,7 @@ pub async fn add(
     Path(id): Path<String>,
     Json(mut new): Json<NewBreakpoint>,
 ) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
-    let on = new.on()?;
+    let on = condition(&mut new)?;
     let (condition, from_hit, log) = (new.condition, new.from_hit, new.log);
     let probe = Breakpoint { id: 0, on, condition, enabled: true, hits: 0, from_hit, log };
     let texts = match &probe.on {

@@ -1,17 +1,16 @@
 //! The numbered list of changes, with the author of each.
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
-use stepback_engine::authorship::{Attribution, Author};
+use serde::Deserialize;
+use stepback_api::changes::NumberedDocument;
+use stepback_api::page::Page;
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
-use stepback_model::time::Timestamp;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::points::resolved_within;
-use crate::documents::files::ChangeDocument;
 use crate::extract::{Json, Path, QueryString, relative};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -28,70 +27,6 @@ pub struct ChangesQuery {
     /// Also those that were taken back, or that a new list leaves out.
     #[serde(default)]
     pub all: bool,
-}
-
-/// A call that made a change, or may have made it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct AuthorDocument {
-    /// The id of the session.
-    pub session: String,
-    /// The id of the step at which the call began.
-    pub call_step: String,
-    /// The name of the tool.
-    pub tool: Option<String>,
-    /// The id of the step of the prompt that the agent was working on.
-    pub prompt_step: Option<String>,
-}
-
-impl AuthorDocument {
-    fn of(author: &Author) -> Self {
-        Self {
-            session: author.session.to_string(),
-            call_step: author.step.to_string(),
-            tool: author.tool.clone(),
-            prompt_step: author.prompt.map(|prompt| prompt.to_string()),
-        }
-    }
-}
-
-/// A change with its number.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct NumberedDocument {
-    /// The number to pass to a rewind.
-    pub number: u64,
-    /// The change.
-    #[serde(flatten)]
-    pub change: ChangeDocument,
-    /// When a scan first found it.
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
-    /// The id of the step that first found it; none if no step has yet.
-    pub step: Option<String>,
-    /// The number of that step.
-    pub step_number: Option<u64>,
-    /// Whether a rewind took it back.
-    pub taken_back: bool,
-    /// The author: the user if it is empty, one of these calls if there are several.
-    pub authors: Vec<AuthorDocument>,
-}
-
-impl NumberedDocument {
-    fn of(numbered: &NumberedChange) -> Self {
-        let authors = match &numbered.who {
-            Attribution::Unreported => Vec::new(),
-            Attribution::Call(author) => vec![AuthorDocument::of(author)],
-            Attribution::OneOf(authors) => authors.iter().map(AuthorDocument::of).collect(),
-        };
-        Self {
-            number: numbered.number as u64,
-            change: ChangeDocument::of(&numbered.change),
-            at: numbered.at,
-            step: numbered.step.map(|(id, _)| id.to_string()),
-            step_number: numbered.step.map(|(_, number)| number),
-            taken_back: numbered.taken_back,
-            authors,
-        }
-    }
 }
 
 /// Lists the changes on the current branch of a workspace, newest first.

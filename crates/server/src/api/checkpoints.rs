@@ -3,18 +3,21 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Deserialize;
+use stepback_api::checkpoints::{Annotate, AnnotatedDocument, CreatedDocument, NewCheckpoint};
+use stepback_api::files::LeftAloneDocument;
+use stepback_api::operations::OperationDocument;
+use stepback_api::page::Page;
+use stepback_api::steps::StepDocument;
 use stepback_engine::checkpoint::checked;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::StepId;
 use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
-use crate::documents::files::LeftAloneDocument;
-use crate::documents::{OperationDocument, StepDocument};
 use crate::extract::{Json, Path, QueryString};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -31,62 +34,6 @@ pub struct CheckpointsQuery {
     pub find: Option<String>,
     /// Only those that the user requested (`manual`), that stepback made by itself (`automatic`), or that were `scheduled`.
     pub trigger: Option<String>,
-}
-
-/// The annotation of a new checkpoint.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewCheckpoint {
-    /// A short name that points can use.
-    pub label: Option<String>,
-    /// Free text.
-    pub note: Option<String>,
-    /// The tags, at most 100.
-    #[serde(default)]
-    pub tags: Vec<String>,
-}
-
-/// Changes to the annotation of a checkpoint. A missing field stays as it is; `null` removes it.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Annotate {
-    /// A short name that points can use.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>)]
-    pub label: Option<Option<String>>,
-    /// Free text.
-    #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>)]
-    pub note: Option<Option<String>>,
-    /// All tags; replaces the earlier ones.
-    pub tags: Option<Vec<String>>,
-}
-
-/// Tells `null` (`Some(None)`) from a missing field (`None`).
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
-/// A new checkpoint.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct CreatedDocument {
-    /// The checkpoint.
-    #[serde(flatten)]
-    pub checkpoint: StepDocument,
-    /// Files that were read because they are new or changed.
-    pub files_read: u64,
-    /// Paths that could not be saved, and why.
-    pub not_covered: Vec<LeftAloneDocument>,
-}
-
-/// A checkpoint after its annotation was changed.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct AnnotatedDocument {
-    /// The checkpoint as it is now.
-    #[serde(flatten)]
-    pub checkpoint: StepDocument,
-    /// The operation, which undo takes.
-    pub operation: OperationDocument,
 }
 
 fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) -> Result<Annotation, Problem> {
@@ -189,7 +136,7 @@ pub async fn annotate(
         )?;
         let operation = workspace.annotate(&stored, after)?;
         let (_, stored) = found(engine, &id)?;
-        let operation = OperationDocument::stored(engine, &operation)?;
+        let operation = OperationDocument::stored(engine.store(), &operation)?;
         Ok(Json(AnnotatedDocument { checkpoint: StepDocument::of(&stored), operation }))
     })
     .await
@@ -206,7 +153,7 @@ pub async fn delete(
     work.run(move |engine| {
         let (workspace, stored) = found(engine, &id)?;
         let operation = workspace.delete_checkpoint(&stored)?;
-        Ok(Json(OperationDocument::stored(engine, &operation)?))
+        Ok(Json(OperationDocument::stored(engine.store(), &operation)?))
     })
     .await
 }

@@ -2,6 +2,8 @@
 
 use axum::extract::State;
 use serde::Deserialize;
+use stepback_api::files::{ChangeDocument, ChangedFileDocument, DiffDocument};
+use stepback_api::steps::StepDocument;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff};
 use stepback_model::change::PathChange;
@@ -10,8 +12,6 @@ use stepback_model::state::WorkspaceState as Moment;
 use utoipa::IntoParams;
 
 use super::checkpoints::found;
-use crate::documents::StepDocument;
-use crate::documents::files::{ChangeDocument, ChangedFileDocument, DiffDocument};
 use crate::extract::{Json, Path, QueryString, relative};
 use crate::pagination::{self, Paging};
 use crate::problem::Problem;

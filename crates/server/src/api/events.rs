@@ -9,15 +9,14 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
+use stepback_api::control::StopDocument;
+use stepback_api::page::Page;
+use stepback_api::steps::{EventDocument, StepEventDocument};
 use stepback_model::record::StepKind;
-use stepback_store::port::StepAt;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
-use crate::documents::StepDocument;
-use crate::documents::control::StopDocument;
 use crate::extract::QueryString;
 use crate::live::{Follower, LiveFilter, News};
-use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -56,40 +55,6 @@ impl Following {
             })
             .await?;
         Follower::begin(work, wanted, last.or(self.after)).await
-    }
-}
-
-/// One event, as it is sent.
-#[derive(Clone, Debug, ToSchema)]
-pub struct EventDocument {
-    /// The type of the event: `step`, `stops` or `changed`.
-    pub event: Option<String>,
-    /// The position in the log up to which all steps were sent.
-    pub id: Option<String>,
-    /// For a `step`, a `StepEventDocument` as JSON; for `stops`, a page of `StopDocument`.
-    pub data: Option<String>,
-}
-
-/// A step, and its position in the log.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct StepEventDocument {
-    /// The position in the log; the `id` of the event.
-    pub position: u64,
-    /// The id of the workspace.
-    pub workspace: String,
-    /// The step.
-    #[serde(flatten)]
-    pub step: StepDocument,
-}
-
-impl StepEventDocument {
-    /// The document of a step.
-    pub fn of(placed: &StepAt) -> Self {
-        Self {
-            position: placed.position,
-            workspace: placed.workspace.to_string(),
-            step: StepDocument::of(&placed.stored),
-        }
     }
 }
 

@@ -3,6 +3,8 @@
 use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
+use stepback_api::conversions::FoundSteps;
+use stepback_api::search::{FoundStepsDocument, HitsDocument};
 use stepback_engine::Engine;
 use stepback_model::escape::excerpt;
 use stepback_model::hash::Hash;
@@ -15,7 +17,6 @@ use stepback_store::port::{ORDERS, SearchRequest, StepQuery as Steps};
 use utoipa::IntoParams;
 
 use super::steps::kinds;
-use crate::documents::find::{Agents, FoundStepsDocument, HitsDocument};
 use crate::extract::{Json, QueryString};
 use crate::pagination::Paging;
 use crate::problem::Problem;
@@ -162,10 +163,10 @@ pub async fn steps(
         let (workspace, among) = among.resolve(engine)?;
         let query = Steps { from, limit: Some(limit), ..known.limit(among)? };
         let page = engine.store.find(workspace, &query)?;
-        let mut agents = Agents::default();
+        let mut steps = FoundSteps::new(engine.store());
         let mut items = Vec::with_capacity(page.steps.len());
         for placed in &page.steps {
-            items.push(agents.found(engine, placed.workspace, &placed.stored)?);
+            items.push(steps.found(placed.workspace, &placed.stored)?);
         }
         Ok(Json(FoundStepsDocument {
             items,
@@ -219,8 +220,8 @@ pub async fn search(
         if !complete {
             again.index_in_background();
         }
-        let mut agents = Agents::default();
-        let items = found.hits.iter().map(|hit| agents.hit(engine, hit)).collect::<Result<_, _>>()?;
+        let mut steps = FoundSteps::new(engine.store());
+        let items = found.hits.iter().map(|hit| steps.hit(hit)).collect::<Result<_, _>>()?;
         Ok(Json(HitsDocument {
             items,
             total: found.total,

@@ -6,56 +6,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
 use stepback_agents::fork::{ForkError, ForkRequest, Mode, PlannedFork, plan_recorded};
+use stepback_api::sessions::{ForkedDocument, NewFork};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
-use utoipa::ToSchema;
 
 use super::points::resolved_within;
 use crate::api::reruns::ServerHost;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
-
-/// Where to fork a conversation.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewFork {
-    /// The point to continue from: a step of the session.
-    pub point: String,
-    /// Only return how it would continue. The default is `true`.
-    #[serde(default = "yes")]
-    #[schema(default = true)]
-    pub dry_run: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// A fork of a conversation, made or planned.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ForkedDocument {
-    /// The session it was forked from.
-    pub session: String,
-    /// The name of the agent.
-    pub agent: String,
-    /// The number of the step it continues from.
-    pub from: u64,
-    /// The agent's id of the new session.
-    pub new_agent_session: String,
-    /// How many lines of the conversation it starts with.
-    pub messages: u64,
-    /// The command that continues the conversation.
-    pub command: Vec<String>,
-    /// The directory to run the command in.
-    pub directory: String,
-    /// A note for the user.
-    pub note: Option<String>,
-    /// Whether the fork was written; otherwise this is a preview.
-    pub ready: bool,
-}
 
 /// Forks the conversation of a session at an earlier step under a new id, or returns a preview.
 #[utoipa::path(post, path = "/sessions/{session}/forks", tag = "plans",

@@ -4,14 +4,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use stepback_api::ingest::{EventBatch, RejectedDocument, TakenDocument};
 use stepback_engine::Engine;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::extract::{Json, QueryString};
-use crate::ingest::body::{self, EventBatch, Form};
+use crate::ingest::body::{self, Form};
 use crate::ingest::reported::{self, IngestContext, PreparedEvent};
 use crate::ingest::{Ingest, IngestResult, Room, Target};
 use crate::problem::Problem;
@@ -29,32 +30,6 @@ pub struct BatchDefaults {
     pub workspace: Option<String>,
     /// The agent of events that name none.
     pub agent: Option<String>,
-}
-
-/// The result of a batch. Everything that has a number is durable.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct TakenDocument {
-    /// The id of the workspace; none if nothing was stored.
-    pub workspace: Option<String>,
-    /// Events that are stored, now or by an earlier delivery.
-    pub accepted: u64,
-    /// Events that were rejected.
-    pub rejected: u64,
-    /// The step number of each event, in order; none if it was rejected.
-    pub steps: Vec<Option<u64>>,
-    /// Why events were rejected, one entry for each.
-    pub errors: Vec<RejectedDocument>,
-    /// Bytes cut from long texts.
-    pub left_out_bytes: u64,
-}
-
-/// Why one event was rejected.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct RejectedDocument {
-    /// The index of the event in the batch, counted from 0.
-    pub index: u64,
-    /// What is wrong with the event.
-    pub detail: String,
 }
 
 /// Records steps that an agent reports, in batches: `{"workspace": …, "agent": …, "events": [ … ]}`, or one event on each

@@ -7,14 +7,16 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
+use stepback_api::control::{LiveCommand, LiveRequest, NewMessage, Switch};
+use stepback_api::steps::StepEventDocument;
 use utoipa::ToSchema;
 
-use crate::api::breakpoints::{self, NewBreakpoint, Switch};
-use crate::api::events::{Following, StepEventDocument};
-use crate::api::stops::{self, NewMessage, Say};
+use crate::api::breakpoints;
+use crate::api::events::Following;
+use crate::api::stops;
 use crate::extract::{Json, Path, QueryString};
 use crate::live::{Follower, News};
 use crate::problem::Problem;
@@ -23,80 +25,6 @@ use crate::strict::BodySchema;
 
 /// Largest message of a client, in bytes.
 const LARGEST: usize = 256 << 10;
-
-/// A command of a client, with the id that its reply carries.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-pub struct LiveRequest {
-    /// Copied into the reply.
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    pub id: Value,
-    /// The command.
-    #[serde(flatten)]
-    pub what: LiveCommand,
-}
-
-/// The commands for live agents; each does the same as the HTTP operation of that name.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(tag = "do", rename_all = "kebab-case")]
-pub enum LiveCommand {
-    /// Answer an agent that waits: resume, step, deny, or edit its input.
-    Answer {
-        /// The id of the stop.
-        stop: String,
-        /// The answer.
-        #[serde(flatten)]
-        say: Say,
-    },
-    /// List the agents that wait.
-    Stops,
-    /// Stop a session at its next call.
-    Pause {
-        /// The id of the session.
-        session: String,
-    },
-    /// Let a paused session go on, and answer it if it waits.
-    Resume {
-        /// The id of the session.
-        session: String,
-    },
-    /// Leave a message that a session receives with its next call.
-    Inject {
-        /// The id of the session.
-        session: String,
-        /// The text of the message.
-        text: String,
-    },
-    /// List the breakpoints of a workspace.
-    Breakpoints {
-        /// The id of the workspace.
-        workspace: String,
-    },
-    /// Add a breakpoint.
-    AddBreakpoint {
-        /// The id of the workspace.
-        workspace: String,
-        /// The condition of the breakpoint.
-        #[serde(flatten)]
-        breakpoint: NewBreakpoint,
-    },
-    /// Enable or disable a breakpoint.
-    SwitchBreakpoint {
-        /// The id of the workspace.
-        workspace: String,
-        /// The id of the breakpoint.
-        breakpoint: u64,
-        /// Whether it is enabled from now on.
-        enabled: bool,
-    },
-    /// Remove a breakpoint.
-    RemoveBreakpoint {
-        /// The id of the workspace.
-        workspace: String,
-        /// The id of the breakpoint.
-        breakpoint: u64,
-    },
-}
 
 /// Sends the events of `/events` as messages `{"event": "step", "data": …}`, and runs the commands of a client (`{"id": 1,
 /// "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or `{"reply": 1, "problem": …}`.
@@ -168,8 +96,9 @@ fn messages(news: &News, position: u64) -> Vec<Message> {
 }
 
 async fn answer(work: &AppState, text: &str) -> Value {
-    static SCHEMA: LazyLock<BodySchema> =
-        LazyLock::new(|| BodySchema::component(&super::operations().split_for_parts().1, "Request"));
+    static SCHEMA: LazyLock<BodySchema> = LazyLock::new(|| {
+        BodySchema::component(&super::operations().split_for_parts().1, &LiveRequest::name())
+    });
     let whole = serde_json::from_str::<Value>(text);
     let checked = whole.as_ref().map_or(Ok(()), |whole| SCHEMA.check(whole));
     let request = checked.and_then(|()| {

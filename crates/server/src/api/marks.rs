@@ -5,13 +5,10 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_engine::branch_graph::BranchLines;
-use stepback_history::timeline::{TimelineCursor, is_error};
-use stepback_model::ids::StepId;
-use stepback_store::port::{StepQuery as Steps, StepRow};
+use stepback_api::timeline::{ForkDocument, LaneDocument, MarksDocument, SummaryDocument, TipDocument};
+use stepback_history::timeline::TimelineCursor;
+use stepback_store::port::StepQuery as Steps;
 
-use super::timeline::Lanes;
-use crate::documents::timeline::{ForkDocument, MarksDocument, SummaryDocument, TipDocument};
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -36,14 +33,15 @@ pub async fn get(
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let cursor = TimelineCursor::new(engine.store.steps(workspace.record.id, &query)?);
         let lines = workspace.lines_of(session.id)?;
-        let lanes = Lanes::of(cursor.steps(), &lines);
+        let layout = lines.lanes(cursor.steps());
         let (mut kinds, mut tools) = (Names::default(), Names::default());
         let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();
         let mut marks = MarksDocument {
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
             branches: TipDocument::all(&lines.branches),
-            forks: forks(cursor.steps(), &lines),
+            forks: lines.forks(cursor.steps()).iter().map(ForkDocument::of).collect(),
+            lanes: layout.lanes.iter().map(LaneDocument::of).collect(),
             ..MarksDocument::default()
         };
         let (mut number, mut at) = (0, 0);
@@ -57,20 +55,19 @@ pub async fn get(
             at = at.max(since);
             marks.kind.push(kinds.place(step.kind.as_str()));
             marks.tool.push(step.meta.tool.as_deref().map_or(0, |tool| tools.place(tool) + 1));
-            marks.lane.push(lanes.place(stored));
+            marks.lane.push(layout.lane_of(stored) as u64);
             marks.duration_us.push(step.meta.duration.unwrap_or(0));
             let annotation = &stored.annotation;
             let annotated =
                 annotation.label.is_some() || annotation.note.is_some() || !annotation.tags.is_empty();
             let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
             marks.flags.push(
-                bit(is_error(step), FAILED)
+                bit(step.is_error(), FAILED)
                     | bit(stored.trigger.is_some(), KEPT)
                     | bit(lines.is_rolled_back(stored), ROLLED_BACK)
                     | bit(annotated, ANNOTATED),
             );
         }
-        marks.lanes = lanes.documents;
         (marks.kinds, marks.tools) = (kinds.all, tools.all);
         Ok(Json(marks))
     })
@@ -94,24 +91,4 @@ impl Names {
         self.places.insert(name.to_owned(), place);
         place
     }
-}
-
-/// Returns the checkpoints that did not grow from the checkpoint before, or that are on another branch. Rewinds and switches
-/// are steps of the user's session, so the parent of a step is searched beyond them, up to a step of this session.
-fn forks(steps: &[StepRow], lines: &BranchLines) -> Vec<ForkDocument> {
-    let kept = steps.iter().filter(|stored| stored.is_checkpoint());
-    let mut known: HashMap<StepId, usize> = HashMap::new();
-    let mut last = None;
-    let mut forks = Vec::new();
-    for stored in kept {
-        let (step, branch) = (&stored.step, lines.branch_of(stored));
-        if let Some((parent, from)) = lines.grown_from(step.id, |id| known.contains_key(&id))
-            && (last != Some(parent) || known.get(&parent) != Some(&branch))
-        {
-            forks.push(ForkDocument { from, to: step.number });
-        }
-        known.insert(step.id, branch);
-        last = Some(step.id);
-    }
-    forks
 }

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use serde::Deserialize;
+use stepback_api::conversions::Describer;
+use stepback_api::page::Page;
+use stepback_api::reasoning::{
+    ConfidenceDocument, ConfidenceLineDocument, MindChangeDocument, MindDocument, MindEdgeDocument,
+    MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument, ThoughtDocument,
+};
 use stepback_engine::Workspace;
 use stepback_engine::board::{BoardAtPoint, BoardMoment};
 use stepback_model::record::Session;
@@ -12,13 +18,8 @@ use stepback_reasoning::{ItemId, ItemKind};
 use utoipa::IntoParams;
 
 use super::points::LONGEST;
-use crate::documents::mind::{
-    ConfidenceDocument, ConfidenceLineDocument, Describer, MindChangeDocument, MindDocument,
-    MindEdgeDocument, MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument,
-    ThoughtDocument,
-};
 use crate::extract::{Json, Path, QueryString};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -133,7 +134,7 @@ pub async fn get(
         let before = before(&workspace, &session, &at, &seen, board.against.as_deref())?;
         let diff = before.board.diff(&seen.board);
         let changes = what_changed(&diff);
-        let mut describer = Describer::new(&workspace, &seen.board, changes.iter().copied().collect());
+        let mut describer = Describer::new(workspace.store(), &seen.board, changes.iter().copied().collect());
         let mut parts = Vec::new();
         let which = ItemQuery { about: None, find: board.find };
         for kind in ItemKind::ALL {
@@ -249,7 +250,7 @@ pub async fn part(
         let seen = workspace.board_at(&session, &moment(&workspace, at.at.as_deref())?)?;
         let list = List { session: &session, seen: &seen, kind, which: &which };
         let after = paging.position(&list.about())?.unwrap_or(0);
-        let mut describer = Describer::new(&workspace, &seen.board, HashMap::new());
+        let mut describer = Describer::new(workspace.store(), &seen.board, HashMap::new());
         Ok(Json(list.page(&mut describer, list.items(about), after, limit)?))
     })
     .await
@@ -284,7 +285,7 @@ pub async fn graph(
         let before = before(&workspace, &session, &at, &seen, None)?;
         let changes = what_changed(&before.board.diff(&seen.board)).into_iter().collect();
         let picture = seen.board.picture(centre, most);
-        let mut describer = Describer::new(&workspace, &seen.board, changes);
+        let mut describer = Describer::new(workspace.store(), &seen.board, changes);
         let mut nodes = Vec::new();
         for item in picture.nodes {
             nodes.extend(describer.item(item)?);

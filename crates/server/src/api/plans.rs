@@ -3,66 +3,17 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 use serde_json::{Value, json};
+use stepback_api::plans::{AppliedDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::kept::Audience;
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
 use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
-use stepback_model::plan::RewindPlan;
-use utoipa::ToSchema;
 
-use super::apply::applied;
 use super::points::resolved_within;
-use crate::documents::files::LeftAloneDocument;
-use crate::documents::plans::{AppliedDocument, KeptDocument, PlanDocument, PlannedDocument};
 use crate::extract::{Json, OptionalJson, Path, relative};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
-
-/// What to rewind. Exactly one of `point`, `changes`, `last` and `all` must be given.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct NewRewind {
-    /// The point to rewind to.
-    pub point: Option<String>,
-    /// Changes to take back, by number.
-    pub changes: Vec<usize>,
-    /// Take back the last so many changes of agents, or of `session`; those of any author with `everything`.
-    pub last: Option<usize>,
-    /// Take back all changes of agents, or of `session`; those of any author with `everything`.
-    pub all: bool,
-    /// Only these paths (globs; a directory includes its contents).
-    pub paths: Vec<String>,
-    /// Rewind git directories too.
-    pub git: bool,
-    /// Take back changes of the user and of other sessions too.
-    pub everything: bool,
-    /// Only what this session changed; errors, calls and iterations in `point` are counted in it.
-    pub session: Option<String>,
-    /// Only these hunks of the one change that is chosen, counted from 1.
-    pub hunks: Vec<usize>,
-    /// Replace databases although a process has them open.
-    pub force: bool,
-}
-
-/// What to undo.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct NewUndo {
-    /// The operation, by id or number; the newest in force if none is given.
-    pub operation: Option<String>,
-    /// Replace databases although a process has them open.
-    pub force: bool,
-}
-
-/// Options of a plan that takes no other input.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PlanOptions {
-    /// Replace databases although a process has them open.
-    pub force: bool,
-}
 
 /// Plans a rewind. Changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/rewind-plans", tag = "plans",
@@ -167,32 +118,9 @@ async fn create(
 
 /// Keeps a plan until it is confirmed, and returns its document.
 fn show(workspace: &Workspace, planned: &PlannedMove) -> Result<PlanDocument, Problem> {
-    let document = plan_document(workspace, planned);
+    let document = PlanDocument::of(workspace.record.id, planned);
     workspace.keep_plan(planned, json!(document))?;
     Ok(document)
-}
-
-fn plan_document(workspace: &Workspace, planned: &PlannedMove) -> PlanDocument {
-    let (empty, id, kind) = (RewindPlan::default(), planned.id.clone(), planned.request.action.kind().name());
-    let files = planned.files.as_ref();
-    let plan = files.map_or(&empty, |files| &files.plan);
-    let kept = files.map_or(&[][..], |files| &files.kept);
-    let everything = files.map_or(&[][..], |files| &files.everything_changes);
-    PlanDocument {
-        apply: format!("/api/v1/{kind}-plans/{id}/apply"),
-        id,
-        kind: kind.to_owned(),
-        workspace: workspace.record.id.to_string(),
-        summary: planned.summary.clone(),
-        git: planned.riders().git,
-        items: plan.changes.iter().map(PlannedDocument::of).collect(),
-        left_alone: plan.left_alone.iter().map(LeftAloneDocument::of).collect(),
-        kept: kept.iter().map(KeptDocument::of).collect(),
-        everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
-        unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
-        warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
-        operation: planned.operation.as_ref().map(|operation| operation.id.to_string()),
-    }
 }
 
 /// Finds a plan that was shown, by this server or by any other process.
@@ -231,7 +159,7 @@ pub(super) async fn agree(
         }
         let report = workspace.apply_move(planned)?;
         engine.forget_plan(&id)?;
-        Ok(Json(applied(engine, &workspace, &report)?))
+        Ok(Json(AppliedDocument::of(engine.store(), workspace.record.id, &report)?))
     })
     .await
 }
@@ -245,7 +173,7 @@ pub(super) async fn look(work: AppState, kind: MoveKind, id: String) -> Result<J
         }
         let workspace = state::opened(engine, shown.workspace)?;
         let planned = workspace.plan_move(&shown.request)?;
-        Ok(Json(json!(plan_document(&workspace, &planned))))
+        Ok(Json(json!(PlanDocument::of(workspace.record.id, &planned))))
     })
     .await
 }

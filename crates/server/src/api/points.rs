@@ -1,12 +1,12 @@
 //! Points: the ways to name a moment, resolved to a step.
 
 use axum::extract::State;
+use stepback_api::steps::StepDocument;
 use stepback_engine::Workspace;
 use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::record::StepRow;
 
-use crate::documents::StepDocument;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};

@@ -13,9 +13,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 use stepback_agents::policy::ToolHandling;
 use stepback_agents::transcript::Home;
+use stepback_api::address::encode_segment;
+use stepback_api::branches::{BranchDocument, NewRerun};
 use stepback_engine::reruns::Rerun;
 use stepback_llm_wire::prices::Prices;
 use stepback_model::ids::WorkspaceId;
@@ -25,11 +26,9 @@ use stepback_rerun::replay_responder::OnDifference;
 use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{RerunHost, RerunOptions};
 use tokio::sync::oneshot;
-use utoipa::ToSchema;
 
 use super::points::resolved;
-use crate::documents::branches::BranchDocument;
-use crate::extract::{Json, Path, percent_encoded};
+use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -79,39 +78,25 @@ impl Running {
     }
 }
 
-/// How a session is to be run again.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct NewRerun {
-    /// The point to start from; the beginning of the session if none is given.
-    pub from: Option<String>,
-    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
-    pub set: Vec<String>,
-    /// End after the first step of this kind.
-    pub until: Option<String>,
-    /// End after so many steps.
-    pub max_steps: Option<u64>,
-    /// End after so many seconds.
-    pub timeout_s: Option<u32>,
-    /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
-    #[schema(value_type = Option<String>)]
-    pub tools: Option<ToolHandling>,
-    /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
-    pub on_difference: Option<String>,
-    /// The name of the new branch; generated if none is given.
-    pub branch: Option<String>,
+/// Reads how a model call without a matching recording is handled.
+fn on_difference(word: Option<&str>) -> Result<OnDifference, Problem> {
+    match word {
+        None | Some("stop") => Ok(OnDifference::Stop),
+        Some("nearest") => Ok(OnDifference::Nearest),
+        // Calling a real model costs money; only the command line can do that.
+        Some(other) => Err(Problem::usage(format!("on_difference must not be \"{other}\"")).hint(
+            "use \"stop\" or \"nearest\"; only \"stepback rerun --on-difference live\" can ask the model",
+        )),
+    }
 }
 
-impl NewRerun {
-    fn on_difference(&self) -> Result<OnDifference, Problem> {
-        match self.on_difference.as_deref() {
-            None | Some("stop") => Ok(OnDifference::Stop),
-            Some("nearest") => Ok(OnDifference::Nearest),
-            // Calling a real model costs money; only the command line can do that.
-            Some(other) => Err(Problem::usage(format!("on_difference must not be \"{other}\"")).hint(
-                "use \"stop\" or \"nearest\"; only \"stepback rerun --on-difference live\" can ask the model",
-            )),
-        }
+/// Reads how tool calls are handled.
+fn tool_handling(word: Option<&str>) -> Result<ToolHandling, Problem> {
+    match word {
+        None | Some("real") => Ok(ToolHandling::Real),
+        Some("recorded") => Ok(ToolHandling::Recorded),
+        Some("deny") => Ok(ToolHandling::Deny),
+        Some(other) => Err(Problem::unknown_word("tools", other, &["real", "recorded", "deny"])),
     }
 }
 
@@ -129,7 +114,8 @@ pub async fn begin(
         Problem::new(StatusCode::CONFLICT, "refused", "this server cannot run agents")
             .hint("\"stepback rerun\" on the machine of the workspace can")
     })?;
-    let on_difference = wanted.on_difference()?;
+    let on_difference = on_difference(wanted.on_difference.as_deref())?;
+    let tools = tool_handling(wanted.tools.as_deref())?;
     let until = match wanted.until.as_deref() {
         None => None,
         Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::unknown("kind of step", name))?),
@@ -138,12 +124,11 @@ pub async fn begin(
     let playing = work.clone();
     std::thread::Builder::new()
         .name("stepback-rerun".into())
-        .spawn(move || play(&playing, &stage, &id, &wanted, on_difference, until, told))?;
+        .spawn(move || play(&playing, &stage, &id, &wanted, (tools, on_difference), until, told))?;
     // The sender is dropped unanswered only if the thread ended unexpectedly.
     let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun failed unexpectedly")));
     let (workspace, rerun) = begun?;
-    let place =
-        format!("/api/v1/workspaces/{workspace}/branches/{}", percent_encoded(rerun.branch.as_bytes()));
+    let place = format!("/api/v1/workspaces/{workspace}/branches/{}", encode_segment(&rerun.branch));
     let document = BranchDocument::coming(&rerun);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(document)).into_response())
 }
@@ -155,7 +140,7 @@ fn play(
     stage: &ServerHost,
     id: &str,
     wanted: &NewRerun,
-    on_difference: OnDifference,
+    (tools, on_difference): (ToolHandling, OnDifference),
     until: Option<StepKind>,
     told: oneshot::Sender<Begun>,
 ) {
@@ -177,7 +162,7 @@ fn play(
             until,
             max_steps: wanted.max_steps,
             timeout: wanted.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
-            tools: wanted.tools.unwrap_or_default(),
+            tools,
             on_difference,
             timing: Timing::Instant,
             branch: wanted.branch.clone(),

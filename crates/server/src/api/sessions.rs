@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use axum::extract::State;
 use serde::Deserialize;
+use stepback_api::page::Page;
+use stepback_api::sessions::SessionDocument;
 use stepback_engine::Engine;
 use stepback_engine::session::{STATUSES, seen, status};
 use stepback_model::ids::SessionId;
@@ -12,9 +14,8 @@ use stepback_store::port::StepQuery as Steps;
 use utoipa::IntoParams;
 
 use super::find;
-use crate::documents::SessionDocument;
 use crate::extract::{Json, Path, QueryString};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 

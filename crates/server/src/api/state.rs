@@ -7,6 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::Agent;
 use stepback_agents::transcript::{self, MessageRole, TranscriptMessage};
+use stepback_api::files::FileDocument;
+use stepback_api::page::Page;
+use stepback_api::state::{MessageDocument, RepositoryDocument, SlotsDocument, StateDocument};
+use stepback_api::steps::StepDocument;
 use stepback_engine::{Engine, Workspace, diff};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
@@ -18,11 +22,8 @@ use stepback_model::{conversation, json};
 use utoipa::IntoParams;
 
 use super::steps::numbered;
-use crate::documents::StepDocument;
-use crate::documents::files::{FileDocument, RepositoryDocument, SlotsDocument, StateDocument};
-use crate::documents::timeline::MessageDocument;
 use crate::extract::{Json, Path, QueryString, percent_decoded, relative};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 

@@ -2,16 +2,16 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use serde_json::Value;
+use stepback_api::page::Page;
+use stepback_api::steps::{StepDetailDocument, StepDocument};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::json;
 use stepback_model::record::{Session, StepKind};
 use stepback_store::port::{StepQuery as Steps, StepRow};
 use utoipa::IntoParams;
 
-use crate::documents::{StepDetailDocument, StepDocument};
 use crate::extract::{Json, Path, QueryString};
-use crate::pagination::{self, Page, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
@@ -175,19 +175,7 @@ pub(super) fn numbered(
 }
 
 fn detailed(engine: &Engine, stored: &StepRow) -> Result<StepDetailDocument, Problem> {
-    let mut fields = match stored.step.meta.detail {
-        Some(hash) => match json::load(engine.store(), hash) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(_) => serde_json::Map::new(),
-            Err(error) => return Err(Problem::internal(format!("the step cannot be read: {error}"))),
-        },
-        None => serde_json::Map::new(),
-    };
-    Ok(StepDetailDocument {
-        step: StepDocument::of(stored),
-        input: fields.remove("input"),
-        output: fields.remove("output"),
-        error: fields.remove("error"),
-        metadata: fields.remove("metadata"),
-    })
+    let detail = stored.step.meta.detail.map(|hash| json::load(engine.store(), hash)).transpose();
+    let detail = detail.map_err(|error| Problem::internal(format!("the step cannot be read: {error}")))?;
+    Ok(StepDetailDocument::of(stored, detail))
 }

@@ -1,59 +1,25 @@
 //! Controls live agents: pauses sessions, answers agents that wait, and leaves them messages.
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use stepback_agents::Agent;
+use stepback_agents::answer::HookAnswer;
+use stepback_api::control::{ControlledDocument, NewMessage, Say, StopDocument};
+use stepback_api::page::Page;
 use stepback_engine::Engine;
 use stepback_engine::control::{Control, Stop, StopAnswer};
-use utoipa::ToSchema;
 
-use crate::documents::control::StopDocument;
 use crate::extract::{Json, Path};
-use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
 /// Longest text sent to an agent, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// The answer to an agent that waits.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case", tag = "answer")]
-pub enum Say {
-    /// Go on with the call.
-    Resume,
-    /// Go on, and stop again at the next call.
-    Step,
-    /// Do not run the call.
-    Deny {
-        /// The reason that the model gets; a default text if there is none.
-        reason: Option<String>,
-    },
-    /// Run the call with another input.
-    Edit {
-        /// The whole new input, an object.
-        #[schema(value_type = Object)]
-        input: Value,
-    },
-}
-
-/// A message to an agent.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewMessage {
-    /// The text of the message.
-    pub text: String,
-}
-
-/// The state of a session after a command.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ControlledDocument {
-    /// The id of the session.
-    pub session: String,
-    /// Whether it stops at its next call.
-    pub paused: bool,
-    /// The stop that was answered, if any.
-    pub answered: Option<StopDocument>,
+/// The document of a stop. A waiting call can run with another input if it has not run, and its agent supports that.
+pub(crate) fn document(workspace: &str, stop: &Stop) -> StopDocument {
+    let can_edit =
+        stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input);
+    StopDocument::of(workspace, stop, can_edit)
 }
 
 /// All agents that wait in the store, the longest waiting first, each with its workspace id.
@@ -76,7 +42,7 @@ pub(crate) fn stops(engine: &Engine) -> Result<Vec<(String, Control, Stop)>, Pro
     responses((status = 200, body = Page<StopDocument>), (status = "default", body = Problem)))]
 pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument>>, Problem> {
     work.run(|engine| {
-        let items = stops(engine)?.iter().map(|(id, _, stop)| StopDocument::of(id, stop)).collect();
+        let items = stops(engine)?.iter().map(|(id, _, stop)| document(id, stop)).collect();
         Ok(Json(Page { items, next_cursor: None }))
     })
     .await
@@ -108,7 +74,7 @@ pub async fn answer(
             control.pause(Some(stop.session))?;
         }
         control.answer(&stop, &answer)?;
-        Ok(Json(StopDocument::of(&workspace, &stop)))
+        Ok(Json(document(&workspace, &stop)))
     })
     .await
 }
@@ -162,7 +128,7 @@ pub async fn resume(
         Ok(Json(ControlledDocument {
             session: session.id.to_string(),
             paused: false,
-            answered: stop.map(|stop| StopDocument::of(&here, &stop)),
+            answered: stop.map(|stop| document(&here, &stop)),
         }))
     })
     .await

@@ -12,14 +12,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use stepback_api::sessions::{ImportDocument, SessionDocument};
 use stepback_bundle::Bundle;
 use stepback_engine::Engine;
 use stepback_engine::session::status;
 use stepback_model::hex;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::documents::SessionDocument;
 use crate::extract::{Json, Path, QueryString};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
@@ -115,19 +115,6 @@ fn nameless(engine: &Engine) -> Result<File, Problem> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
-}
-
-/// The result of an import.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ImportDocument {
-    /// The sessions of the file, as they are in this store.
-    pub sessions: Vec<SessionDocument>,
-    /// Steps in the file.
-    pub steps: u64,
-    /// Steps that the store did not have yet.
-    pub new_steps: u64,
-    /// Objects that the store did not have yet.
-    pub new_objects: u64,
 }
 
 /// Imports a bundle or exported lines: everything that the store does not have, or nothing.

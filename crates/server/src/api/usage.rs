@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use stepback_api::maintenance::{HourDocument, SpentDocument, UsageDocument};
 use stepback_engine::Engine;
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_model::json;
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StepQuery as Steps;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::find::moment;
 use crate::extract::{Json, QueryString};
@@ -29,59 +30,6 @@ const HOUR: i64 = 3600 * 1_000_000;
 pub struct Since {
     /// Only calls since this time: `2 hours ago`, `2026-01-23`. The default is two weeks ago.
     pub since: Option<String>,
-}
-
-/// Token counts and cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub struct SpentDocument {
-    /// Number of model calls.
-    pub calls: u64,
-    /// Input tokens at the full price.
-    pub input: u64,
-    /// Output tokens, thinking included.
-    pub output: u64,
-    /// Input tokens read from a cache.
-    pub cache_read: u64,
-    /// Input tokens written to a cache.
-    pub cache_write: u64,
-    /// The cost in dollars, as far as it is known.
-    pub cost_usd: f64,
-}
-
-impl SpentDocument {
-    fn add(&mut self, spent: &CallUsage) {
-        let tokens = spent.tokens.unwrap_or_default();
-        self.calls += 1;
-        self.input += tokens.input;
-        self.output += tokens.output;
-        self.cache_read += tokens.cache_read;
-        self.cache_write += tokens.cache_write;
-        self.cost_usd += spent.cost_usd.unwrap_or(0.0);
-    }
-}
-
-/// The usage in one hour.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct HourDocument {
-    /// When the hour began.
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Timestamp,
-    /// The usage in this hour.
-    #[serde(flatten)]
-    pub spent: SpentDocument,
-}
-
-/// The usage of models.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct UsageDocument {
-    /// The hours with at least one call, oldest first.
-    pub hours: Vec<HourDocument>,
-    /// The usage by model.
-    pub models: BTreeMap<String, SpentDocument>,
-    /// The total usage.
-    pub total: SpentDocument,
-    /// Whether all calls in the period are included; otherwise only the newest 20,000.
-    pub complete: bool,
 }
 
 /// Tokens and cost of model calls, by hour and by model. Answers that a rerun took from its recording are not counted: no

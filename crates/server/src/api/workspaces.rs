@@ -1,10 +1,10 @@
 //! Workspaces: the directory trees that agents work in.
 
 use axum::extract::State;
+use stepback_api::page::Page;
+use stepback_api::workspaces::WorkspaceDocument;
 
-use crate::documents::WorkspaceDocument;
 use crate::extract::{Json, Path};
-use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 

@@ -7,28 +7,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
-use super::reported::NewStep;
 use crate::problem::Problem;
 
 /// Most bytes of a batch, decompressed.
 pub const LARGEST: usize = 16 << 20;
 /// Most events in a batch.
 pub const MOST: usize = 10_000;
-
-/// A batch of events, in the order in which they happened.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes what is taken apart by hand, one thing after the other")]
-pub struct EventBatch {
-    /// The workspace: the id or root of one in the store, or the name of one that is not a directory on this machine.
-    pub workspace: Option<String>,
-    /// The agent of events that name none.
-    pub agent: Option<String>,
-    /// The events.
-    pub events: Vec<NewStep>,
-}
 
 /// A batch with its events still as text, so that an invalid event does not fail the others.
 #[derive(Deserialize)]

@@ -1,15 +1,13 @@
 //! Parses one event reported by an agent, and turns it into an [`AgentEvent`]: checked, redacted and cut to size.
 
-use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
+use stepback_api::ingest::{NewStep, NewTrouble};
 use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
-use stepback_model::event::{AgentEvent, ReportedError};
-use stepback_model::record::StepKind;
+use stepback_model::event::AgentEvent;
 use stepback_model::time::Timestamp;
-use utoipa::ToSchema;
 
 /// Longest name (of an agent, a session, a call, …), in bytes.
 const LONGEST_NAME: usize = 1000;
@@ -17,103 +15,6 @@ const LONGEST_NAME: usize = 1000;
 const LONGEST_TEXT: usize = 64 << 10;
 /// Most bytes of one event, as JSON.
 const LARGEST: usize = 4 << 20;
-
-/// One event that an agent reports.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewStep {
-    /// The agent's name; that of the batch if none is given.
-    pub agent: Option<String>,
-    /// The agent's own id of the session.
-    pub session: String,
-    /// What happened: `tool-start`, `tool-end`, `model-start`, `model-end`, `user-input`, `error`, …
-    #[schema(value_type = String)]
-    pub kind: StepKind,
-    /// Identifies the event among those of its kind in the session: the same event delivered again is stored once.
-    pub id: Option<String>,
-    /// When it happened; the time of arrival if none is given.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub at: Option<Timestamp>,
-    /// The id by which the start and the end of a call are paired.
-    pub call: Option<String>,
-    /// The name of the tool or model.
-    pub tool: Option<String>,
-    /// The sub-agent that did it; none for the main agent.
-    pub worker: Option<String>,
-    /// One line for people; generated from the other fields if there is none.
-    pub summary: Option<String>,
-    /// The input of the call.
-    #[schema(value_type = Option<Object>)]
-    pub input: Option<Value>,
-    /// The output of the call.
-    #[schema(value_type = Option<Object>)]
-    pub output: Option<Value>,
-    /// The error: a text, an object or a flag. An empty one means no error.
-    pub error: Option<NewTrouble>,
-    /// How long it took, in microseconds.
-    pub duration_us: Option<u64>,
-    /// Tokens, trace ids, and other named values.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Value>,
-    /// The model that the session uses now.
-    pub model: Option<String>,
-    /// The cost to add to the session, in dollars.
-    pub cost_usd: Option<f64>,
-    /// Whether the session is over.
-    #[serde(default)]
-    pub ended: bool,
-    /// The messages that the conversation grew by since the last step.
-    #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
-    pub messages: Vec<Value>,
-    /// The agent's whole memory as it is now.
-    #[schema(value_type = Option<Object>)]
-    pub memory: Option<Value>,
-    /// The whole task list as it is now.
-    #[schema(value_type = Option<Object>)]
-    pub tasks: Option<Value>,
-    /// The names of the tools and variables that the session has.
-    #[schema(value_type = Option<Object>)]
-    pub environment: Option<Value>,
-}
-
-/// An error, in one of the forms that agents report it.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum NewTrouble {
-    /// Whether there was an error.
-    Flag(bool),
-    /// The error message.
-    Text(String),
-    /// The error message, with details.
-    Whole {
-        /// The type of the error, if it has a name.
-        name: Option<String>,
-        /// The error message.
-        message: String,
-        /// The stack trace, if there is one.
-        stack: Option<String>,
-        /// The cause of the error.
-        cause: Option<String>,
-    },
-}
-
-impl NewTrouble {
-    /// Returns the error, or `None` if the report is empty.
-    fn trouble(self) -> Option<ReportedError> {
-        match self {
-            Self::Flag(is_set) => ReportedError::reported(&is_set.into()),
-            Self::Text(message) => ReportedError::reported(&message.into()),
-            Self::Whole { name, message, stack, cause } => {
-                let is_empty =
-                    |text: &Option<String>| text.as_ref().is_none_or(|text| text.trim().is_empty());
-                let is_nothing =
-                    message.trim().is_empty() && [&name, &stack, &cause].into_iter().all(is_empty);
-                (!is_nothing).then_some(ReportedError { name, message, stack, cause })
-            }
-        }
-    }
-}
 
 /// What applies to all events of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +74,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         worker: new.worker,
         input: new.input,
         output: new.output,
-        error: new.error.and_then(NewTrouble::trouble),
+        error: new.error.and_then(NewTrouble::reported),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
         metadata: new.metadata,
         ..AgentEvent::new(agent, &new.session, new.kind, summary)

@@ -7,7 +7,7 @@ use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_history::bisect::{self, BisectEvent, BisectResult, Probe, ProbeVerdict};
 use stepback_model::record::StepRow;
 
-use super::{CommandResult, DONE, diff, status, view};
+use super::{CommandResult, DONE, diff, documents, status, titles};
 use crate::args::find::Bisect;
 use crate::context::Context;
 use crate::output::{self, Paint};
@@ -60,7 +60,7 @@ fn report(context: &Context, stored: &StepRow, probe: &Probe) {
             format!("#{}", stored.step.number),
             paint.dim(format!(
                 "{} (setup {}, run {})",
-                view::title(stored),
+                titles::title(stored),
                 output::duration(probe.set_up),
                 output::duration(probe.ran)
             ))
@@ -96,13 +96,13 @@ fn conclude(
             match context.json {
                 true => output::document(&json!({
                     "id": null,
-                    "among": steps.iter().map(|stored| view::step(stored)).collect::<Vec<_>>(),
+                    "among": steps.iter().map(|stored| documents::step(stored)).collect::<Vec<_>>(),
                     "items": items,
                 })),
                 false => {
                     output::line("It is one of these steps; those in between were skipped:");
                     for stored in steps {
-                        output::line(format!("  {}  {}", describe(stored), view::title(stored)));
+                        output::line(format!("  {}  {}", describe(stored), titles::title(stored)));
                     }
                 }
             }
@@ -117,16 +117,20 @@ fn conclude(
         output::document(&json!({
             "id": after.step.id,
             "number": after.step.number,
-            "step": view::step(after),
+            "step": documents::step(after),
             "detail": detail,
             "good": before.step.id,
-            "changes": changes.iter().map(view::change).collect::<Vec<_>>(),
+            "changes": changes.iter().map(documents::change).collect::<Vec<_>>(),
             "items": items,
         }));
         return DONE;
     }
     let paint = Paint::stdout();
-    output::line(format!("{} is the first bad step: {}", paint.strong(describe(after)), view::title(after)));
+    output::line(format!(
+        "{} is the first bad step: {}",
+        paint.strong(describe(after)),
+        titles::title(after)
+    ));
     if let Some(author) = status::behind_step(workspace, detail.as_ref()) {
         output::line(paint.dim(format!("  {author}")));
     }
@@ -139,7 +143,7 @@ fn conclude(
         return DONE;
     }
     for change in changes.iter().take(FEW) {
-        output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
+        output::line(format!("  {:<12} {}", paint.change(change), titles::change_path(change)));
     }
     output::say(paint_hint.dim(format!("\"stepback diff '#{good}' '#{bad}'\" shows the lines, {rewind}")));
     DONE

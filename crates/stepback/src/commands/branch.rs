@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use stepback_api::branches::BranchDocument;
 use stepback_engine::moves::{MoveAction, MoveKind, MoveRequest};
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
@@ -15,7 +16,7 @@ use stepback_model::record::StepRow;
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::WorkspaceState;
 
-use super::{CommandResult, DONE, conversation, moves, rewind};
+use super::{CommandResult, DONE, conversation, documents, moves, rewind, titles};
 use crate::args::ConfirmArgs;
 use crate::args::live::BranchCommand;
 use crate::context::Context;
@@ -187,38 +188,33 @@ fn create(
     }
 }
 
+/// Returns a branch as JSON: its newest step is an id here, and has its number and time beside it.
+fn document(branch: BranchDocument) -> Value {
+    let mut value = json!(branch);
+    value["id"] = json!(branch.name);
+    match branch.tip {
+        Some(tip) => {
+            value["tip"] = json!(tip.id);
+            value["number"] = json!(tip.number);
+            value["at"] = json!(tip.at);
+        }
+        None => drop(value.as_object_mut().map(|fields| fields.remove("tip"))),
+    }
+    value
+}
+
 fn list(context: &Context, workspace: &Workspace) -> CommandResult {
+    if context.json {
+        let items: Vec<_> = BranchDocument::all(workspace)?.into_iter().map(document).collect();
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
     // A finished rerun without a branch was forgotten.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
     let unfinished = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
-    if context.json {
-        let unfinished = unfinished.map(|rerun| {
-            json!({ "id": rerun.branch, "name": rerun.branch, "present": false, "status": rerun.status(), "rerun": rerun })
-        });
-        let items: Vec<_> = branches
-            .iter()
-            .map(|branch| {
-                let step = &branch.tip.step;
-                let rerun = rerun(&branch.name);
-                json!({
-                    "id": branch.name,
-                    "name": branch.name,
-                    "tip": step.id,
-                    "number": step.number,
-                    "at": step.at,
-                    "present": branch.present,
-                    "status": rerun.map_or("active", Rerun::status),
-                    "rerun": rerun,
-                })
-            })
-            .chain(unfinished)
-            .collect();
-        output::document(&json!({ "items": items }));
-        return DONE;
-    }
     let paint = Paint::stdout();
     let now = context.now();
     for branch in &branches {
@@ -265,7 +261,7 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
     let changes = ends.files.unwrap_or_default();
     let Conversations { shared, a: said_left, b: said_right } = ends.conversation;
     if context.json {
-        let items: Vec<_> = changes.iter().map(super::view::change).collect();
+        let items: Vec<_> = changes.iter().map(documents::change).collect();
         output::document(&json!({
             "a": { "id": a, "tip": one.step.id, "steps_since_fork": since_a, "messages": said_left },
             "b": { "id": b, "tip": other.step.id, "steps_since_fork": since_b, "messages": said_right },
@@ -291,7 +287,7 @@ fn compare_branches(context: &Context, workspace: &Workspace, a: &str, b: &str) 
         of(ChangeKind::Renamed)
     ));
     for change in changes.iter().take(40) {
-        output::line(format!("    {:<12} {}", paint.change(change), super::view::change_path(change)));
+        output::line(format!("    {:<12} {}", paint.change(change), titles::change_path(change)));
     }
     output::say(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
     DONE

@@ -1,11 +1,12 @@
 //! The command `stepback checkpoint …`.
 
 use serde_json::json;
+use stepback_api::steps::StepDocument;
 use stepback_engine::checkpoint::checked;
 use stepback_engine::workspace::describe;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
@@ -21,9 +22,9 @@ pub fn create(
     let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
     let stored = &created.stored;
     if context.json {
-        let mut value = view::checkpoint(stored);
+        let mut value = json!(StepDocument::of(stored));
         value["files_read"] = json!(created.hashed);
-        value["not_covered"] = created.troubles.iter().map(view::left_alone).collect();
+        value["not_covered"] = created.troubles.iter().map(documents::left_alone).collect();
         output::document(&value);
         return DONE;
     }
@@ -66,7 +67,7 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
                 .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
     });
     if context.json {
-        let items: Vec<_> = listed.iter().map(view::checkpoint).collect();
+        let items: Vec<_> = listed.iter().map(StepDocument::of).collect();
         output::document(&json!({ "items": items }));
         return DONE;
     }
@@ -79,7 +80,7 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
             paint.strong(format!("#{}", step.number)),
             paint.name(step.id.short()),
             paint.dim(step.at.ago(now)),
-            view::title(stored)
+            titles::title(stored)
         ));
     }
     if listed.is_empty() {
@@ -117,7 +118,7 @@ pub fn annotate(
     let operation = workspace.annotate(&stored, annotation.clone())?;
     stored.annotation = annotation;
     if context.json {
-        let mut value = view::checkpoint(&stored);
+        let mut value = json!(StepDocument::of(&stored));
         value["operation"] = json!(operation.id);
         output::document(&value);
         return DONE;

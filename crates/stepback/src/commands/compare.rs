@@ -8,7 +8,7 @@ use stepback_history::compare::{self, ComparedRun, Comparison, Ending, Totals};
 use stepback_model::change::PathChange;
 use stepback_model::point::is_number;
 
-use super::{CommandResult, DONE, sessions, view};
+use super::{CommandResult, DONE, documents, sessions, titles};
 use crate::args::viewers::Compare;
 use crate::context::Context;
 use crate::diff_view;
@@ -37,7 +37,7 @@ pub fn document(found: &Comparison) -> Value {
     let mut document = json!(found);
     // Changes have the same form as in every other document.
     if let Some(changes) = &found.ends.files {
-        document["files"] = changes.iter().map(view::change).collect();
+        document["files"] = changes.iter().map(documents::change).collect();
     }
     document
 }
@@ -168,7 +168,7 @@ fn numbers(totals: &Totals) -> String {
 fn files(changes: &[PathChange], paint: Paint) {
     for change in changes.iter().take(LISTED) {
         let pad = " ".repeat(12_usize.saturating_sub(change.kind().as_str().len()));
-        output::line(format!("  {}{pad} {}", paint.change(change), view::change_path(change)));
+        output::line(format!("  {}{pad} {}", paint.change(change), titles::change_path(change)));
     }
     more(changes.len(), paint);
 }

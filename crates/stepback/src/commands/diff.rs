@@ -3,13 +3,14 @@
 use std::io::{BufWriter, IsTerminal, Write};
 
 use serde_json::json;
+use stepback_api::steps::StepDocument;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff as engine_diff};
 use stepback_model::change::PathChange;
 use stepback_model::state::WorkspaceState;
 use stepback_model::tree::{Content, TreeNode};
 
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents};
 use crate::args::DiffArgs;
 use crate::context::Context;
 use crate::diff_view::{self, FileDiff, PathSide, Style};
@@ -32,7 +33,7 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
     };
     let at = |point: &str| -> Result<(WorkspaceState, serde_json::Value), CommandFailure> {
         let stored = context.resolve(&workspace, point)?;
-        Ok((workspace.state_of(&stored)?, view::checkpoint(&stored)))
+        Ok((workspace.state_of(&stored)?, json!(StepDocument::of(&stored))))
     };
     let ((from, from_name), (to, to_name)) = match points.as_slice() {
         [] => (at("@")?, now()?),
@@ -53,7 +54,7 @@ pub fn diff(context: &Context, arguments: &DiffArgs) -> CommandResult {
             let (plus, minus) = diff_view::summary_counts(&file);
             added += plus;
             removed += minus;
-            let mut value = view::change(change);
+            let mut value = documents::change(change);
             value["added"] = json!(plus);
             value["removed"] = json!(minus);
             if !arguments.stat {

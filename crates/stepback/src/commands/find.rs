@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use stepback_api::search::SnippetDocument;
 use stepback_engine::{Engine, EngineError};
 use stepback_model::escape::safe;
 use stepback_model::hash::Hash;
@@ -13,7 +14,7 @@ use stepback_model::search::{Pattern, PatternError, TextSnippet};
 use stepback_model::time_expr;
 use stepback_store::port::{SearchRequest, StepQuery, StepRow};
 
-use super::{CommandResult, DONE, sessions, view};
+use super::{CommandResult, DONE, documents, sessions, titles};
 use crate::args::find::{self as args, Among};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -58,7 +59,8 @@ pub fn search(context: &Context, arguments: &args::SearchArgs) -> CommandResult 
         for hit in &found.hits {
             let mut value = places.value(engine, hit.workspace, &hit.stored)?;
             value["score"] = json!(hit.score);
-            value["snippets"] = json!(hit.snippets);
+            value["snippets"] =
+                hit.snippets.iter().map(|snippet| json!(SnippetDocument::of(snippet))).collect();
             items.push(value);
         }
         let (total, exact) = (found.total, !found.at_least);
@@ -249,7 +251,7 @@ impl Places {
         workspace: WorkspaceId,
         stored: &StepRow,
     ) -> Result<Value, CommandFailure> {
-        let mut value = view::step(stored);
+        let mut value = documents::step(stored);
         value["workspace"] = json!(self.root(engine, workspace)?);
         let session = self.session(engine, stored.step.session)?;
         value["agent"] = json!(session.map(|session| &session.agent));
@@ -282,7 +284,7 @@ impl Places {
             "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
             paint.strong(format!("#{}", step.number)),
             paint.dim(step.kind.as_str()),
-            safe(&view::title(stored)),
+            safe(&titles::title(stored)),
             paint.name(session),
             paint.dim(step.at.ago(context.now())),
             paint.dim(took),

@@ -5,13 +5,14 @@ mod graph;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
+use stepback_api::steps::StepDocument;
 use stepback_engine::EngineError;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
 
 use self::graph::{Drawn, Lanes};
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
@@ -35,7 +36,7 @@ pub fn log(
     if context.json {
         let items: Vec<_> = shown
             .map(|stored| {
-                let mut value = view::step(stored);
+                let mut value = documents::step(stored);
                 value["head"] = json!(is_head(stored));
                 value["rolled_back"] = json!(rolled_back.is_rolled_back(stored));
                 value
@@ -62,7 +63,7 @@ pub fn log(
             paint.name(step.id.short()),
             paint.dim(step.at.ago(now)),
             paint.dim(kind),
-            view::title(stored),
+            titles::title(stored),
             paint.note(rolled)
         ));
     }
@@ -96,7 +97,7 @@ pub fn timeline(context: &Context) -> CommandResult {
             .iter()
             .map(|stored| {
                 let id = stored.step.id;
-                let mut value = view::checkpoint(stored);
+                let mut value = json!(StepDocument::of(stored));
                 value["branch"] = json!(branch(stored).map(|line| &line.name));
                 value["active"] = json!(line.contains(&id));
                 value["rolled_back"] = json!(rolled_back(&id));
@@ -130,7 +131,7 @@ pub fn timeline(context: &Context) -> CommandResult {
             StepKind::ToolEnd => "after ",
             _ => "",
         };
-        let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), view::title(stored));
+        let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), titles::title(stored));
         let text = if active { text } else { paint.dim(text) };
         let note = match branch(stored) {
             _ if here => paint.good("  ← you are here"),
@@ -150,7 +151,7 @@ pub fn op_log(context: &Context) -> CommandResult {
     let workspace = context.workspace()?;
     let operations = workspace.operations()?;
     if context.json {
-        let items: Vec<_> = operations.iter().map(view::operation).collect();
+        let items: Vec<_> = operations.iter().map(documents::operation).collect();
         output::document(&json!({ "items": items }));
         return DONE;
     }

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use stepback_api::state::SlotsDocument;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::escape::safe;
-use stepback_model::record::StepKind;
+use stepback_model::path::RelPath;
+use stepback_model::record::{StepKind, StepRow};
 use stepback_model::state::GitState;
 use stepback_model::tree::TreeNode;
 
-use stepback_model::record::StepRow;
-
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents};
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
 use crate::output::{self, Paint};
@@ -34,12 +34,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
     if context.json {
         let files: Vec<_> = entries
             .iter()
-            .filter_map(|entry| {
-                let mut value = view::node(entry.after.as_ref()?);
-                value["id"] = json!(entry.path);
-                value["path"] = json!(entry.path);
-                Some(value)
-            })
+            .filter_map(|entry| Some(documents::file(&entry.path, entry.after.as_ref()?)))
             .collect();
         let repositories: Vec<_> = git
             .repositories
@@ -49,11 +44,11 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
                 json!({ "id": path, "path": path, "head": repository.summary })
             })
             .collect();
-        let mut value = view::step(&stored);
+        let mut value = documents::step(&stored);
         value["detail"] = json!(workspace.detail_of(&stored.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
-        value["slots"] = json!(state);
+        value["slots"] = json!(SlotsDocument::of(&state));
         output::document(&value);
         return DONE;
     }
@@ -155,7 +150,7 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
     let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
-    let relative = view::parse_path(&context.relative(&workspace, path))?;
+    let relative = parse_path(&context.relative(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
         CommandFailure::new(FailureKind::Point, format!("{relative} did not exist at {}", describe(&stored)))
             .hint(format!("\"stepback at '#{}' --json\" lists the files there", stored.step.number))
@@ -172,15 +167,21 @@ pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
         _ => {}
     }
     if context.json {
-        let mut value = view::node(&node);
-        value["id"] = json!(relative);
-        value["path"] = json!(relative);
+        let mut value = documents::file(&relative, &node);
         value["text"] = json!(String::from_utf8(bytes).ok());
         output::document(&value);
         return DONE;
     }
     let _ = std::io::stdout().write_all(&bytes);
     DONE
+}
+
+/// Parses a path from the command line.
+fn parse_path(path: &str) -> Result<RelPath, CommandFailure> {
+    RelPath::parse(path).map_err(|error| {
+        CommandFailure::new(FailureKind::Usage, format!("{path}: {error}"))
+            .hint("use a path inside the workspace")
+    })
 }
 
 /// Runs `stepback restore`.
@@ -202,7 +203,7 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Comman
             "files": done.files,
             "cloned": done.cloned,
             "bytes": done.bytes,
-            "missing": done.missing.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "missing": done.missing.iter().map(documents::left_alone).collect::<Vec<_>>(),
         }));
         return DONE;
     }

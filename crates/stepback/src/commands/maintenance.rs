@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_api::maintenance::PrunedDocument;
 use stepback_engine::prune::Rules;
 use stepback_store::port::StepQuery;
 
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, titles};
 use crate::args::Prune;
 use crate::context::Context;
 use crate::failure::FailureKind;
@@ -23,19 +24,17 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
         now: arguments.now,
     };
     let plan = workspace.plan_prune(rules)?;
-    let items: Vec<_> = plan.hide.iter().map(view::checkpoint).collect();
+    let document = PrunedDocument::planned(&plan);
     let (keep, purge) = (plan.keep, plan.purge.len());
     let by_size = arguments.max_size.map(output::bytes);
     let paint = Paint::stdout();
     if arguments.dry_run {
         if context.json {
-            output::document(
-                &json!({ "applied": false, "items": items, "kept": keep, "freed_checkpoints": purge }),
-            );
+            output::document(&json!(document));
             return DONE;
         }
         for stored in &plan.hide {
-            output::line(format!("would prune #{}  {}", stored.step.number, view::title(stored)));
+            output::line(format!("would prune #{}  {}", stored.step.number, titles::title(stored)));
         }
         output::line(format!(
             "{} would be pruned, {} kept; the space of {} pruned before would be freed",
@@ -52,16 +51,10 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
     }
     let pruned = workspace.prune(plan)?;
     if context.json {
-        output::document(&json!({
-            "id": pruned.operation.as_ref().map(|operation| operation.id),
-            "applied": true,
-            "items": items,
-            "kept": pruned.kept,
-            "hidden": pruned.hidden,
-            "reruns": pruned.reruns,
-            "freed_objects": pruned.swept.objects,
-            "freed_bytes": pruned.swept.bytes,
-        }));
+        let mut value = json!(document.applied(workspace.store(), &pruned)?);
+        value["id"] = json!(pruned.operation.as_ref().map(|operation| operation.id));
+        value["hidden"] = json!(pruned.hidden);
+        output::document(&value);
         return DONE;
     }
     output::line(format!(

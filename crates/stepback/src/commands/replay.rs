@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use serde_json::json;
+use stepback_api::steps::StepDetailDocument;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_history::timeline::TimelineCursor;
 use stepback_model::change::PathChange;
@@ -17,7 +18,7 @@ use stepback_store::port::{StepQuery, StepRow};
 
 use self::block::StepBlock;
 use self::player::Player;
-use super::{CommandResult, DONE, sessions, view};
+use super::{CommandResult, DONE, documents, sessions};
 use crate::args::viewers::Replay;
 use crate::context::Context;
 use crate::failure::CommandFailure;
@@ -150,13 +151,11 @@ impl Tape<'_> {
     }
 
     fn document(&self, shown: &StepBlock<'_>) -> serde_json::Value {
-        let mut value = view::step(shown.stored);
+        let mut value = json!(StepDetailDocument::of(shown.stored, shown.detail.clone()));
+        value["detail"] = json!(shown.stored.step.meta.detail);
         value["agent"] = json!(self.session.agent);
         value["after_us"] = json!(u64::try_from(shown.after.as_micros()).unwrap_or(u64::MAX));
-        for name in ["input", "output", "error", "metadata"] {
-            value[name] = json!(shown.detail.as_ref().and_then(|detail| detail.get(name)));
-        }
-        value["changes"] = shown.changes.iter().map(view::change).collect();
+        value["changes"] = shown.changes.iter().map(documents::change).collect();
         value
     }
 }

@@ -13,11 +13,10 @@ use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState;
 use stepback_model::tree::TreeNode;
-use stepback_worktree::apply::ChangeOutcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
-use super::{CommandResult, DONE, board, moves, view};
+use super::{CommandResult, DONE, board, documents, moves};
 use crate::args::Rewind;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -278,29 +277,14 @@ fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     }
 }
 
-fn plan_items(plan: &RewindPlan) -> Vec<Value> {
-    plan.changes
-        .iter()
-        .map(|change| {
-            json!({
-                "id": change.path,
-                "path": change.path,
-                "action": change.verb(),
-                "now": change.now.as_ref().map(view::node),
-                "then": change.then.as_ref().map(view::node),
-            })
-        })
-        .collect()
-}
-
 /// The JSON document of a plan.
 pub fn plan_document(prepared: &PreparedRewind) -> Value {
     json!({
         "summary": prepared.summary,
         "applied": false,
-        "items": plan_items(&prepared.plan),
-        "left_alone": prepared.plan.left_alone.iter().map(view::left_alone).collect::<Vec<_>>(),
-        "kept": prepared.kept.iter().map(view::kept).collect::<Vec<_>>(),
+        "items": prepared.plan.changes.iter().map(documents::planned).collect::<Vec<_>>(),
+        "left_alone": prepared.plan.left_alone.iter().map(documents::left_alone).collect::<Vec<_>>(),
+        "kept": prepared.kept.iter().map(documents::kept).collect::<Vec<_>>(),
         "everything_changes": prepared.everything_changes,
         "unchanged_because": prepared.unchanged_because,
         "warnings": prepared.warnings,
@@ -318,18 +302,6 @@ pub fn finish(
     let (conflicts, left) = (report.conflicts(), report.all_left_alone());
     let done = report.outcomes.len() - conflicts.len();
     if context.json {
-        let items: Vec<_> = report
-            .outcomes
-            .iter()
-            .map(|(change, outcome)| {
-                json!({
-                    "id": change.path,
-                    "path": change.path,
-                    "action": change.verb(),
-                    "result": if *outcome == ChangeOutcome::Done { "done" } else { "left alone" },
-                })
-            })
-            .collect();
         let after = workspace.head()?;
         output::document(&json!({
             "id": report.operation.id,
@@ -338,9 +310,9 @@ pub fn finish(
             "before": report.before,
             "after": report.after,
             "head": after.step.id,
-            "items": items,
-            "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
-            "kept": report.kept.iter().map(view::kept).collect::<Vec<_>>(),
+            "items": report.outcomes.iter().map(documents::outcome).collect::<Vec<_>>(),
+            "left_alone": left.iter().map(documents::left_alone).collect::<Vec<_>>(),
+            "kept": report.kept.iter().map(documents::kept).collect::<Vec<_>>(),
             "conversation": continued.map(conversation::document),
             "board": report.board,
         }));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stepback_api::sessions::SessionDocument;
 use stepback_engine::session::{is_prepared, seen};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
@@ -12,7 +13,7 @@ use stepback_model::record::{Session, StepKind};
 use stepback_model::time_expr;
 use stepback_store::port::{StepQuery, StepRow};
 
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents, titles};
 use crate::args::live::Sessions;
 use crate::context::Context;
 use crate::failure::{CommandFailure, FailureKind};
@@ -152,26 +153,14 @@ pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
             .iter()
             .map(|(workspace, session, status)| {
                 let (steps, errors) = counts(workspace, session.id)?;
-                Ok(json!({
-                    "id": session.id,
-                    "agent": session.agent,
-                    "agent_session": session.info.external,
-                    "workspace": workspace.record.id,
-                    "root": display_bytes(&workspace.record.root),
-                    "started_at": session.started_at,
-                    "seen_at": session.info.seen_at,
-                    "ended_at": session.info.ended_at,
-                    "status": status,
-                    "title": session.info.title,
-                    "model": session.info.model,
-                    "directory": session.info.directory,
-                    "transcript": session.info.transcript,
-                    "iterations": session.info.iteration,
-                    "steps": steps,
-                    "errors": errors,
-                    "cost_usd": session.info.cost as f64 / 1e6,
-                    "forked_from": session.info.forked_from,
-                }))
+                let mut value = json!(SessionDocument::of(session, status));
+                value["root"] = json!(display_bytes(&workspace.record.root));
+                value["directory"] = json!(session.info.directory);
+                value["transcript"] = json!(session.info.transcript);
+                value["steps"] = json!(steps);
+                value["errors"] = json!(errors);
+                value["forked_from"] = json!(session.info.forked_from);
+                Ok(value)
             })
             .collect::<Result<_, CommandFailure>>()?;
         output::document(&json!({ "items": items }));
@@ -288,7 +277,7 @@ fn show(context: &Context, workspace: &Workspace, stored: &StepRow) -> Result<()
     let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     let agent = session.map(|session| session.agent).unwrap_or_default();
     if context.json {
-        let mut value = view::step(stored);
+        let mut value = documents::step(stored);
         value["agent"] = json!(agent);
         output::line(value);
         return Ok(());
@@ -300,7 +289,7 @@ fn show(context: &Context, workspace: &Workspace, stored: &StepRow) -> Result<()
         paint.strong(format!("#{}", step.number)),
         agent,
         step.kind.as_str(),
-        view::title(stored)
+        titles::title(stored)
     ));
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use stepback_api::changes::AuthorDocument;
+use stepback_api::steps::StepDocument;
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
@@ -19,7 +21,7 @@ use stepback_store::port::{StepQuery, StepRow};
 use stepback_watcher::client::SLOW_SCAN;
 
 use super::watcher::WatcherState;
-use super::{CommandResult, DONE, view};
+use super::{CommandResult, DONE, documents, titles};
 use crate::context::Context;
 use crate::failure::CommandFailure;
 use crate::output::{self, Paint};
@@ -86,9 +88,9 @@ impl StatusReport {
             "id": self.workspace.record.id,
             "workspace": self.workspace.root.display().to_string(),
             "store": context.store_path(),
-            "head": view::checkpoint(&self.head),
-            "items": self.changes.iter().map(view::change).collect::<Vec<_>>(),
-            "not_covered": self.present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "head": json!(StepDocument::of(&self.head)),
+            "items": self.changes.iter().map(documents::change).collect::<Vec<_>>(),
+            "not_covered": self.present.troubles.iter().map(documents::left_alone).collect::<Vec<_>>(),
             "git": repositories.collect::<Vec<_>>(),
             "warnings": self.moves,
             "watcher": self.watcher.document(Some(&self.workspace.root)),
@@ -119,7 +121,7 @@ impl StatusReport {
         } else {
             output::line("Changed since:");
             for change in &self.changes {
-                output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
+                output::line(format!("  {:<12} {}", paint.change(change), titles::change_path(change)));
             }
             output::say(
                 paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" reverts all of it."),
@@ -206,7 +208,7 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
     if wanted.point == Some("clear") {
         let operation = workspace.clear_changes()?;
         match context.json {
-            true => output::document(&view::operation(&operation)),
+            true => output::document(&documents::operation(&operation)),
             false => {
                 output::line(
                     "Started a new list of changes; earlier changes can still be taken back by point.",
@@ -264,7 +266,7 @@ fn list_changes(
         output::line(format!(
             "{:>6} {} ({}) {}",
             paint.strong(format!("[{}]", numbered.number)),
-            view::change_path(&numbered.change),
+            titles::change_path(&numbered.change),
             paint.change(&numbered.change),
             paint.dim(format!("– {}, {step}{gone}", numbered.at.ago(now)))
         ));
@@ -286,36 +288,16 @@ fn list_changes(
 }
 
 fn document(workspace: &Workspace, numbered: &NumberedChange) -> Value {
-    let mut value = view::change(&numbered.change);
-    value["id"] = json!(numbered.number);
-    value["number"] = json!(numbered.number);
-    value["at"] = json!(numbered.at);
-    value["step"] = json!(numbered.step.map(|(id, _)| id));
-    value["step_number"] = json!(numbered.step.map(|(_, number)| number));
-    value["taken_back"] = json!(numbered.taken_back);
     let found = numbered.step.map(|(id, _)| id);
-    let authors = match &numbered.who {
-        Attribution::Unreported => Vec::new(),
-        Attribution::Call(author) => vec![author.clone()],
-        Attribution::OneOf(authors) => authors.clone(),
+    let summary = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step.summary);
+    let author = |author: &Author| {
+        let mut value = json!(AuthorDocument::of(author));
+        value["call"] = json!(call(workspace, author, found));
+        value["prompt"] = json!(author.prompt.and_then(summary));
+        value
     };
-    let authors: Vec<Value> = authors
-        .iter()
-        .map(|author| {
-            let summary = |id: StepId| {
-                let stored = workspace.store().step(id).ok().flatten();
-                stored.map(|stored| stored.step.summary)
-            };
-            json!({
-                "session": author.session,
-                "call_step": author.step,
-                "tool": author.tool,
-                "call": call(workspace, author, found),
-                "prompt": author.prompt.and_then(summary),
-            })
-        })
-        .collect();
-    value["authors"] = json!(authors);
+    let mut value = documents::numbered(numbered);
+    value["authors"] = numbered.who.candidates().iter().map(author).collect();
     value
 }
 

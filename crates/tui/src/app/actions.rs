@@ -1,6 +1,8 @@
 //! The actions of keys.
 
 use serde_json::json;
+use stepback_api::branches::{NewBranch, NewRerun};
+use stepback_api::control::Say;
 
 use super::pager::{Mood, Pager, RowBuilder};
 use super::prompt::{InputLine, Purpose};
@@ -8,7 +10,7 @@ use super::window::WindowSide;
 use super::{Against, App, Overlay, View, rows_of};
 use crate::effect::{AppEffect, Method, TuiCommand};
 use crate::keys::{self, KeyAction};
-use crate::source::part;
+use crate::source::{session_path, workspace_path};
 
 /// The slowest and the fastest speed.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 64.0);
@@ -59,10 +61,8 @@ impl App {
                 Vec::new()
             }
             KeyAction::Quit => vec![AppEffect::Quit],
-            KeyAction::GoOn => self.answer_stop(|_| json!({ "answer": "resume" }), "it continues"),
-            KeyAction::StepOn => {
-                self.answer_stop(|_| json!({ "answer": "step" }), "it continues to its next call")
-            }
+            KeyAction::GoOn => self.answer_stop(Say::Resume, "it continues"),
+            KeyAction::StepOn => self.answer_stop(Say::Step, "it continues to its next call"),
             KeyAction::Deny => self.ask_about_stop(|stop| (Purpose::Deny(stop.into()), String::new())),
             KeyAction::EditInput => self.ask_about_stop(|stop| {
                 let input = stop.input.to_string();
@@ -347,22 +347,22 @@ impl App {
             },
             Purpose::Search => vec![AppEffect::Search(text)],
             Purpose::Branch => {
-                let body = json!({ "name": text, "from": format!("#{number}") });
+                let body = json!(NewBranch { name: text.clone(), from: Some(format!("#{number}")) });
                 let told = format!(
                     "branch {text} starts at #{number}; \"stepback branch switch {text}\" switches to it"
                 );
-                post(format!("/workspaces/{}/branches", part(&workspace)), body, told)
+                post(workspace_path(&workspace, "/branches"), body, told)
             }
             Purpose::Checkpoint => {
                 let label = Some(text).filter(|text| !text.is_empty());
                 let told = "checkpoint created".to_owned();
-                post(format!("/workspaces/{}/checkpoints", part(&workspace)), json!({ "label": label }), told)
+                post(workspace_path(&workspace, "/checkpoints"), json!({ "label": label }), told)
             }
             Purpose::Rerun => {
-                let set: Vec<&str> =
-                    Some(text.as_str()).filter(|text| !text.is_empty()).into_iter().collect();
+                let set = Some(text).filter(|text| !text.is_empty()).into_iter().collect();
+                let body = json!(NewRerun { set, ..NewRerun::default() });
                 let told = "rerunning in its own directory; the result becomes a branch".to_owned();
-                post(format!("/sessions/{}/reruns", part(&session)), json!({ "set": set }), told)
+                post(session_path(&session, "/reruns"), body, told)
             }
             Purpose::Breakpoint => self.add_breakpoint(&workspace, &text),
             Purpose::Deny(_) | Purpose::EditInput(_) | Purpose::Tell(_) => {

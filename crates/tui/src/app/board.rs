@@ -1,8 +1,9 @@
 //! The agent's board at the current step: one row for each item.
 
+use stepback_api::reasoning::{ConfidenceDocument, MindDocument, MindItemDocument, MindLinkDocument};
+
 use super::pager::Mood;
 use super::{App, View, graph};
-use crate::documents::mind::{Confidence, Item, Link, Mind};
 use crate::effect::{AppEffect, Loaded};
 use crate::source::SourceResult;
 
@@ -43,7 +44,7 @@ pub struct BoardView {
 
 impl BoardView {
     /// Builds the rows from a document.
-    pub fn of(mind: &Mind) -> Self {
+    pub fn of(mind: &MindDocument) -> Self {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
             lines.push(BoardRow {
@@ -88,8 +89,8 @@ impl BoardView {
                 ..BoardRow::default()
             }));
         }
-        let evidence: Vec<&Item> = items(mind, "evidence").collect();
-        let beliefs: Vec<&Item> = items(mind, "beliefs").collect();
+        let evidence: Vec<&MindItemDocument> = items(mind, "evidence").collect();
+        let beliefs: Vec<&MindItemDocument> = items(mind, "beliefs").collect();
         for (name, title) in [
             ("hypotheses", "Hypotheses"),
             ("contradictions", "Contradictions"),
@@ -107,7 +108,7 @@ impl BoardView {
             for item in &part.items {
                 lines.push(line(item, ""));
                 if name == "hypotheses" {
-                    let about = |one: &&&Item| one.links.iter().any(|link| link.to == item.id);
+                    let about = |one: &&&MindItemDocument| one.links.iter().any(|link| link.to == item.id);
                     lines.extend(evidence.iter().filter(about).map(|one| line(one, "  ")));
                 }
                 if name == "beliefs" {
@@ -175,7 +176,7 @@ pub fn list_rows(rows: usize) -> usize {
     if rows >= ROOM { rows - ABOUT } else { rows }
 }
 
-fn items<'m>(mind: &'m Mind, name: &str) -> impl Iterator<Item = &'m Item> + use<'m> {
+fn items<'m>(mind: &'m MindDocument, name: &str) -> impl Iterator<Item = &'m MindItemDocument> + use<'m> {
     let part = mind.parts.iter().find(|part| part.name == name);
     part.into_iter().flat_map(|part| &part.items)
 }
@@ -198,7 +199,7 @@ fn mood(change: Option<&str>) -> Mood {
 }
 
 /// Returns an item as a row.
-fn line(item: &Item, indent: &str) -> BoardRow {
+fn line(item: &MindItemDocument, indent: &str) -> BoardRow {
     let mark = match item.change.as_deref() {
         Some("added") => '+',
         Some(_) => '*',
@@ -235,7 +236,7 @@ fn line(item: &Item, indent: &str) -> BoardRow {
     }
 }
 
-fn facts(item: &Item) -> String {
+fn facts(item: &MindItemDocument) -> String {
     let mut facts = Vec::new();
     facts.extend(item.origin.step.map(|step| format!("came with #{step}")));
     facts.extend(item.origin.during.map(|step| format!("during the call of #{step}")));
@@ -256,7 +257,7 @@ fn facts(item: &Item) -> String {
 }
 
 /// Describes the relation of an item to another one.
-pub fn rests(link: &Link) -> String {
+pub fn rests(link: &MindLinkDocument) -> String {
     let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
     let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} {}{strength}{reason}", link.how.replace('-', " "), link.to)
@@ -299,7 +300,7 @@ impl App {
         self.confidence.ask(&key).then_some(AppEffect::Confidence { key, session })
     }
 
-    pub(super) fn take_confidence(&mut self, key: &str, came: SourceResult<Confidence>) {
+    pub(super) fn take_confidence(&mut self, key: &str, came: SourceResult<ConfidenceDocument>) {
         self.confidence.take(key, came);
     }
 
@@ -338,23 +339,49 @@ impl App {
 
 #[cfg(test)]
 mod tests {
+    use stepback_api::reasoning::{MindChangeDocument, MindPartDocument, OriginDocument, ThoughtDocument};
+
     use super::*;
 
-    fn mind(change: Option<&str>) -> Mind {
-        serde_json::from_value(serde_json::json!({
-            "step": { "number": 9, "summary": "E1 was added" }, "changed": 1,
-            "changes": [{ "item": "H1", "change": "changed", "sentence": "H1 rose from 0.50 to 0.82 after E1" }],
-            "parts": [
-                { "name": "hypotheses", "total": 3, "items": [
-                    { "id": "H1", "status": "active", "text": "a", "confidence": 0.82, "origin": { "step": 7 }, "change": change },
-                    { "id": "H2", "status": "rejected", "text": "b", "confidence": 0.2, "origin": { "step": 8 } },
-                ] },
-                { "name": "evidence", "total": 1, "items": [
-                    { "id": "E1", "status": "in-force", "text": "seen", "strength": 0.5, "links": [{ "to": "H1", "how": "for" }], "origin": { "step": 9 } },
-                ] },
-            ],
-        }))
-        .unwrap()
+    fn item(id: &str, status: &str, text: &str, step: u64) -> MindItemDocument {
+        MindItemDocument {
+            id: id.into(),
+            status: status.into(),
+            text: text.into(),
+            origin: OriginDocument { step: Some(step), ..OriginDocument::default() },
+            ..MindItemDocument::default()
+        }
+    }
+
+    fn mind(change: Option<&str>) -> MindDocument {
+        let link = MindLinkDocument { to: "H1".into(), how: "for".into(), ..MindLinkDocument::default() };
+        let hypotheses = vec![
+            MindItemDocument {
+                confidence: Some(0.82),
+                change: change.map(str::to_owned),
+                ..item("H1", "active", "a", 7)
+            },
+            MindItemDocument { confidence: Some(0.2), ..item("H2", "rejected", "b", 8) },
+        ];
+        let evidence = vec![MindItemDocument {
+            strength: Some(0.5),
+            links: vec![link],
+            ..item("E1", "in-force", "seen", 9)
+        }];
+        let part = |name: &str, total, items| MindPartDocument {
+            name: name.into(),
+            total,
+            items,
+            next_cursor: None,
+        };
+        let sentence = "H1 rose from 0.50 to 0.82 after E1".into();
+        MindDocument {
+            step: Some(ThoughtDocument { number: 9, ..ThoughtDocument::default() }),
+            changes: vec![MindChangeDocument { item: "H1".into(), change: "changed".into(), sentence }],
+            changed: 1,
+            parts: vec![part("hypotheses", 3, hypotheses), part("evidence", 1, evidence)],
+            ..MindDocument::default()
+        }
     }
 
     #[test]
@@ -374,7 +401,10 @@ mod tests {
             ]
         );
         assert_eq!(board.lines[5].mood, Mood::Quiet);
-        assert_eq!(BoardView::of(&Mind::default()).lines[0].text, "The board was empty at this step.");
+        assert_eq!(
+            BoardView::of(&MindDocument::default()).lines[0].text,
+            "The board was empty at this step."
+        );
     }
 
     #[test]

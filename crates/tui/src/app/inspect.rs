@@ -1,10 +1,13 @@
 //! The state at a step: its files as a tree, and the other parts as text.
 
 use std::collections::{HashMap, HashSet};
+use stepback_api::files::{ChangedFileDocument, FileDocument};
+use stepback_api::page::Page;
+use stepback_api::state::RepositoryDocument;
+use stepback_api::steps::StepDocument;
 
 use super::pager::Pager;
 use super::{Against, App, View, WIDE};
-use crate::documents::{Changed, Entry, Repository};
 use crate::effect::{AppEffect, Loaded};
 
 /// A part of a state.
@@ -42,7 +45,7 @@ impl StatePart {
 /// Files as a tree whose directories can be collapsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileTree {
-    entries: Vec<Entry>,
+    entries: Vec<FileDocument>,
     closed: HashSet<String>,
     /// The indices of visible entries: those in no collapsed directory.
     shown: Vec<usize>,
@@ -53,13 +56,13 @@ pub struct FileTree {
     /// The kind of change of each path that this step changed.
     changed: HashMap<String, String>,
     /// The git repositories in the workspace.
-    pub git: Vec<Repository>,
+    pub git: Vec<RepositoryDocument>,
 }
 
 /// A row of the tree.
 pub struct Leaf<'f> {
     /// The file or directory.
-    pub entry: &'f Entry,
+    pub entry: &'f FileDocument,
     /// Its depth in the tree.
     pub depth: usize,
     /// Whether it is a collapsed directory.
@@ -73,12 +76,12 @@ pub struct Leaf<'f> {
 impl FileTree {
     /// Creates the tree from a listing and the changes of the step.
     pub fn new(
-        entries: Vec<Entry>,
+        entries: Vec<FileDocument>,
         cursor: Option<String>,
-        git: Vec<Repository>,
-        changed: &[Changed],
+        git: Vec<RepositoryDocument>,
+        changed: &[ChangedFileDocument],
     ) -> Self {
-        let changed = changed.iter().map(|one| (one.path.clone(), one.kind.clone())).collect();
+        let changed = changed.iter().map(|one| (one.change.path.clone(), one.change.kind.clone())).collect();
         let mut files = Self { entries, cursor, git, changed, ..Self::default() };
         files.lay_out();
         files
@@ -109,14 +112,14 @@ impl FileTree {
         }
     }
 
-    fn extend(&mut self, entries: Vec<Entry>, cursor: Option<String>) {
+    fn extend(&mut self, entries: Vec<FileDocument>, cursor: Option<String>) {
         self.entries.extend(entries);
         self.cursor = cursor;
         self.lay_out();
     }
 
     /// Returns the selected entry.
-    pub fn selected(&self) -> Option<&Entry> {
+    pub fn selected(&self) -> Option<&FileDocument> {
         self.entries.get(*self.shown.get(self.at)?)
     }
 
@@ -238,12 +241,7 @@ impl App {
         effects
     }
 
-    fn refresh_state(
-        &mut self,
-        key: String,
-        session: String,
-        step: crate::documents::Step,
-    ) -> Option<AppEffect> {
+    fn refresh_state(&mut self, key: String, session: String, step: StepDocument) -> Option<AppEffect> {
         let (inspector, number) = (&mut self.inspector, step.number);
         if let Some((path, content)) = &mut inspector.file {
             let files = inspector.files.ready();
@@ -311,18 +309,18 @@ impl App {
         }
         let Some(files) = inspector.files.ready_mut() else { return Vec::new() };
         let Some(entry) = files.selected().cloned() else { return Vec::new() };
-        match entry.kind.as_str() {
+        match entry.node.kind.as_str() {
             "directory" => files.fold(&entry.path),
             "file" => {
                 inspector.file = Some((entry.path, Loaded::No));
                 return self.refresh();
             }
             "symlink" => {
-                let target = entry.target.unwrap_or_default();
+                let target = entry.node.target.unwrap_or_default();
                 self.say(&format!("{} points to {target}", entry.path));
             }
             _ => {
-                let reason = entry.reason.unwrap_or_else(|| "it is not stored".into());
+                let reason = entry.node.reason.unwrap_or_else(|| "it is not stored".into());
                 self.say(&format!("{}: {reason}", entry.path));
             }
         }
@@ -344,11 +342,7 @@ impl App {
     }
 
     /// Stores another page of files.
-    pub(super) fn take_files(
-        &mut self,
-        key: &str,
-        came: crate::source::SourceResult<crate::documents::Page<Entry>>,
-    ) {
+    pub(super) fn take_files(&mut self, key: &str, came: crate::source::SourceResult<Page<FileDocument>>) {
         match came {
             Ok(page) if self.inspector.files.key() == Some(key) => {
                 if let Some(files) = self.inspector.files.ready_mut() {
@@ -363,11 +357,16 @@ impl App {
 
 #[cfg(test)]
 mod tests {
+    use stepback_api::files::{ChangeDocument, NodeDocument};
+
     use super::*;
 
+    fn entry(path: &str, kind: &str) -> FileDocument {
+        let node = NodeDocument { kind: kind.into(), ..NodeDocument::default() };
+        FileDocument { path: path.into(), address: path.into(), node }
+    }
+
     fn tree() -> FileTree {
-        let entry =
-            |path: &str, kind: &str| Entry { path: path.into(), kind: kind.into(), ..Entry::default() };
         let entries = vec![
             entry("a", "directory"),
             entry("a/one", "file"),
@@ -375,7 +374,9 @@ mod tests {
             entry("a/sub/two", "file"),
             entry("ab", "file"),
         ];
-        let changed = [Changed { path: "a/one".into(), kind: "created".into(), ..Changed::default() }];
+        let (path, kind) = ("a/one".into(), "created".into());
+        let change = ChangeDocument { path, kind, ..ChangeDocument::default() };
+        let changed = [ChangedFileDocument { change, text: None }];
         FileTree::new(entries, None, Vec::new(), &changed)
     }
 
@@ -402,7 +403,7 @@ mod tests {
         files.go(3);
         assert_eq!(files.selected().unwrap().path, "ab");
         let mut other = tree();
-        other.entries.insert(1, Entry { path: "a/new".into(), kind: "file".into(), ..Entry::default() });
+        other.entries.insert(1, entry("a/new", "file"));
         other.lay_out();
         let other = other.stay(&files);
         assert_eq!(shown(&other), ["a", "a/new", "a/one", "a/sub", "ab"]);

@@ -1,20 +1,21 @@
 //! Waiting agents, breakpoints, and the commands sent to agents.
 
 use serde_json::{Value, json};
+use stepback_api::address::encode_segment;
+use stepback_api::control::{BreakpointDocument, NewBreakpoint, NewMessage, Say, StopDocument, Switch, Wait};
 
 use super::App;
 use super::prompt::Purpose;
-use crate::documents::{Breakpoint, Stop};
 use crate::effect::{AppEffect, Method, TuiCommand};
-use crate::source::part;
+use crate::source::{session_path, workspace_path};
 
 /// Waiting agents and breakpoints, as one list.
 #[derive(Clone, Debug, Default)]
 pub struct LiveList {
     /// Agents that wait, in every workspace.
-    pub stops: Vec<Stop>,
+    pub stops: Vec<StopDocument>,
     /// Breakpoints of this workspace.
-    pub breakpoints: Vec<Breakpoint>,
+    pub breakpoints: Vec<BreakpointDocument>,
     /// The index of the selected row: agents come first, then breakpoints.
     pub at: usize,
 }
@@ -23,9 +24,9 @@ pub struct LiveList {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Chosen<'l> {
     /// An agent that waits.
-    Stop(&'l Stop),
+    Stop(&'l StopDocument),
     /// A breakpoint.
-    Breakpoint(&'l Breakpoint),
+    Breakpoint(&'l BreakpointDocument),
 }
 
 impl LiveList {
@@ -51,7 +52,7 @@ impl LiveList {
         to >= self.stops.len() + self.breakpoints.len() || std::mem::replace(&mut self.at, to) != to
     }
 
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopDocument> {
         match self.chosen() {
             Some(Chosen::Stop(stop)) => Some(stop.clone()),
             _ => None,
@@ -70,14 +71,17 @@ impl App {
         Vec::new()
     }
 
-    pub(super) fn answer_stop(&mut self, say: impl FnOnce(&Stop) -> Value, told: &str) -> Vec<AppEffect> {
+    pub(super) fn answer_stop(&mut self, say: Say, told: &str) -> Vec<AppEffect> {
         match self.live.stop() {
-            Some(stop) => vec![answer(&stop, say(&stop), told)],
+            Some(stop) => vec![answer(&stop, &say, told)],
             None => self.nobody_waits(),
         }
     }
 
-    pub(super) fn ask_about_stop(&mut self, ask: impl FnOnce(Stop) -> (Purpose, String)) -> Vec<AppEffect> {
+    pub(super) fn ask_about_stop(
+        &mut self,
+        ask: impl FnOnce(StopDocument) -> (Purpose, String),
+    ) -> Vec<AppEffect> {
         match self.live.stop() {
             Some(stop) => {
                 let (purpose, text) = ask(stop);
@@ -100,7 +104,7 @@ impl App {
         match purpose {
             Purpose::Deny(stop) => {
                 let reason = Some(text).filter(|text| !text.is_empty());
-                vec![answer(&stop, json!({ "answer": "deny", "reason": reason }), "the call is refused")]
+                vec![answer(&stop, &Say::Deny { reason }, "the call is refused")]
             }
             Purpose::EditInput(stop) => match serde_json::from_str::<Value>(&text) {
                 Ok(input) if input.is_object() => {
@@ -110,7 +114,7 @@ impl App {
                             "its input cannot be changed: it is refused, and the model is asked to call again"
                         }
                     };
-                    vec![answer(&stop, json!({ "answer": "edit", "input": input }), told)]
+                    vec![answer(&stop, &Say::Edit { input }, told)]
                 }
                 wrong => {
                     let why = wrong
@@ -122,12 +126,12 @@ impl App {
                 }
             },
             Purpose::Tell(session) if !text.is_empty() => {
-                let path = format!("/sessions/{}/inject", part(&session));
+                let path = session_path(&session, "/inject");
                 let told = "sent with its next call".to_owned();
                 vec![AppEffect::Do(TuiCommand {
                     method: Method::Post,
                     path,
-                    body: json!({ "text": text }),
+                    body: json!(NewMessage { text }),
                     told,
                 })]
             }
@@ -140,9 +144,9 @@ impl App {
         let Some(workspace) = self.workspace() else { return self.nothing_open() };
         match self.live.chosen() {
             Some(Chosen::Breakpoint(one)) => {
-                let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
+                let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
                 let told = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
-                let body = json!({ "enabled": !one.enabled });
+                let body = json!(Switch { enabled: !one.enabled });
                 vec![AppEffect::Do(TuiCommand { method: Method::Patch, path, body, told })]
             }
             Some(Chosen::Stop(stop)) => {
@@ -158,7 +162,7 @@ impl App {
         let Some(workspace) = self.workspace() else { return self.nothing_open() };
         match self.live.chosen() {
             Some(Chosen::Breakpoint(one)) => {
-                let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
+                let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
                 let told = format!("breakpoint {} was removed", one.id);
                 vec![AppEffect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
             }
@@ -171,10 +175,10 @@ impl App {
 
     pub(super) fn add_breakpoint(&mut self, workspace: &str, text: &str) -> Vec<AppEffect> {
         match breakpoint(text) {
-            Ok(body) => {
-                let path = format!("/workspaces/{}/breakpoints", part(workspace));
+            Ok(new) => {
+                let path = workspace_path(workspace, "/breakpoints");
                 let told = format!("agents stop at {text}");
-                vec![AppEffect::Do(TuiCommand { method: Method::Post, path, body, told })]
+                vec![AppEffect::Do(TuiCommand { method: Method::Post, path, body: json!(new), told })]
             }
             Err(why) => {
                 self.complain(&why);
@@ -184,31 +188,32 @@ impl App {
     }
 }
 
-fn answer(stop: &Stop, body: Value, told: &str) -> AppEffect {
-    let path = format!("/stops/{}/answer", part(&stop.id));
-    AppEffect::Do(TuiCommand { method: Method::Post, path, body, told: told.to_owned() })
+fn answer(stop: &StopDocument, say: &Say, told: &str) -> AppEffect {
+    let path = format!("/stops/{}/answer", encode_segment(&stop.id));
+    AppEffect::Do(TuiCommand { method: Method::Post, path, body: json!(say), told: told.to_owned() })
 }
 
 /// Parses a breakpoint as the user types it: `tool NAME`, `error`, …
-fn breakpoint(text: &str) -> Result<Value, String> {
+fn breakpoint(text: &str) -> Result<NewBreakpoint, String> {
     let (on, value) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let value = value.trim();
     if value.is_empty() && on != "error" {
         return Err("use tool NAME, path GLOB, pattern REGEX, iteration N, cost USD or error".into());
     }
+    let text = || Some(value.to_owned());
     Ok(match on {
-        "tool" => json!({ "on": on, "name": value }),
-        "path" => json!({ "on": on, "glob": value }),
-        "pattern" => json!({ "on": on, "pattern": value }),
-        "error" => json!({ "on": on }),
+        "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::on(Wait::Tool) },
+        "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::on(Wait::Path) },
+        "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::on(Wait::Pattern) },
+        "error" => NewBreakpoint::on(Wait::Error),
         "iteration" => {
-            let number: u64 = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
-            json!({ "on": on, "number": number })
+            let number = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
+            NewBreakpoint { number: Some(number), ..NewBreakpoint::on(Wait::Iteration) }
         }
         "cost" => {
-            let usd: f64 =
-                value.trim_start_matches('$').parse().map_err(|_| format!("{value} is not an amount"))?;
-            json!({ "on": on, "usd": usd })
+            let amount = value.trim_start_matches('$').parse();
+            let usd = amount.map_err(|_| format!("{value} is not an amount"))?;
+            NewBreakpoint { usd: Some(usd), ..NewBreakpoint::on(Wait::Cost) }
         }
         _ => {
             return Err(format!("unknown condition {on}; use tool, path, pattern, iteration, cost or error"));
@@ -220,13 +225,17 @@ fn breakpoint(text: &str) -> Result<Value, String> {
 mod tests {
     use super::*;
 
+    fn body(text: &str) -> Result<Value, String> {
+        breakpoint(text).map(|new| json!(new))
+    }
+
     #[test]
     fn breakpoints_are_read_and_mistakes_named() {
-        assert_eq!(breakpoint("tool bash"), Ok(json!({ "on": "tool", "name": "bash" })));
-        assert_eq!(breakpoint(" pattern rm -rf "), Ok(json!({ "on": "pattern", "pattern": "rm -rf" })));
-        assert_eq!(breakpoint("error"), Ok(json!({ "on": "error" })));
-        assert_eq!(breakpoint("cost $1.5"), Ok(json!({ "on": "cost", "usd": 1.5 })));
-        assert_eq!(breakpoint("iteration 3"), Ok(json!({ "on": "iteration", "number": 3 })));
+        assert_eq!(body("tool bash"), Ok(json!({ "on": "tool", "name": "bash" })));
+        assert_eq!(body(" pattern rm -rf "), Ok(json!({ "on": "pattern", "pattern": "rm -rf" })));
+        assert_eq!(body("error"), Ok(json!({ "on": "error" })));
+        assert_eq!(body("cost $1.5"), Ok(json!({ "on": "cost", "usd": 1.5 })));
+        assert_eq!(body("iteration 3"), Ok(json!({ "on": "iteration", "number": 3 })));
         for wrong in ["", "tool", "iteration x", "cost much", "moon full"] {
             assert!(breakpoint(wrong).is_err(), "{wrong}");
         }

@@ -1,8 +1,7 @@
 //! A prompt for one line of input: the typed text and its purpose.
 
 use crossterm::event::KeyCode;
-
-use crate::documents::Stop;
+use stepback_api::control::StopDocument;
 
 /// The purpose of a prompt.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,9 +17,9 @@ pub enum Purpose {
     /// The changes for a rerun of the session.
     Rerun,
     /// The reason to deny a call.
-    Deny(Box<Stop>),
+    Deny(Box<StopDocument>),
     /// A different input for a call.
-    EditInput(Box<Stop>),
+    EditInput(Box<StopDocument>),
     /// A message for the session with this id.
     Tell(String),
     /// A new breakpoint.

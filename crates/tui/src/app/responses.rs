@@ -1,9 +1,14 @@
 //! Handles the responses of the source.
 
+use stepback_api::page::Page;
+use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_api::sessions::SessionDocument;
+use stepback_api::steps::StepDocument;
+use stepback_api::timeline::LinesDocument;
+
 use super::pager::{Mood, Pager, RowBuilder};
 use super::window::{Window, WindowSide};
 use super::{App, FileTree, Opened, Overlay, PlanView, SearchHits, View};
-use crate::documents::{Applied, Lines, Plan, Session};
 use crate::effect::{AppEffect, Around, SourceResponse};
 use crate::source::{SourceResult, Trouble};
 
@@ -99,7 +104,7 @@ impl App {
         }
     }
 
-    fn take_sessions(&mut self, came: SourceResult<crate::documents::Page<Session>>, more: bool) {
+    fn take_sessions(&mut self, came: SourceResult<Page<SessionDocument>>, more: bool) {
         let page = match came {
             Ok(page) => page,
             Err(trouble) => return self.trouble(&trouble),
@@ -113,7 +118,7 @@ impl App {
             // Sessions of later pages stay, unless they moved to the first page.
             let known: std::collections::HashSet<&str> =
                 page.items.iter().map(|one| one.id.as_str()).collect();
-            let mut rest: Vec<Session> =
+            let mut rest: Vec<SessionDocument> =
                 self.sessions.drain(..).filter(|one| !known.contains(one.id.as_str())).collect();
             match page.next_cursor {
                 None => rest.clear(),
@@ -132,11 +137,11 @@ impl App {
         }
     }
 
-    fn take_session(&mut self, session: Session, around: Around) -> Vec<AppEffect> {
+    fn take_session(&mut self, session: SessionDocument, around: Around) -> Vec<AppEffect> {
         self.playing = None;
         self.inspector.file = None;
         let window = Window::new(around.steps, around.number, around.begins, around.ends);
-        let (branches, lines) = (Vec::new(), Lines::default());
+        let (branches, lines) = (Vec::new(), LinesDocument::default());
         self.open = Some(Opened { session, window, paused: false, branches, lines });
         if self.view == View::Sessions {
             self.view = View::Timeline;
@@ -165,7 +170,7 @@ impl App {
         &mut self,
         session: &str,
         side: WindowSide,
-        came: SourceResult<crate::documents::Page<crate::documents::Step>>,
+        came: SourceResult<Page<StepDocument>>,
     ) -> Vec<AppEffect> {
         let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) else {
             return Vec::new();
@@ -216,7 +221,7 @@ impl App {
         }
     }
 
-    fn take_plan(&mut self, came: SourceResult<Plan>, point: Option<String>) {
+    fn take_plan(&mut self, came: SourceResult<PlanDocument>, point: Option<String>) {
         match came {
             Ok(plan) => {
                 self.notice = None;
@@ -227,7 +232,7 @@ impl App {
         }
     }
 
-    fn take_applied(&mut self, came: SourceResult<Applied>) -> Vec<AppEffect> {
+    fn take_applied(&mut self, came: SourceResult<AppliedDocument>) -> Vec<AppEffect> {
         match came {
             Ok(applied) => {
                 let done = applied.items.iter().filter(|item| item.done).count();
@@ -264,7 +269,7 @@ impl App {
 }
 
 /// Returns a plan as rows of text.
-fn rows(plan: &Plan) -> Vec<super::pager::PagerRow> {
+fn rows(plan: &PlanDocument) -> Vec<super::pager::PagerRow> {
     let mut rows = RowBuilder::default();
     rows.text("", &plan.summary, Mood::Head);
     for warning in &plan.warnings {

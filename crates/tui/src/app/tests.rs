@@ -2,17 +2,23 @@
 
 use crossterm::event::KeyCode;
 use serde_json::json;
+use stepback_api::control::BreakpointDocument;
+use stepback_api::files::{FileDocument, NodeDocument};
+use stepback_api::operations::OperationDocument;
+use stepback_api::page::Page;
+use stepback_api::plans::{AppliedDocument, OutcomeDocument, PlannedDocument};
+use stepback_api::problem::ProblemDocument;
+use stepback_api::search::{FoundStepDocument, HitDocument};
+use stepback_api::state::StateDocument;
+use stepback_api::timeline::StretchDocument;
 
 use super::window::WindowSide;
 use super::*;
-use crate::documents::{
-    Applied, Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State,
-};
 use crate::effect::{Around, Method, SourceResponse, TuiCommand};
 use crate::source::Trouble;
 
-fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
-    let step = |number: u64| Step {
+fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<StepDocument> {
+    let step = |number: u64| StepDocument {
         id: format!("id{number}"),
         number,
         kind: if number.is_multiple_of(2) { "tool-end" } else { "tool-start" }.into(),
@@ -21,18 +27,18 @@ fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
         failed: number.is_multiple_of(50),
         checkpoint: true,
         parent: Some(format!("id{}", number - 1)),
-        ..Step::default()
+        ..StepDocument::default()
     };
     numbers.map(step).collect()
 }
 
-fn session() -> Session {
-    Session {
+fn session() -> SessionDocument {
+    SessionDocument {
         id: "s1".into(),
         workspace: "w1".into(),
         agent: "claude".into(),
         status: "active".into(),
-        ..Session::default()
+        ..SessionDocument::default()
     }
 }
 
@@ -101,7 +107,7 @@ fn what_lies_beyond_is_asked_for() {
     assert!(matches!(&effects[0], AppEffect::Around { number, .. } if *number > 1 << 60));
     let effects = press(&mut app, "e");
     assert_eq!(effects, [AppEffect::Error { session: "s1".into(), side: WindowSide::After, number: 400 }]);
-    let found = Step { number: 9000, session: "s1".into(), ..Step::default() };
+    let found = StepDocument { number: 9000, session: "s1".into(), ..StepDocument::default() };
     let effects = came(&mut app, SourceResponse::Found(Ok(found)));
     assert_eq!(effects, [AppEffect::Around { session: "s1".into(), number: 9000 }]);
     let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
@@ -134,12 +140,16 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         effects,
         [AppEffect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: false }]
     );
-    let plan = Plan {
+    let plan = PlanDocument {
         kind: "rewind".into(),
         summary: "rewind to #9".into(),
-        items: vec![Path { path: "a".into(), action: "restore".into() }],
+        items: vec![PlannedDocument {
+            path: "a".into(),
+            action: "restore".into(),
+            ..PlannedDocument::default()
+        }],
         apply: "/api/v1/rewind-plans/p/apply".into(),
-        ..Plan::default()
+        ..PlanDocument::default()
     };
     came(&mut app, SourceResponse::Plan(Ok(plan.clone()), Some("#9".into())));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
@@ -152,18 +162,19 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     );
     assert_eq!(press(&mut app, "y"), [AppEffect::Apply(plan.apply.clone())]);
     // Another process changed the files first: the new plan is shown and has to be confirmed.
-    let problem = Problem {
+    let problem = ProblemDocument {
         status: 409,
         detail: "something changed".into(),
         plan: Some(Box::new(plan.clone())),
-        ..Problem::default()
+        ..ProblemDocument::default()
     };
     came(&mut app, SourceResponse::Applied(Err(Trouble::Refused(Box::new(problem)))));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
     assert_eq!(told(&app), "something changed");
     press(&mut app, "y");
-    let operation = Operation { summary: "rewind to #9".into(), ..Operation::default() };
-    let applied = Applied { operation, items: vec![Outcome { done: true }], partial: false };
+    let operation = OperationDocument { summary: "rewind to #9".into(), ..OperationDocument::default() };
+    let items = vec![OutcomeDocument { done: true, ..OutcomeDocument::default() }];
+    let applied = AppliedDocument { operation, items, ..AppliedDocument::default() };
     came(&mut app, SourceResponse::Applied(Ok(applied)));
     assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
     assert_eq!(press(&mut app, "u"), [AppEffect::PlanUndo("w1".into())]);
@@ -175,17 +186,17 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
 #[test]
 fn an_agent_that_waits_is_answered() {
     let mut app = opened(1..=10, true);
-    let stop = Stop {
+    let stop = StopDocument {
         id: "stop1".into(),
         session: "s1".into(),
         tool: "bash".into(),
         input: json!({ "command": "ls" }),
-        ..Stop::default()
+        ..StopDocument::default()
     };
     assert_eq!(app.update(AppMessage::News(SourceEvent::Stops)), [AppEffect::Stops, AppEffect::Sessions]);
     came(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
     assert!(app.waiting().is_some());
-    let one = Breakpoint { id: 7, enabled: true, ..Breakpoint::default() };
+    let one = BreakpointDocument { id: 7, enabled: true, ..BreakpointDocument::default() };
     came(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
     press(&mut app, "6");
     let sent = |effects: Vec<AppEffect>| match effects.as_slice() {
@@ -256,17 +267,18 @@ fn what_is_typed_goes_where_it_belongs() {
 #[test]
 fn what_was_found_is_opened_where_it_is() {
     let mut app = opened(1..=10, true);
-    let hits = Hits {
-        items: vec![
-            Hit { number: 3, session: "s2".into(), ..Hit::default() },
-            Hit { number: 7, session: "s2".into(), ..Hit::default() },
-        ],
-        total: 2,
-        complete: true,
+    let hit = |number| {
+        let step = StepDocument { number, session: "s2".into(), ..StepDocument::default() };
+        HitDocument {
+            found: FoundStepDocument { step, ..FoundStepDocument::default() },
+            ..HitDocument::default()
+        }
     };
+    let hits =
+        HitsDocument { items: vec![hit(3), hit(7)], total: 2, complete: true, ..HitsDocument::default() };
     came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
     assert_eq!(press(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
-    came(&mut app, SourceResponse::Hits("x".into(), Ok(Hits::default())));
+    came(&mut app, SourceResponse::Hits("x".into(), Ok(HitsDocument::default())));
     assert_eq!(told(&app), "no matches for x");
 }
 
@@ -293,7 +305,7 @@ fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
         effects.contains(&AppEffect::More { session: "s1".into(), side: WindowSide::After, number: 12 }),
         "{effects:?}"
     );
-    let missing = Trouble::Refused(Box::new(Problem { status: 404, ..Problem::default() }));
+    let missing = Trouble::Refused(Box::new(ProblemDocument { status: 404, ..ProblemDocument::default() }));
     came(&mut app, SourceResponse::More("s1".into(), WindowSide::After, Err(missing)));
     assert!(told(&app).contains("no longer exists"), "{}", told(&app));
     assert_eq!(at(&app), 12, "what was known stays");
@@ -322,13 +334,15 @@ fn a_state_is_gone_through_and_files_are_opened() {
     let mut app = opened(1..=10, true);
     let effects = press(&mut app, "4");
     let [AppEffect::State { key, .. }] = &effects[..] else { panic!("{effects:?}") };
-    let entry = |path: &str, kind: &str| Entry {
+    let entry = |path: &str, kind: &str| FileDocument {
         path: path.into(),
         address: path.into(),
-        kind: kind.into(),
-        ..Entry::default()
+        node: NodeDocument { kind: kind.into(), ..NodeDocument::default() },
     };
-    let state = State { items: vec![entry("src", "directory"), entry("src/a", "file")], ..State::default() };
+    let state = StateDocument {
+        items: vec![entry("src", "directory"), entry("src/a", "file")],
+        ..StateDocument::default()
+    };
     came(&mut app, SourceResponse::State(key.clone(), Ok((state.clone(), Vec::new()))));
     press(&mut app, "j");
     let effects = press(&mut app, "\n");
@@ -385,20 +399,21 @@ fn the_mouse_selects_opens_and_goes_to_views() {
 #[test]
 fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     let mut app = opened(1..=10, true);
-    let stretch = |first, last, branch: &str, rolled_back| crate::documents::BranchSpan {
+    let stretch = |first, last, branch: &str, rolled_back| StretchDocument {
         first,
         last,
         branch: Some(branch.into()),
         rolled_back,
     };
-    let lines = Lines {
+    let lines = LinesDocument {
         stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)],
+        branches: Vec::new(),
     };
     came(&mut app, SourceResponse::Lines("another".into(), Ok(lines.clone())));
-    assert_eq!(app.open.as_ref().unwrap().lines, Lines::default(), "it is of another session");
+    assert_eq!(app.open.as_ref().unwrap().lines, LinesDocument::default(), "it is of another session");
     came(&mut app, SourceResponse::Lines("s1".into(), Ok(lines)));
     let lines = &app.open.as_ref().unwrap().lines;
-    let left = |number| lines.of(number).map(|stretch| stretch.rolled_back);
+    let left = |number| lines.stretch_of(number).map(|stretch| stretch.rolled_back);
     assert_eq!(
         [left(3), left(4), left(5), left(8), left(9), left(10)],
         [Some(false), None, Some(true), Some(true), Some(false), None]
@@ -406,7 +421,10 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     assert!(lines.is_branched());
     let effects = came(
         &mut app,
-        SourceResponse::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })),
+        SourceResponse::Applied(Ok(AppliedDocument {
+            operation: OperationDocument::default(),
+            ..AppliedDocument::default()
+        })),
     );
     assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");
     let effects = app.update(AppMessage::News(SourceEvent::Changed));

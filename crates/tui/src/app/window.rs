@@ -4,8 +4,7 @@
 //! and distant ones are dropped.
 
 use std::collections::VecDeque;
-
-use crate::documents::Step;
+use stepback_api::steps::StepDocument;
 
 /// Steps requested at a time.
 pub const PAGE: usize = 200;
@@ -26,7 +25,7 @@ pub enum WindowSide {
 /// Consecutive steps, and a position among them.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    steps: VecDeque<Step>,
+    steps: VecDeque<StepDocument>,
     at: usize,
     /// The index of the first step that is shown.
     top: usize,
@@ -40,13 +39,13 @@ pub struct Window {
 
 impl Window {
     /// Creates a window of steps, oldest first, positioned at the last one whose number is not greater than `number`.
-    pub fn new(steps: Vec<Step>, number: u64, begins: bool, ends: bool) -> Self {
+    pub fn new(steps: Vec<StepDocument>, number: u64, begins: bool, ends: bool) -> Self {
         let at = steps.partition_point(|step| step.number <= number).saturating_sub(1);
         Self { steps: steps.into(), at, top: at.saturating_sub(5), begins, ends, asked: None }
     }
 
     /// Returns the current step.
-    pub fn current(&self) -> Option<&Step> {
+    pub fn current(&self) -> Option<&StepDocument> {
         self.steps.get(self.at)
     }
 
@@ -61,7 +60,7 @@ impl Window {
     }
 
     /// Returns the step after the current one.
-    pub fn next(&self) -> Option<&Step> {
+    pub fn next(&self) -> Option<&StepDocument> {
         self.steps.get(self.at + 1)
     }
 
@@ -117,7 +116,7 @@ impl Window {
     }
 
     /// Adds steps before the first one, oldest first.
-    pub fn prepend(&mut self, steps: Vec<Step>, begins: bool) {
+    pub fn prepend(&mut self, steps: Vec<StepDocument>, begins: bool) {
         let first = self.steps.front().map_or(u64::MAX, |step| step.number);
         for step in steps.into_iter().rev().filter(|step| step.number < first) {
             self.steps.push_front(step);
@@ -133,7 +132,7 @@ impl Window {
     }
 
     /// Adds steps after the last one. If the current step was the last of the session, the position follows.
-    pub fn append(&mut self, steps: Vec<Step>, ends: bool) {
+    pub fn append(&mut self, steps: Vec<StepDocument>, ends: bool) {
         let follows = self.ends && self.is_last();
         let last = self.steps.back().map_or(0, |step| step.number);
         self.steps.extend(steps.into_iter().filter(|step| step.number > last));
@@ -162,7 +161,7 @@ impl Window {
     }
 
     /// Returns the steps in `rows` rows, each with whether it is the current one.
-    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Step, bool)> {
+    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&StepDocument, bool)> {
         self.steps.iter().enumerate().skip(self.top).take(rows).map(|(at, step)| (step, at == self.at))
     }
 }
@@ -171,8 +170,14 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
-        numbers.map(|number| Step { number, failed: number.is_multiple_of(100), ..Step::default() }).collect()
+    fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<StepDocument> {
+        numbers
+            .map(|number| StepDocument {
+                number,
+                failed: number.is_multiple_of(100),
+                ..StepDocument::default()
+            })
+            .collect()
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::time::Duration;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use stepback_api::sessions::SessionDocument;
+use stepback_api::steps::StepDocument;
 use stepback_model::escape::safe;
 use stepback_model::quantity;
 
 use super::page::{loaded, note};
 use super::{bad, fit, put, quiet, strong};
 use crate::app::{App, Chosen, Opened, SearchHits, WIDE};
-use crate::documents::{Session, Step};
 
 fn selected(style: Style, is: bool) -> Style {
     if is { style.add_modifier(Modifier::REVERSED) } else { style }
@@ -46,8 +47,8 @@ pub fn sessions(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn session_line(app: &App, session: &Session, width: usize) -> String {
-    let age = session.seen().ago(app.now);
+fn session_line(app: &App, session: &SessionDocument, width: usize) -> String {
+    let age = session.last_seen().ago(app.now);
     let mark = match session.status.as_str() {
         "stopped" => "!",
         "active" => "●",
@@ -58,10 +59,10 @@ fn session_line(app: &App, session: &Session, width: usize) -> String {
     let title = safe(session.title.as_deref().unwrap_or(untitled));
     let agent = safe(&session.agent);
     let left = match width {
-        0..60 => format!("{mark} {:<8} {:<8} ", session.short(), fit(&agent, 8)),
+        0..60 => format!("{mark} {:<8} {:<8} ", session.short_id(), fit(&agent, 8)),
         _ => format!(
             "{mark} {:<8} {:<10} {:<8} {:>12} {:>4} ",
-            session.short(),
+            session.short_id(),
             fit(&agent, 10),
             session.status,
             age,
@@ -94,9 +95,9 @@ pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buffer) {
+fn step_line(open: &Opened, step: &StepDocument, is: bool, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    let stretch = open.lines.of(step.number);
+    let stretch = open.lines.stretch_of(step.number);
     let left_behind = stretch.is_some_and(|stretch| stretch.rolled_back);
     let mark = match (step.is_error(), step.checkpoint) {
         _ if left_behind => "~",
@@ -148,15 +149,16 @@ pub fn found(found: &SearchHits, area: Rect, buffer: &mut Buffer) {
     let shown = found.hits.items.iter().enumerate().skip(top);
     for (y, (at, hit)) in (area.y..area.y + area.height).zip(shown) {
         let is = at == found.at;
-        let text = hit.snippets.first().map_or(&hit.summary, |snippet| &snippet.text);
-        let agent = hit.agent.as_deref().unwrap_or("");
+        let step = &hit.found.step;
+        let text = hit.snippets.first().map_or(&step.summary, |snippet| &snippet.text);
+        let agent = hit.found.agent.as_deref().unwrap_or("");
         let line = format!(
             "{}{:<8} #{:<6} {:<8} {:<12} {}",
             pointer(is),
-            hit.session.get(..8).unwrap_or(&hit.session),
-            hit.number,
+            step.session.get(..8).unwrap_or(&step.session),
+            step.number,
             fit(&safe(agent), 8),
-            fit(&hit.kind, 12),
+            fit(&step.kind, 12),
             safe(text)
         );
         put(buffer, area.x, y, &format!("{:<width$}", fit(&line, width)), width, selected(Style::new(), is));

@@ -119,15 +119,15 @@ fn files(files: &FileTree, area: Rect, buffer: &mut Buffer) {
             (true, false) => "▾ ",
             _ => "  ",
         };
-        let more = match leaf.entry.kind.as_str() {
+        let more = match leaf.entry.node.kind.as_str() {
             "directory" => "/".to_owned(),
-            "symlink" => format!(" -> {}", leaf.entry.target.as_deref().unwrap_or_default()),
+            "symlink" => format!(" -> {}", leaf.entry.node.target.as_deref().unwrap_or_default()),
             "excluded" => " (not stored)".to_owned(),
             _ => String::new(),
         };
         let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
         let text = stepback_model::escape::safe(&text);
-        let size = leaf.entry.size.map(quantity::bytes).unwrap_or_default();
+        let size = leaf.entry.node.size.map(quantity::bytes).unwrap_or_default();
         let changed = leaf.changed.map(|kind| format!("* {kind}  ")).unwrap_or_default();
         let right = format!("{changed}{size:>9}");
         let room = width.saturating_sub(right.len() + 3);

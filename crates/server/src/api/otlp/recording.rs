@@ -104,5 +104,5 @@ fn calls_tools(output: &Value) -> bool {
 
 /// Turns an error into 503, so that the sender retries: whatever the reason, it still has the data.
 pub fn later(error: EngineError) -> Problem {
-    Problem { status: StatusCode::SERVICE_UNAVAILABLE.as_u16(), ..Problem::from(error) }
+    Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE)
 }

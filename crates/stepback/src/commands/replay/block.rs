@@ -10,7 +10,7 @@ use stepback_model::change::PathChange;
 use stepback_model::record::StepKind;
 use stepback_model::record::StepRow;
 
-use super::super::view;
+use super::super::titles;
 use crate::diff_view;
 use crate::output::{self, Paint};
 
@@ -41,7 +41,7 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
     let room = width.saturating_sub(INDENT.len()).max(10);
     let (clock, number) = (clock(shown.after), format!("#{}", step.number));
     let kind = format!("{:<12}", step.kind.as_str());
-    let kind = if timeline::is_error(step) { paint.bad(kind) } else { colored(step.kind, kind, paint) };
+    let kind = if step.is_error() { paint.bad(kind) } else { colored(step.kind, kind, paint) };
     let failed = if step.meta.failed { "  failed" } else { "" };
     let took = match (step.kind, step.meta.duration) {
         (StepKind::ToolEnd | StepKind::ModelEnd, Some(micros)) => {
@@ -49,7 +49,7 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let title = diff_view::safe(&view::title(shown.stored));
+    let title = diff_view::safe(&titles::title(shown.stored));
     let title = output::fit(&title, room.saturating_sub(14 + failed.len() + took.len()).max(10));
     let mut lines = vec![format!(
         "{}  {}  {kind}  {title}{}{}",
@@ -67,7 +67,7 @@ pub fn lines(shown: &StepBlock<'_>, paint: Paint, width: usize) -> Vec<String> {
         });
     }
     for change in shown.changes.iter().take(PATHS) {
-        let path = output::fit(&view::change_path(change), room.saturating_sub(13));
+        let path = output::fit(&titles::change_path(change), room.saturating_sub(13));
         lines.push(format!("{INDENT}{}{} {path}", paint.change(change), pad(change.kind().as_str(), 12)));
     }
     if let Some(more) = shown.changes.len().checked_sub(PATHS).filter(|more| *more > 0) {

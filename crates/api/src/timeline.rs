@@ -1,18 +1,15 @@
-//! Documents of timelines: a session in numbers, and step by step.
+//! Timelines: a session in numbers, on lanes, and step by step.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
-use stepback_engine::branch_graph::BranchLine;
-use stepback_history::timeline::Summary;
+use serde::{Deserialize, Serialize};
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
-use crate::documents::StepDocument;
+use crate::steps::StepDocument;
 
 /// A session in numbers.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SummaryDocument {
     /// Number of steps.
     pub steps: u64,
@@ -40,27 +37,8 @@ pub struct SummaryDocument {
     pub tools: BTreeMap<String, u64>,
 }
 
-impl SummaryDocument {
-    /// The document of a summary, with the number of checkpoints in it.
-    pub fn of(summary: &Summary, checkpoints: u64) -> Self {
-        Self {
-            steps: summary.steps,
-            first: summary.numbers.map(|(first, _)| first),
-            last: summary.numbers.map(|(_, last)| last),
-            started_at: summary.times.map(|(first, _)| first),
-            ended_at: summary.times.map(|(_, last)| last),
-            duration_us: summary.duration_us,
-            iterations: summary.iterations,
-            errors: summary.errors,
-            checkpoints,
-            kinds: summary.kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect(),
-            tools: summary.tools.clone(),
-        }
-    }
-}
-
 /// A lane of the timeline: the steps of the main agent, or of one of its sub-agents, on one branch.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LaneDocument {
     /// The branch; none if the workspace has none yet.
     pub branch: Option<String>,
@@ -73,7 +51,7 @@ pub struct LaneDocument {
 }
 
 /// A branch: its newest step, and where it forked from another branch.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TipDocument {
     /// The name of the branch.
     pub name: String,
@@ -90,7 +68,7 @@ pub struct TipDocument {
 }
 
 /// The point where a branch forked from another one.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PartingDocument {
     /// The name of the other branch.
     pub branch: String,
@@ -98,26 +76,8 @@ pub struct PartingDocument {
     pub number: u64,
 }
 
-impl TipDocument {
-    /// The documents of all branches of a workspace.
-    pub fn all(lines: &[BranchLine]) -> Vec<Self> {
-        let of = |line: &BranchLine| Self {
-            name: line.name.clone(),
-            number: line.tip,
-            present: line.present,
-            from: line.from.and_then(|(place, number)| {
-                let branch = lines.get(place)?.name.clone();
-                Some(PartingDocument { branch, number })
-            }),
-            first: line.first,
-            own: line.own,
-        };
-        lines.iter().map(of).collect()
-    }
-}
-
 /// Consecutive steps of a session on one branch, either all rolled back or none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StretchDocument {
     /// The number of the first step.
     pub first: u64,
@@ -130,7 +90,7 @@ pub struct StretchDocument {
 }
 
 /// The branches that a session was on, and which of its steps were rolled back.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LinesDocument {
     /// The branches of the workspace; a branch comes before those that forked from it.
     pub branches: Vec<TipDocument>,
@@ -138,8 +98,21 @@ pub struct LinesDocument {
     pub stretches: Vec<StretchDocument>,
 }
 
+impl LinesDocument {
+    /// Returns the stretch of a step; `None` for one that was just recorded.
+    pub fn stretch_of(&self, number: u64) -> Option<&StretchDocument> {
+        let at = self.stretches.partition_point(|stretch| stretch.last < number);
+        self.stretches.get(at).filter(|stretch| stretch.first <= number)
+    }
+
+    /// Whether the session was on more than one branch.
+    pub fn is_branched(&self) -> bool {
+        self.stretches.windows(2).any(|two| two[0].branch != two[1].branch)
+    }
+}
+
 /// A step with its position on the timeline.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TimelineStepDocument {
     /// The step.
     #[serde(flatten)]
@@ -155,7 +128,7 @@ pub struct TimelineStepDocument {
 }
 
 /// A page of the timeline of a session.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct TimelineDocument {
     /// The id of the session.
     pub session: String,
@@ -172,7 +145,7 @@ pub struct TimelineDocument {
 }
 
 /// A checkpoint that did not grow from the checkpoint before it: after a rewind, or on another branch.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ForkDocument {
     /// The number of the step it grew from.
     pub from: u64,
@@ -181,7 +154,7 @@ pub struct ForkDocument {
 }
 
 /// All steps of a session as columns: the first entries of all columns belong to the first step, and so on.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MarksDocument {
     /// The id of the session.
     pub session: String,
@@ -211,18 +184,4 @@ pub struct MarksDocument {
     pub duration_us: Vec<u64>,
     /// Bits: 1 failed; 2 is a checkpoint; 4 rolled back by a rewind; 8 has a label, note or tag.
     pub flags: Vec<u8>,
-}
-
-/// A message of a conversation.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct MessageDocument {
-    /// The number of the message, from 1.
-    pub number: u64,
-    /// `user`, `assistant`, `tool` or `system`; none if the message has no role.
-    pub role: Option<String>,
-    /// The text of the message.
-    pub text: String,
-    /// The whole message: parts, model, times; or the line as the agent wrote it.
-    #[schema(value_type = Object)]
-    pub message: Value,
 }

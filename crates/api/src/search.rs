@@ -1,19 +1,12 @@
-//! Documents of search results.
+//! Steps that were found, by their fields or by full text.
 
-use std::collections::HashMap;
-
-use serde::Serialize;
-use stepback_engine::Engine;
-use stepback_model::ids::{SessionId, WorkspaceId};
-use stepback_model::search::TextSnippet;
-use stepback_store::port::{SearchHit, StepRow};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::StepDocument;
-use crate::problem::Problem;
+use crate::steps::StepDocument;
 
 /// A step that was found.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FoundStepDocument {
     /// The step.
     #[serde(flatten)]
@@ -27,7 +20,7 @@ pub struct FoundStepDocument {
 }
 
 /// A page of steps that were found.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FoundStepsDocument {
     /// The steps of the page.
     pub items: Vec<FoundStepDocument>,
@@ -40,7 +33,7 @@ pub struct FoundStepsDocument {
 }
 
 /// An excerpt of a text, with the matches in it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SnippetDocument {
     /// The field it comes from: `error`, `annotation`, `input`, `output`, `message`, `path`, `summary`.
     pub field: String,
@@ -52,19 +45,8 @@ pub struct SnippetDocument {
     pub cut: [bool; 2],
 }
 
-impl SnippetDocument {
-    fn of(snippet: &TextSnippet) -> Self {
-        Self {
-            field: snippet.field.as_str().to_owned(),
-            text: snippet.text.clone(),
-            marks: snippet.marks.iter().map(|(from, to)| [*from, *to]).collect(),
-            cut: snippet.cut.into(),
-        }
-    }
-}
-
 /// A match of a full-text search.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct HitDocument {
     /// The step.
     #[serde(flatten)]
@@ -76,7 +58,7 @@ pub struct HitDocument {
 }
 
 /// A page of matches.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct HitsDocument {
     /// The matches of the page.
     pub items: Vec<HitDocument>,
@@ -88,38 +70,4 @@ pub struct HitsDocument {
     pub next_cursor: Option<String>,
     /// Whether every step was searched; if not, the newest are still being indexed, and a later search finds more.
     pub complete: bool,
-}
-
-/// A cache of the agents of sessions.
-#[derive(Default)]
-pub struct Agents(HashMap<SessionId, Option<String>>);
-
-impl Agents {
-    /// The document of a step that was found.
-    pub fn found(
-        &mut self,
-        engine: &Engine,
-        workspace: WorkspaceId,
-        stored: &StepRow,
-    ) -> Result<FoundStepDocument, Problem> {
-        let session = stored.step.session;
-        if let std::collections::hash_map::Entry::Vacant(place) = self.0.entry(session) {
-            place.insert(engine.store.session(session)?.map(|session| session.agent));
-        }
-        Ok(FoundStepDocument {
-            step: StepDocument::of(stored),
-            workspace: workspace.to_string(),
-            agent: self.0.get(&session).cloned().flatten(),
-            hidden: stored.hidden_by.is_some(),
-        })
-    }
-
-    /// The document of a match.
-    pub fn hit(&mut self, engine: &Engine, hit: &SearchHit) -> Result<HitDocument, Problem> {
-        Ok(HitDocument {
-            found: self.found(engine, hit.workspace, &hit.stored)?,
-            score: hit.score,
-            snippets: hit.snippets.iter().map(SnippetDocument::of).collect(),
-        })
-    }
 }

@@ -1,17 +1,13 @@
-//! Documents of an agent's mind: the board at a moment, and what changed on it.
+//! An agent's reasoning: its board at a moment, what changed on it, and its confidence over time.
 
-mod describe;
-
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stepback_model::record::StepRow;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
-pub use self::describe::Describer;
-
 /// The step at which a thought was recorded.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ThoughtDocument {
     /// The number of the step.
     pub number: u64,
@@ -31,7 +27,7 @@ impl ThoughtDocument {
 }
 
 /// The origin of an item on a board.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct OriginDocument {
     /// When it was recorded.
     #[schema(value_type = String, format = DateTime)]
@@ -43,7 +39,7 @@ pub struct OriginDocument {
 }
 
 /// The source of evidence.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SourceDocument {
     /// `tool`, `code`, `documentation`, `reasoning` or `verification`.
     pub kind: String,
@@ -54,7 +50,7 @@ pub struct SourceDocument {
 }
 
 /// A link from an item to another one.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindLinkDocument {
     /// The id of the other item.
     pub to: String,
@@ -70,7 +66,7 @@ pub struct MindLinkDocument {
 }
 
 /// An item on a board.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindItemDocument {
     /// The id, such as `H2`.
     pub id: String,
@@ -119,7 +115,7 @@ pub struct MindItemDocument {
 }
 
 /// A change on a board.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindChangeDocument {
     /// The id of the item.
     pub item: String,
@@ -130,7 +126,7 @@ pub struct MindChangeDocument {
 }
 
 /// The first items of one kind.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindPartDocument {
     /// `hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`.
     pub name: String,
@@ -143,7 +139,7 @@ pub struct MindPartDocument {
 }
 
 /// A suggested next action.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct NextDocument {
     /// The id of the item that it concerns.
     pub item: String,
@@ -156,7 +152,7 @@ pub struct NextDocument {
 }
 
 /// The mind of a session at a moment.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindDocument {
     /// The id of the session.
     pub session: String,
@@ -177,7 +173,7 @@ pub struct MindDocument {
 }
 
 /// An edge between two items of a graph.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindEdgeDocument {
     /// The id of the item that rests on the other, belongs to it, or contradicts it.
     pub from: String,
@@ -187,7 +183,7 @@ pub struct MindEdgeDocument {
 }
 
 /// A graph of what rests on what.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct MindGraphDocument {
     /// Beliefs and hypotheses.
     pub nodes: Vec<MindItemDocument>,
@@ -198,7 +194,7 @@ pub struct MindGraphDocument {
 }
 
 /// The history of one hypothesis, in columns; an entry is valid until the next.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ConfidenceLineDocument {
     /// The id of the hypothesis.
     pub hypothesis: String,
@@ -213,7 +209,7 @@ pub struct ConfidenceLineDocument {
 }
 
 /// The confidence of a session in its hypotheses over time.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ConfidenceDocument {
     /// The id of the session.
     pub session: String,
@@ -230,4 +226,45 @@ pub struct ConfidenceDocument {
     pub lines: Vec<ConfidenceLineDocument>,
     /// Number of hypotheses left out because of the limit.
     pub left_out: u64,
+}
+
+impl ConfidenceDocument {
+    /// Returns the confidence in a hypothesis at `points` moments up to a step, the last of them at that step. `None`
+    /// before the hypothesis was proposed.
+    pub fn up_to(&self, hypothesis: &str, step: u64, points: usize) -> Vec<Option<f64>> {
+        let moments = self.number.partition_point(|number| *number <= step);
+        let line = self.lines.iter().find(|line| line.hypothesis == hypothesis);
+        let (Some(line), true) = (line, moments > 0) else { return Vec::new() };
+        let points = points.min(moments);
+        let at = |point: usize| {
+            let moment = (point + 1) * moments / points - 1;
+            let entry = line.at.partition_point(|at| *at <= moment as u64).checked_sub(1)?;
+            line.confidence.get(entry).copied().flatten()
+        };
+        (0..points).map(at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_followed_up_to_a_step() {
+        let confidence = ConfidenceDocument {
+            number: vec![10, 20, 30, 40],
+            lines: vec![ConfidenceLineDocument {
+                hypothesis: "H1".into(),
+                at: vec![1, 3],
+                confidence: vec![Some(0.5), Some(0.9)],
+                ..ConfidenceLineDocument::default()
+            }],
+            ..ConfidenceDocument::default()
+        };
+        assert_eq!(confidence.up_to("H1", 40, 4), [None, Some(0.5), Some(0.5), Some(0.9)]);
+        assert_eq!(confidence.up_to("H1", 35, 8), [None, Some(0.5), Some(0.5)]);
+        assert_eq!(confidence.up_to("H1", 99, 2), [Some(0.5), Some(0.9)]);
+        assert_eq!(confidence.up_to("H1", 9, 4), []);
+        assert_eq!(confidence.up_to("H2", 40, 4), []);
+    }
 }

@@ -1,18 +1,17 @@
-//! Documents of files, differences between them, and paths that are left alone.
+//! Files, differences between them, and paths that are left alone.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stepback_model::change::PathChange;
 use stepback_model::path::{RelPath, display_bytes};
 use stepback_model::plan::SkippedPath;
-use stepback_model::state::{GitSummary, WorkspaceState};
 use stepback_model::tree::{Content, TreeNode};
 use utoipa::ToSchema;
 
-use crate::documents::StepDocument;
-use crate::extract::percent_encoded;
+use crate::address::encode_path;
+use crate::steps::StepDocument;
 
 /// The file, directory or link at a path.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct NodeDocument {
     /// `file`, `directory`, `symlink` or `excluded`.
     #[serde(rename = "type")]
@@ -59,7 +58,7 @@ impl NodeDocument {
 }
 
 /// A path in a state.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FileDocument {
     /// The path, for display.
     pub path: String,
@@ -75,14 +74,19 @@ impl FileDocument {
     pub fn of(path: &RelPath, node: &TreeNode) -> Self {
         Self {
             path: path.display().into_owned(),
-            address: percent_encoded(path.as_bytes()),
+            address: encode_path(path.as_bytes()),
             node: NodeDocument::of(node),
         }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.node.kind == "directory"
     }
 }
 
 /// A change of a path.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ChangeDocument {
     /// The path, for display.
     pub path: String,
@@ -111,7 +115,7 @@ impl ChangeDocument {
 }
 
 /// A change with its lines.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ChangedFileDocument {
     /// The change.
     #[serde(flatten)]
@@ -122,7 +126,7 @@ pub struct ChangedFileDocument {
 }
 
 /// The difference between two moments.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DiffDocument {
     /// The step of the earlier side.
     pub from: StepDocument,
@@ -135,7 +139,7 @@ pub struct DiffDocument {
 }
 
 /// A path that a plan leaves alone.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LeftAloneDocument {
     /// The path, for display.
     pub path: String,
@@ -154,83 +158,4 @@ impl LeftAloneDocument {
             conflict: item.is_conflict(),
         }
     }
-}
-
-/// The parts of a state, each by its hash; none if it is not known. Equal parts have equal hashes.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct SlotsDocument {
-    /// The files.
-    pub files: Option<String>,
-    /// The git directories.
-    pub git: Option<String>,
-    /// The conversation.
-    pub conversation: Option<String>,
-    /// The agent's reasoning.
-    pub reasoning: Option<String>,
-    /// The agent's memory.
-    pub memory: Option<String>,
-    /// The task list.
-    pub task: Option<String>,
-    /// The environment.
-    pub env: Option<String>,
-}
-
-impl SlotsDocument {
-    /// The document of a state.
-    pub fn of(state: &WorkspaceState) -> Self {
-        let text = |hash: Option<stepback_model::Hash>| hash.map(|hash| hash.to_string());
-        Self {
-            files: text(state.files),
-            git: text(state.git),
-            conversation: text(state.conversation),
-            reasoning: text(state.reasoning),
-            memory: text(state.memory),
-            task: text(state.task),
-            env: text(state.env),
-        }
-    }
-}
-
-/// The head of a git repository.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct RepositoryDocument {
-    /// The path of its git directory.
-    pub path: String,
-    /// The branch; none if the head is detached.
-    pub branch: Option<String>,
-    /// The commit; none before the first.
-    pub commit: Option<String>,
-    /// A merge, rebase or the like that was in progress.
-    pub in_progress: Option<String>,
-    /// Number of stashes.
-    pub stashes: u32,
-}
-
-impl RepositoryDocument {
-    /// The document of a repository.
-    pub fn of(repository: &GitSummary) -> Self {
-        let head = &repository.summary;
-        Self {
-            path: display_bytes(&repository.path).into_owned(),
-            branch: head.branch.clone(),
-            commit: head.commit.clone(),
-            in_progress: head.in_progress.clone(),
-            stashes: head.stashes,
-        }
-    }
-}
-
-/// The state at a step.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct StateDocument {
-    /// The step.
-    pub step: StepDocument,
-    /// The parts that are known.
-    pub slots: SlotsDocument,
-    /// The heads of git repositories.
-    pub git: Vec<RepositoryDocument>,
-    /// Files; a directory comes before its contents.
-    pub items: Vec<FileDocument>,
-    /// Where the next page of files begins; none after the last.
-    pub next_cursor: Option<String>,
 }

@@ -1,17 +1,60 @@
-//! Documents of plans, and of what applying them did.
+//! Requests to rewind, undo, redo or switch; the plans made for them; and what applying a plan did.
 
-use serde::Serialize;
-use stepback_engine::kept::{Audience, KeptChange, SessionName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stepback_model::plan::PlannedChange;
 use stepback_model::time::Timestamp;
-use stepback_worktree::apply::ChangeOutcome;
 use utoipa::ToSchema;
 
-use super::OperationDocument;
-use super::files::{LeftAloneDocument, NodeDocument};
+use crate::files::{LeftAloneDocument, NodeDocument};
+use crate::operations::OperationDocument;
+
+/// What to rewind. Exactly one of `point`, `changes`, `last` and `all` must be given.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewRewind {
+    /// The point to rewind to.
+    pub point: Option<String>,
+    /// Changes to take back, by number.
+    pub changes: Vec<usize>,
+    /// Take back the last so many changes of agents, or of `session`; those of any author with `everything`.
+    pub last: Option<usize>,
+    /// Take back all changes of agents, or of `session`; those of any author with `everything`.
+    pub all: bool,
+    /// Only these paths (globs; a directory includes its contents).
+    pub paths: Vec<String>,
+    /// Rewind git directories too.
+    pub git: bool,
+    /// Take back changes of the user and of other sessions too.
+    pub everything: bool,
+    /// Only what this session changed; errors, calls and iterations in `point` are counted in it.
+    pub session: Option<String>,
+    /// Only these hunks of the one change that is chosen, counted from 1.
+    pub hunks: Vec<usize>,
+    /// Replace databases although a process has them open.
+    pub force: bool,
+}
+
+/// What to undo.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewUndo {
+    /// The operation, by id or number; the newest in force if none is given.
+    pub operation: Option<String>,
+    /// Replace databases although a process has them open.
+    pub force: bool,
+}
+
+/// Options of a plan that takes no other input.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanOptions {
+    /// Replace databases although a process has them open.
+    pub force: bool,
+}
 
 /// A path that will change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlannedDocument {
     /// The path, for display.
     pub path: String,
@@ -36,7 +79,7 @@ impl PlannedDocument {
 }
 
 /// A session by its id and agent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SessionNameDocument {
     /// The session id.
     pub id: String,
@@ -45,7 +88,7 @@ pub struct SessionNameDocument {
 }
 
 /// A change that is kept because the rewind does not cover its author.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct KeptDocument {
     /// The path, for display.
     pub path: String,
@@ -64,25 +107,8 @@ pub struct KeptDocument {
     pub number: Option<u64>,
 }
 
-impl KeptDocument {
-    /// The document of a kept change.
-    pub fn of(change: &KeptChange) -> Self {
-        let session =
-            |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
-        Self {
-            path: change.path.display().into_owned(),
-            author: change.author.kind().to_owned(),
-            by: change.author.name(Audience::User),
-            sessions: change.author.sessions.iter().map(session).collect(),
-            at: change.at,
-            step_number: change.step,
-            number: change.number.map(|number| number as u64),
-        }
-    }
-}
-
 /// Exactly what applying the plan will do.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PlanDocument {
     /// The plan id; it changes whenever the request or the plan changes.
     pub id: String,
@@ -113,7 +139,7 @@ pub struct PlanDocument {
 }
 
 /// The result for one path.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct OutcomeDocument {
     /// The path, for display.
     pub path: String,
@@ -126,24 +152,8 @@ pub struct OutcomeDocument {
     pub reason: Option<String>,
 }
 
-impl OutcomeDocument {
-    /// The document of a planned change and its outcome.
-    pub fn of((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
-        let reason = match outcome {
-            ChangeOutcome::Done => None,
-            ChangeOutcome::LeftAlone(reason) => Some(reason.clone()),
-        };
-        Self {
-            path: change.path.display().into_owned(),
-            action: change.verb().to_owned(),
-            done: reason.is_none(),
-            reason,
-        }
-    }
-}
-
 /// The request that undoes an operation.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct UndoDocument {
     /// The HTTP method.
     pub method: String,
@@ -151,11 +161,11 @@ pub struct UndoDocument {
     pub href: String,
     /// The JSON body.
     #[schema(value_type = Object)]
-    pub body: serde_json::Value,
+    pub body: Value,
 }
 
 /// The result of applying a plan.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct AppliedDocument {
     /// The operation that was recorded.
     pub operation: OperationDocument,

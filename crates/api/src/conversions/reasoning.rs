@@ -1,20 +1,19 @@
-//! Turns the items of a mind into documents.
+//! The items on a board as documents.
 
 use std::collections::{BTreeMap, HashMap};
 
-use stepback_engine::Workspace;
 use stepback_model::ids::StepId;
 use stepback_reasoning::contradiction::said;
 use stepback_reasoning::ids::VerificationId;
 use stepback_reasoning::item::{EvidenceOrigin, ItemOrigin};
 use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
+use stepback_store::{Store, StoreError};
 
-use super::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
-use crate::problem::Problem;
+use crate::reasoning::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
 
-/// Turns the items of a mind into documents.
+/// Turns the items of a board into documents.
 pub struct Describer<'m> {
-    workspace: &'m Workspace,
+    store: &'m dyn Store,
     mind: &'m ReasoningBoard,
     confidences: BTreeMap<u32, f64>,
     effective: BTreeMap<u32, f64>,
@@ -23,14 +22,14 @@ pub struct Describer<'m> {
 }
 
 impl<'m> Describer<'m> {
-    /// Describes the mind of a session in this workspace. `changes` says what happened to items since another moment.
+    /// Describes a board whose steps are in this store. `changes` says what happened to items since another moment.
     pub fn new(
-        workspace: &'m Workspace,
+        store: &'m dyn Store,
         mind: &'m ReasoningBoard,
         changes: HashMap<ItemId, &'static str>,
     ) -> Self {
         Self {
-            workspace,
+            store,
             mind,
             confidences: mind.confidences(),
             effective: mind.effective(),
@@ -40,16 +39,16 @@ impl<'m> Describer<'m> {
     }
 
     /// Returns the number of a step; `None` if it is gone. Cached.
-    fn number(&mut self, step: StepId) -> Result<Option<u64>, Problem> {
+    fn number(&mut self, step: StepId) -> Result<Option<u64>, StoreError> {
         if let Some(known) = self.numbers.get(&step) {
             return Ok(*known);
         }
-        let number = self.workspace.store().step(step)?.map(|stored| stored.step.number);
+        let number = self.store.step(step)?.map(|stored| stored.step.number);
         self.numbers.insert(step, number);
         Ok(number)
     }
 
-    fn origin(&mut self, origin: &ItemOrigin) -> Result<OriginDocument, Problem> {
+    fn origin(&mut self, origin: &ItemOrigin) -> Result<OriginDocument, StoreError> {
         let during = match origin.during {
             Some(step) => self.number(step)?,
             None => None,
@@ -57,7 +56,7 @@ impl<'m> Describer<'m> {
         Ok(OriginDocument { at: origin.at, step: self.number(origin.step)?, during })
     }
 
-    fn source(&mut self, source: &EvidenceOrigin) -> Result<SourceDocument, Problem> {
+    fn source(&mut self, source: &EvidenceOrigin) -> Result<SourceDocument, StoreError> {
         let (kind, text, step) = match source {
             EvidenceOrigin::Tool { step, tool } => ("tool", tool.clone().unwrap_or_default(), *step),
             EvidenceOrigin::Code { file, line: Some(line) } => ("code", format!("{file}:{line}"), None),
@@ -74,7 +73,7 @@ impl<'m> Describer<'m> {
     }
 
     /// Returns the document of an item; `None` if it does not exist.
-    pub fn item(&mut self, item: ItemId) -> Result<Option<MindItemDocument>, Problem> {
+    pub fn item(&mut self, item: ItemId) -> Result<Option<MindItemDocument>, StoreError> {
         let mind = self.mind;
         let Some((origin, whole)) = mind.origin_of(item).zip(mind.document_of(item)) else {
             return Ok(None);
@@ -82,21 +81,11 @@ impl<'m> Describer<'m> {
         let mut document = MindItemDocument {
             id: item.to_string(),
             kind: item.kind.noun().to_owned(),
-            status: String::new(),
             text: mind.text_of(item),
-            sort: None,
-            weight: None,
-            confidence: None,
-            alone: None,
-            strength: None,
-            more: None,
-            source: None,
-            links: Vec::new(),
-            tags: Vec::new(),
             origin: self.origin(origin)?,
-            changed: None,
             change: self.changes.get(&item).map(|change| (*change).to_owned()),
             whole,
+            ..MindItemDocument::default()
         };
         if let Some(changed) = self.fill(item, &mut document)? {
             document.changed = Some(self.origin(changed)?);
@@ -105,7 +94,11 @@ impl<'m> Describer<'m> {
     }
 
     /// Fills in the fields of its kind. Returns the origin of its last change.
-    fn fill(&mut self, item: ItemId, into: &mut MindItemDocument) -> Result<Option<&'m ItemOrigin>, Problem> {
+    fn fill(
+        &mut self,
+        item: ItemId,
+        into: &mut MindItemDocument,
+    ) -> Result<Option<&'m ItemOrigin>, StoreError> {
         let (mind, number) = (self.mind, item.number);
         let mut changed = None;
         match item.kind {
@@ -199,6 +192,6 @@ impl<'m> Describer<'m> {
 }
 
 /// A link to another item.
-pub(crate) fn link(to: impl Into<ItemId>, how: &str) -> MindLinkDocument {
+fn link(to: impl Into<ItemId>, how: &str) -> MindLinkDocument {
     MindLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
 }

@@ -1,0 +1,78 @@
+//! Branches, and the reruns that create some of them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::steps::StepDocument;
+use crate::timeline::PartingDocument;
+
+/// A branch to create.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBranch {
+    /// The name: letters, digits, and `-_./+`.
+    pub name: String,
+    /// The point it begins at; the current step of the workspace if none is given.
+    pub from: Option<String>,
+}
+
+/// The new name of a branch.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// The new name: letters, digits, and `-_./+`.
+    pub name: String,
+}
+
+/// A branch, or a rerun that has no branch yet.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct BranchDocument {
+    /// The name of the branch.
+    pub name: String,
+    /// Its newest step; none while a rerun is not finished.
+    pub tip: Option<StepDocument>,
+    /// Whether it is the current branch of the workspace.
+    pub present: bool,
+    /// `active`, or the status of the rerun that creates it: `pending`, `running`, `completed`, `diverged` (something was
+    /// changed, and it ended at the first difference from the recording), `failed`.
+    pub status: String,
+    /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.
+    pub from: Option<PartingDocument>,
+    /// The number of its first own checkpoint; none if it has none yet.
+    pub first: Option<u64>,
+    /// Number of its own checkpoints.
+    pub own: u64,
+    /// The record of the rerun that created it, if one did.
+    #[schema(value_type = Option<Object>)]
+    pub rerun: Option<Value>,
+}
+
+/// How a session is to be run again.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewRerun {
+    /// The point to start from; the beginning of the session if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The changes, each as `PATH=VALUE`: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
+    pub set: Vec<String>,
+    /// End after the first step of this kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// End after so many steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u64>,
+    /// End after so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+    /// How tool calls are handled: `real` (the default), `recorded`, `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<String>,
+    /// How a model call without a matching recording is handled: `stop` (the default) or `nearest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_difference: Option<String>,
+    /// The name of the new branch; generated if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}

@@ -1,0 +1,64 @@
+//! Checkpoints that are created or annotated on request.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use crate::files::LeftAloneDocument;
+use crate::operations::OperationDocument;
+use crate::steps::StepDocument;
+
+/// The annotation of a new checkpoint.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCheckpoint {
+    /// A short name that points can use.
+    pub label: Option<String>,
+    /// Free text.
+    pub note: Option<String>,
+    /// The tags, at most 100.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// Changes to the annotation of a checkpoint. A missing field stays as it is; `null` removes it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Annotate {
+    /// A short name that points can use.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub label: Option<Option<String>>,
+    /// Free text.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub note: Option<Option<String>>,
+    /// All tags; replaces the earlier ones.
+    pub tags: Option<Vec<String>>,
+}
+
+/// Tells `null` (`Some(None)`) from a missing field (`None`).
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A new checkpoint.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct CreatedDocument {
+    /// The checkpoint.
+    #[serde(flatten)]
+    pub checkpoint: StepDocument,
+    /// Files that were read because they are new or changed.
+    pub files_read: u64,
+    /// Paths that could not be saved, and why.
+    pub not_covered: Vec<LeftAloneDocument>,
+}
+
+/// A checkpoint after its annotation was changed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct AnnotatedDocument {
+    /// The checkpoint as it is now.
+    #[serde(flatten)]
+    pub checkpoint: StepDocument,
+    /// The operation, which undo takes.
+    pub operation: OperationDocument,
+}

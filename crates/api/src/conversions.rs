@@ -1,0 +1,16 @@
+//! Documents of the engine's values; only with the feature `engine`.
+//!
+//! A value of the model becomes a document where the document is defined. What comes from the engine or needs a store is
+//! here, so that a program which only reads documents does not depend on either.
+
+mod branches;
+mod changes;
+mod control;
+mod maintenance;
+mod plans;
+mod reasoning;
+mod search;
+mod timeline;
+
+pub use self::reasoning::Describer;
+pub use self::search::FoundSteps;

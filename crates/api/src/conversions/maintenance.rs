@@ -1,0 +1,48 @@
+//! Prunes and the usage of models as documents.
+
+use stepback_engine::prune::{PrunePlan, Pruned};
+use stepback_llm_wire::recorded_call::CallUsage;
+use stepback_store::{Store, StoreError};
+
+use crate::maintenance::{PrunedDocument, SpentDocument};
+use crate::operations::OperationDocument;
+use crate::steps::StepDocument;
+
+impl PrunedDocument {
+    /// The preview of a prune.
+    pub fn planned(plan: &PrunePlan) -> Self {
+        Self {
+            items: plan.hide.iter().map(StepDocument::of).collect(),
+            kept: plan.keep as u64,
+            freed_checkpoints: plan.purge.len() as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the result to the preview.
+    pub fn applied(self, store: &dyn Store, pruned: &Pruned) -> Result<Self, StoreError> {
+        let operation = pruned.operation.as_ref();
+        Ok(Self {
+            applied: true,
+            kept: pruned.kept as u64,
+            reruns: pruned.reruns as u64,
+            freed_objects: pruned.swept.objects,
+            freed_bytes: pruned.swept.bytes,
+            operation: operation.map(|operation| OperationDocument::stored(store, operation)).transpose()?,
+            ..self
+        })
+    }
+}
+
+impl SpentDocument {
+    /// Adds a model call.
+    pub fn add(&mut self, spent: &CallUsage) {
+        let tokens = spent.tokens.unwrap_or_default();
+        self.calls += 1;
+        self.input += tokens.input;
+        self.output += tokens.output;
+        self.cache_read += tokens.cache_read;
+        self.cache_write += tokens.cache_write;
+        self.cost_usd += spent.cost_usd.unwrap_or(0.0);
+    }
+}

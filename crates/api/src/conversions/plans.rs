@@ -1,0 +1,120 @@
+//! Plans, the changes they keep, and their results as documents.
+
+use serde_json::json;
+use stepback_engine::kept::{Audience, KeptChange, SessionName};
+use stepback_engine::moves::{MoveReport, PlannedMove};
+use stepback_model::ids::WorkspaceId;
+use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
+use stepback_model::record::{Operation, OperationAction};
+use stepback_store::{Store, StoreError};
+use stepback_worktree::apply::ChangeOutcome;
+
+use crate::files::LeftAloneDocument;
+use crate::operations::OperationDocument;
+use crate::plans::{
+    AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, PlannedDocument, SessionNameDocument,
+    UndoDocument,
+};
+
+impl PlanDocument {
+    /// The document of a plan in a workspace.
+    pub fn of(workspace: WorkspaceId, planned: &PlannedMove) -> Self {
+        let (empty, id, kind) =
+            (RewindPlan::default(), planned.id.clone(), planned.request.action.kind().name());
+        let files = planned.files.as_ref();
+        let plan = files.map_or(&empty, |files| &files.plan);
+        let kept = files.map_or(&[][..], |files| &files.kept);
+        let everything = files.map_or(&[][..], |files| &files.everything_changes);
+        Self {
+            apply: format!("/api/v1/{kind}-plans/{id}/apply"),
+            id,
+            kind: kind.to_owned(),
+            workspace: workspace.to_string(),
+            summary: planned.summary.clone(),
+            git: planned.riders().git,
+            items: plan.changes.iter().map(PlannedDocument::of).collect(),
+            left_alone: plan.left_alone.iter().map(LeftAloneDocument::of).collect(),
+            kept: kept.iter().map(KeptDocument::of).collect(),
+            everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
+            unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
+            warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
+            operation: planned.operation.as_ref().map(|operation| operation.id.to_string()),
+        }
+    }
+}
+
+impl AppliedDocument {
+    /// The document of a move that was made in a workspace.
+    pub fn of(store: &dyn Store, workspace: WorkspaceId, report: &MoveReport) -> Result<Self, StoreError> {
+        let operation = report.operation();
+        let document = Self {
+            operation: OperationDocument::stored(store, operation)?,
+            undo: UndoDocument::of(workspace, operation),
+            ..Self::default()
+        };
+        let MoveReport::Files(report) = report else { return Ok(document) };
+        let left = report.all_left_alone();
+        Ok(Self {
+            before: Some(report.before),
+            after: Some(report.after),
+            items: report.outcomes.iter().map(OutcomeDocument::of).collect(),
+            partial: left.iter().any(SkippedPath::is_conflict),
+            left_alone: left.iter().map(LeftAloneDocument::of).collect(),
+            kept: report.kept.iter().map(KeptDocument::of).collect(),
+            ..document
+        })
+    }
+}
+
+impl UndoDocument {
+    /// How to undo an operation: an undo is undone by a redo, everything else by an undo.
+    fn of(workspace: WorkspaceId, operation: &Operation) -> Self {
+        let (plans, body) = match &operation.action {
+            OperationAction::Undo { .. } => ("redo-plans", json!({})),
+            OperationAction::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
+            _ => ("undo-plans", json!({ "operation": operation.id })),
+        };
+        let href = format!("/api/v1/workspaces/{workspace}/{plans}");
+        Self { method: "POST".to_owned(), href, body }
+    }
+}
+
+impl OperationDocument {
+    /// The document of an operation as it is in the store, with its number.
+    pub fn stored(store: &dyn Store, operation: &Operation) -> Result<Self, StoreError> {
+        Ok(Self::of(store.operation(operation.id)?.as_ref().unwrap_or(operation)))
+    }
+}
+
+impl KeptDocument {
+    /// The document of a kept change.
+    pub fn of(change: &KeptChange) -> Self {
+        let session =
+            |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
+        Self {
+            path: change.path.display().into_owned(),
+            author: change.author.kind().to_owned(),
+            by: change.author.name(Audience::User),
+            sessions: change.author.sessions.iter().map(session).collect(),
+            at: change.at,
+            step_number: change.step,
+            number: change.number.map(|number| number as u64),
+        }
+    }
+}
+
+impl OutcomeDocument {
+    /// The document of a planned change and its outcome.
+    pub fn of((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
+        let reason = match outcome {
+            ChangeOutcome::Done => None,
+            ChangeOutcome::LeftAlone(reason) => Some(reason.clone()),
+        };
+        Self {
+            path: change.path.display().into_owned(),
+            action: change.verb().to_owned(),
+            done: reason.is_none(),
+            reason,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Steps that were found as documents.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::record::StepRow;
+use stepback_model::search::TextSnippet;
+use stepback_store::port::{SearchHit, StepAt};
+use stepback_store::{Store, StoreError};
+
+use crate::search::{FoundStepDocument, HitDocument, SnippetDocument};
+use crate::steps::{StepDocument, StepEventDocument};
+
+impl StepEventDocument {
+    /// The document of a step at its position in the log.
+    pub fn of(placed: &StepAt) -> Self {
+        Self {
+            position: placed.position,
+            workspace: placed.workspace.to_string(),
+            step: StepDocument::of(&placed.stored),
+        }
+    }
+}
+
+impl SnippetDocument {
+    /// The document of an excerpt.
+    pub fn of(snippet: &TextSnippet) -> Self {
+        Self {
+            field: snippet.field.as_str().to_owned(),
+            text: snippet.text.clone(),
+            marks: snippet.marks.iter().map(|(from, to)| [*from, *to]).collect(),
+            cut: snippet.cut.into(),
+        }
+    }
+}
+
+/// Turns steps that were found into documents. Caches the agents of their sessions.
+pub struct FoundSteps<'s> {
+    store: &'s dyn Store,
+    agents: HashMap<SessionId, Option<String>>,
+}
+
+impl<'s> FoundSteps<'s> {
+    /// Looks up sessions in this store.
+    pub fn new(store: &'s dyn Store) -> Self {
+        Self { store, agents: HashMap::new() }
+    }
+
+    /// The document of a step that was found.
+    pub fn found(
+        &mut self,
+        workspace: WorkspaceId,
+        stored: &StepRow,
+    ) -> Result<FoundStepDocument, StoreError> {
+        let session = stored.step.session;
+        if let Entry::Vacant(place) = self.agents.entry(session) {
+            place.insert(self.store.session(session)?.map(|session| session.agent));
+        }
+        Ok(FoundStepDocument {
+            step: StepDocument::of(stored),
+            workspace: workspace.to_string(),
+            agent: self.agents.get(&session).cloned().flatten(),
+            hidden: stored.hidden_by.is_some(),
+        })
+    }
+
+    /// The document of a match.
+    pub fn hit(&mut self, hit: &SearchHit) -> Result<HitDocument, StoreError> {
+        Ok(HitDocument {
+            found: self.found(hit.workspace, &hit.stored)?,
+            score: hit.score,
+            snippets: hit.snippets.iter().map(SnippetDocument::of).collect(),
+        })
+    }
+}

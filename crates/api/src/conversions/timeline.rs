@@ -1,0 +1,72 @@
+//! Timelines as documents.
+
+use stepback_engine::branch_graph::{BranchLine, BranchSpan, TimelineFork, TimelineLane};
+use stepback_history::timeline::Summary;
+
+use crate::timeline::{
+    ForkDocument, LaneDocument, PartingDocument, StretchDocument, SummaryDocument, TipDocument,
+};
+
+impl SummaryDocument {
+    /// The document of a summary, with the number of checkpoints in it.
+    pub fn of(summary: &Summary, checkpoints: u64) -> Self {
+        Self {
+            steps: summary.steps,
+            first: summary.numbers.map(|(first, _)| first),
+            last: summary.numbers.map(|(_, last)| last),
+            started_at: summary.times.map(|(first, _)| first),
+            ended_at: summary.times.map(|(_, last)| last),
+            duration_us: summary.duration_us,
+            iterations: summary.iterations,
+            errors: summary.errors,
+            checkpoints,
+            kinds: summary.kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect(),
+            tools: summary.tools.clone(),
+        }
+    }
+}
+
+impl LaneDocument {
+    /// The document of a lane.
+    pub fn of(lane: &TimelineLane) -> Self {
+        Self {
+            branch: lane.branch.clone(),
+            worker: lane.worker.clone(),
+            steps: lane.steps,
+            errors: lane.errors,
+        }
+    }
+}
+
+impl TipDocument {
+    /// The documents of all branches of a workspace.
+    pub fn all(lines: &[BranchLine]) -> Vec<Self> {
+        let of = |line: &BranchLine| Self {
+            name: line.name.clone(),
+            number: line.tip,
+            present: line.present,
+            from: line.from.and_then(|(place, number)| {
+                let branch = lines.get(place)?.name.clone();
+                Some(PartingDocument { branch, number })
+            }),
+            first: line.first,
+            own: line.own,
+        };
+        lines.iter().map(of).collect()
+    }
+}
+
+impl StretchDocument {
+    /// The document of consecutive steps.
+    pub fn of(span: BranchSpan) -> Self {
+        let BranchSpan { first, last, branch, rolled_back } = span;
+        Self { first, last, branch, rolled_back }
+    }
+}
+
+impl ForkDocument {
+    /// The document of a fork.
+    pub fn of(fork: &TimelineFork) -> Self {
+        Self { from: fork.from, to: fork.to }
+    }
+}

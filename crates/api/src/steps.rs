@@ -1,0 +1,144 @@
+//! Steps: the entries in the log of a session, and the events that announce them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stepback_model::record::StepRow;
+use stepback_model::time::Timestamp;
+use utoipa::ToSchema;
+
+/// One entry in a session's log.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StepDocument {
+    /// The step id.
+    pub id: String,
+    /// The number in its workspace: `#1`, `#2`, …
+    pub number: u64,
+    /// The kind of step: `tool-start`, `user-input`, …
+    pub kind: String,
+    /// When it happened.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// A short name that points can use.
+    pub label: Option<String>,
+    /// Free text.
+    pub note: Option<String>,
+    /// Tags.
+    pub tags: Vec<String>,
+    /// What created the checkpoint; none for a step that is not a checkpoint.
+    pub trigger: Option<String>,
+    /// One line for people.
+    pub summary: String,
+    /// The id of the step it grew from.
+    pub parent: Option<String>,
+    /// The id of its session.
+    pub session: String,
+    /// The hash of the state; equal states have equal hashes.
+    pub state: String,
+    /// The number of the model turn.
+    pub iteration: u64,
+    /// The sub-agent; none for the main agent.
+    pub worker: Option<String>,
+    /// The agent's own id of the call.
+    pub call: Option<String>,
+    /// The name of the tool or model.
+    pub tool: Option<String>,
+    /// Whether it failed.
+    pub failed: bool,
+    /// How long it took, in microseconds.
+    pub duration_us: Option<u64>,
+    /// Whether it is a checkpoint, with files of its own.
+    pub checkpoint: bool,
+}
+
+impl StepDocument {
+    /// The document of a step.
+    pub fn of(stored: &StepRow) -> Self {
+        let (step, annotation) = (&stored.step, &stored.annotation);
+        Self {
+            id: step.id.to_string(),
+            number: step.number,
+            kind: step.kind.as_str().to_owned(),
+            at: step.at,
+            label: annotation.label.clone(),
+            note: annotation.note.clone(),
+            tags: annotation.tags.clone(),
+            trigger: stored.trigger.map(|trigger| trigger.as_str().to_owned()),
+            summary: step.summary.clone(),
+            parent: step.parent.map(|parent| parent.to_string()),
+            session: step.session.to_string(),
+            state: step.state.to_string(),
+            iteration: step.meta.iteration,
+            worker: step.meta.worker.clone(),
+            call: step.meta.call.clone(),
+            tool: step.meta.tool.clone(),
+            failed: step.meta.failed,
+            duration_us: step.meta.duration,
+            checkpoint: stored.trigger.is_some(),
+        }
+    }
+
+    /// Whether the step failed. A gap in the recording is not an error of the agent.
+    pub fn is_error(&self) -> bool {
+        self.kind != "gap" && (self.failed || self.kind == "error")
+    }
+}
+
+/// A step with all its details.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StepDetailDocument {
+    /// The step.
+    #[serde(flatten)]
+    pub step: StepDocument,
+    /// The input of the call.
+    #[schema(value_type = Option<Object>)]
+    pub input: Option<Value>,
+    /// The output of the call.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// The error, if it failed.
+    #[schema(value_type = Option<Object>)]
+    pub error: Option<Value>,
+    /// Tokens, cost, trace ids and the like.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Value>,
+}
+
+impl StepDetailDocument {
+    /// The document of a step and its recorded detail.
+    pub fn of(stored: &StepRow, detail: Option<Value>) -> Self {
+        let mut fields = match detail {
+            Some(Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        Self {
+            step: StepDocument::of(stored),
+            input: fields.remove("input"),
+            output: fields.remove("output"),
+            error: fields.remove("error"),
+            metadata: fields.remove("metadata"),
+        }
+    }
+}
+
+/// A step, and its position in the log.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct StepEventDocument {
+    /// The position in the log; the `id` of the event.
+    pub position: u64,
+    /// The id of the workspace.
+    pub workspace: String,
+    /// The step.
+    #[serde(flatten)]
+    pub step: StepDocument,
+}
+
+/// One event, as it is sent.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventDocument {
+    /// The type of the event: `step`, `stops` or `changed`.
+    pub event: Option<String>,
+    /// The position in the log up to which all steps were sent.
+    pub id: Option<String>,
+    /// For a `step`, a `StepEventDocument` as JSON; for `stops`, a page of `StopDocument`.
+    pub data: Option<String>,
+}
