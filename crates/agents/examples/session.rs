@@ -95,13 +95,13 @@ impl Desk {
             strict: false,
             at_least_every: None,
             at_least_each: None,
-            looks: true,
+            scan_around_calls: true,
             notes: true,
-            carried: false,
+            has_proxy: false,
             policy: None,
             started: &|| None,
         };
-        match hook.handle(payload.to_string().as_bytes()).trouble {
+        match hook.handle(payload.to_string().as_bytes()).error {
             Some(trouble) => Err(trouble.into()),
             None => Ok(()),
         }

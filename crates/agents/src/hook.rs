@@ -63,11 +63,11 @@ pub struct Hook<'a> {
     /// Model turns without a checkpoint after which one is made when the agent is done; `None` for no limit.
     pub at_least_each: Option<u64>,
     /// Whether files are scanned before and after calls that can change something.
-    pub looks: bool,
+    pub scan_around_calls: bool,
     /// Whether to tell the user how to take back what a prompt led to.
     pub notes: bool,
     /// Whether a proxy records this agent's model calls, with more detail than the agent's events have.
-    pub carried: bool,
+    pub has_proxy: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
     /// Finds out how the agent was started, as far as its processes show it.
@@ -80,7 +80,7 @@ pub struct HookOutput {
     /// Answer for the agent, printed to it; `None` to print nothing.
     pub answer: Option<String>,
     /// Error message for the agent's log.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 impl Hook<'_> {
@@ -98,7 +98,10 @@ impl Hook<'_> {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
         let event = match payload::read(self.agent, &value) {
-            Ok(event) if !self.looks && matches!(event.effect, ScanPolicy::Before | ScanPolicy::After) => {
+            Ok(event)
+                if !self.scan_around_calls
+                    && matches!(event.effect, ScanPolicy::Before | ScanPolicy::After) =>
+            {
                 HookEvent { effect: ScanPolicy::None, ..event }
             }
             Ok(event) => event,
@@ -107,9 +110,9 @@ impl Hook<'_> {
                 return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
             }
         };
-        let is_carried =
-            matches!(event.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.carried;
-        if event.is_nothing || is_carried {
+        let is_recorded_by_proxy =
+            matches!(event.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.has_proxy;
+        if event.is_nothing || is_recorded_by_proxy {
             return HookOutput::default();
         }
         let directory = event.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
@@ -129,7 +132,7 @@ impl Hook<'_> {
         }
         // A proxy records more about the launch. Without one, these events are enough to record it.
         let mut event = event;
-        if !self.carried && (event.effect == ScanPolicy::Before || event.gate == HookPoint::Done) {
+        if !self.has_proxy && (event.effect == ScanPolicy::Before || event.gate == HookPoint::Done) {
             event.update.started = (self.started)();
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
@@ -141,7 +144,7 @@ impl Hook<'_> {
                     format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
                 return HookOutput {
                     answer: self.refusal(event.gate, &event.name, &what),
-                    trouble: Some(what),
+                    error: Some(what),
                 };
             }
         };
@@ -153,7 +156,7 @@ impl Hook<'_> {
             Ok(())
         });
         match done {
-            Ok(()) => HookOutput { answer: answer.text(self.agent, &event.name, event.gate), trouble: None },
+            Ok(()) => HookOutput { answer: answer.text(self.agent, &event.name, event.gate), error: None },
             Err(error) => {
                 // The event is recorded later, from the inbox, without a scan of the files.
                 let missed = (!is_recorded.get()).then_some(&value);
@@ -369,7 +372,7 @@ impl Hook<'_> {
         if let Some(dir) = dir {
             self.leave_gap(&dir, event, what, payload);
         }
-        HookOutput { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
+        HookOutput { answer: self.refusal(gate, event, what), error: Some(what.to_string()) }
     }
 
     /// Notes in the inbox that something is missing from the record; `payload` is what was not recorded.

@@ -109,7 +109,13 @@ pub struct ModelCallWriter {
 
 impl ModelCallWriter {
     /// Writes the start of a call.
-    pub fn begun(&self, id: &str, at: Timestamp, request: &ModelRequest, caller: &Caller) -> io::Result<()> {
+    pub fn write_start(
+        &self,
+        id: &str,
+        at: Timestamp,
+        request: &ModelRequest,
+        caller: &Caller,
+    ) -> io::Result<()> {
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
         let mut summary = format!("{model}: {}", count(asked.messages.len() as u64, "message"));
@@ -120,28 +126,28 @@ impl ModelCallWriter {
         stepback_redact::redact_value(&mut input);
         let event =
             AgentEvent { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
-        self.leave(AgentEvent { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
+        self.write(AgentEvent { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
     }
 
     /// Writes the end of a call, whether it succeeded or not.
-    pub fn ended(&self, exchange: &Exchange, at: Timestamp, caller: &Caller) -> io::Result<()> {
+    pub fn write_end(&self, exchange: &Exchange, at: Timestamp, caller: &Caller) -> io::Result<()> {
         let Exchange { id, request, response } = exchange;
         let asked = request.wire.map(|wire| semantics::asked(wire, request)).unwrap_or_default();
-        let said = request.wire.map(|wire| semantics::answered(wire, response)).unwrap_or_default();
-        let model = said.model.clone().or(asked.model);
-        let priced = model.as_ref().zip(said.usage).filter(|_| !response.is_replayed());
+        let answer = request.wire.map(|wire| semantics::answered(wire, response)).unwrap_or_default();
+        let model = answer.model.clone().or(asked.model);
+        let priced = model.as_ref().zip(answer.usage).filter(|_| !response.is_replayed());
         let cost = priced.and_then(|(model, usage)| self.prices.cost(model, &usage));
-        let trouble = trouble(response, &said);
-        let summary = match &trouble {
-            Some(trouble) => trouble.message.clone(),
-            None => in_short(&said),
+        let error = call_error(response, &answer);
+        let summary = match &error {
+            Some(error) => error.message.clone(),
+            None => summarize(&answer),
         };
         let model = model.as_deref().map(redacted);
         let mut metadata = json!({
             "model": model,
-            "usage": said.usage,
+            "usage": answer.usage,
             "cost_usd": cost.map(|micros| micros as f64 / 1e6),
-            "stop": said.stop.as_deref().map(redacted),
+            "stop": answer.stop.as_deref().map(redacted),
             "first_byte_us": response.first_byte,
         });
         if response.is_replayed() {
@@ -150,13 +156,13 @@ impl ModelCallWriter {
         let output = json!(without_secrets(exchange));
         let event = AgentEvent {
             output: Some(output),
-            error: trouble,
+            error,
             duration: Some(response.took),
             metadata: Some(metadata),
             tool: model,
             ..self.event(id, at, StepKind::ModelEnd, caller, &summary)
         };
-        self.leave(event, cost.unwrap_or_default(), at)
+        self.write(event, cost.unwrap_or_default(), at)
     }
 
     fn event(&self, id: &str, at: Timestamp, kind: StepKind, caller: &Caller, summary: &str) -> AgentEvent {
@@ -173,12 +179,12 @@ impl ModelCallWriter {
         }
     }
 
-    fn leave(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
+    fn write(&self, event: AgentEvent, cost: u64, at: Timestamp) -> io::Result<()> {
         let side = if event.kind == StepKind::ModelStart { "asked" } else { "answered" };
         let name = format!("{}-{side}.json", event.call.as_deref().unwrap_or_default());
         let agent = event.agent.clone();
-        let carried = RecordedCall { event, since: self.since, cost, started: self.started.clone() };
-        let bytes = serde_json::to_vec(&carried).map_err(io::Error::other)?;
+        let call = RecordedCall { event, since: self.since, cost, started: self.started.clone() };
+        let bytes = serde_json::to_vec(&call).map_err(io::Error::other)?;
         let dir = self.dir.join(DIR);
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         stepback_faults::point()?;
@@ -188,8 +194,8 @@ impl ModelCallWriter {
         inbox::leave(&self.dir, &InboxNote { carried: Some(name), ..InboxNote::new(at, &agent) })
     }
 
-    /// Leaves a gap for a call that could not be recorded.
-    pub fn lost(&self, what: &str, at: Timestamp) -> io::Result<()> {
+    /// Writes a gap for a call that could not be recorded.
+    pub fn write_gap(&self, what: &str, at: Timestamp) -> io::Result<()> {
         let agent = self.agent.as_deref().unwrap_or(UNKNOWN);
         let gap = Some(format!("a model call: {what}"));
         inbox::leave(&self.dir, &InboxNote { gap, ..InboxNote::new(at, agent) })
@@ -207,16 +213,16 @@ fn without_secrets(exchange: &Exchange) -> Response {
         let clean = stepback_redact::redact(text);
         (*clean != *text).then(|| clean.into_owned())
     };
-    let told = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
-    let told = told.unwrap_or_else(|| response.clone());
+    let redacted = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
+    let redacted = redacted.unwrap_or_else(|| response.clone());
     // Ids are not secrets, however random they look; an error message can hold one.
     let is_sealed =
         |name: &str| SEALED.contains(&name) || name == "id" || name.ends_with("_id") || name.ends_with("Id");
-    let rest = edit::elsewhere(request.wire, &told, &mut |name, text| match is_sealed(name) {
+    let rest = edit::elsewhere(request.wire, &redacted, &mut |name, text| match is_sealed(name) {
         true => None,
         false => clean(text),
     });
-    let mut kept = rest.unwrap_or(told);
+    let mut kept = rest.unwrap_or(redacted);
     for (_, value) in &mut kept.headers {
         if let Some(clean) = clean(value) {
             *value = clean;
@@ -226,7 +232,7 @@ fn without_secrets(exchange: &Exchange) -> Response {
 }
 
 /// Returns the error of a call, if it failed.
-fn trouble(response: &Response, said: &ResponseSummary) -> Option<ReportedError> {
+fn call_error(response: &Response, answer: &ResponseSummary) -> Option<ReportedError> {
     let named = |name: &str, message: String| {
         let message = stepback_redact::redact(&message).into_owned();
         Some(ReportedError { name: Some(name.to_owned()), message, ..ReportedError::default() })
@@ -238,10 +244,10 @@ fn trouble(response: &Response, said: &ResponseSummary) -> Option<ReportedError>
             named("cancelled", "the agent disconnected before the end of the answer".to_owned())
         }
         AnswerEnd::Complete if response.status >= 400 => {
-            let what = said.error.as_deref().unwrap_or("no reason given");
+            let what = answer.error.as_deref().unwrap_or("no reason given");
             named("refused", format!("{}: {what}", response.status))
         }
-        AnswerEnd::Complete => said.error.as_ref().and_then(|error| named("model", error.clone())),
+        AnswerEnd::Complete => answer.error.as_ref().and_then(|error| named("model", error.clone())),
     }
 }
 
@@ -250,10 +256,10 @@ fn redacted(text: &str) -> String {
 }
 
 /// Summarizes a response in one line: the calls it makes, else its text.
-fn in_short(said: &ResponseSummary) -> String {
+fn summarize(answer: &ResponseSummary) -> String {
     let mut calls: Vec<&str> = Vec::new();
     let mut text = None;
-    for part in &said.said {
+    for part in &answer.said {
         match part {
             ContentPart::Call(call) => calls.push(&call.name),
             ContentPart::Model(words) => {
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn an_answer_from_a_recording_costs_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let carrier = ModelCallWriter {
+        let writer = ModelCallWriter {
             dir: dir.path().to_path_buf(),
             agent: Some("claude".into()),
             session: Some("s".into()),
@@ -343,9 +349,9 @@ mod tests {
                 left_out: 0,
             };
             let exchange = Exchange { id: id.into(), request, response };
-            carrier.ended(&exchange, Timestamp::from_micros(1), &Caller::default()).unwrap();
-            let carried = read(dir.path(), &format!("{id}-answered.json")).unwrap();
-            (carried.cost, carried.event.metadata.unwrap()["replayed"].clone())
+            writer.write_end(&exchange, Timestamp::from_micros(1), &Caller::default()).unwrap();
+            let call = read(dir.path(), &format!("{id}-answered.json")).unwrap();
+            (call.cost, call.event.metadata.unwrap()["replayed"].clone())
         };
         assert!(cost("live", Vec::new()).0 > 0);
         assert_eq!(cost("again", vec![(Response::REPLAYED.into(), "1".into())]), (0, json!(true)));

@@ -43,7 +43,7 @@ impl ModelCallSink {
     fn signal(&self, written: std::io::Result<()>) {
         if let Err(error) = written {
             // The agent continues; the gap is recorded if possible, and reported at the end.
-            let _ = self.writer.lost(&error.to_string(), now());
+            let _ = self.writer.write_gap(&error.to_string(), now());
             let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(error.to_string());
         }
@@ -55,14 +55,14 @@ impl ModelCallSink {
 impl Sink for ModelCallSink {
     fn begun(&self, id: &str, at: SystemTime, request: &ModelRequest, headers: &[(String, String)]) {
         let caller = caller(headers);
-        let written = self.writer.begun(id, timestamp(at), request, &caller);
+        let written = self.writer.write_start(id, timestamp(at), request, &caller);
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), caller);
         self.signal(written);
     }
 
     fn ended(&self, id: &str, exchange: &Exchange) {
         let caller = self.callers.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        self.signal(self.writer.ended(exchange, now(), &caller.unwrap_or_default()));
+        self.signal(self.writer.write_end(exchange, now(), &caller.unwrap_or_default()));
     }
 }
 

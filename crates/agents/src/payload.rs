@@ -214,7 +214,7 @@ impl PayloadFields<'_> {
             _ => "a call".into(),
         };
         let when_changing = |effect| if changes { effect } else { ScanPolicy::None };
-        let said = |field: &str| self.text(field).unwrap_or_default().to_string();
+        let field = |name: &str| self.text(name).unwrap_or_default().to_string();
         match self.name {
             "PreToolUse" | "BeforeTool" | "tool.execute.before" => {
                 step(StepKind::ToolStart, HookPoint::Before, when_changing(ScanPolicy::Before), call())
@@ -254,24 +254,24 @@ impl PayloadFields<'_> {
                 let what = self.error().map(|error| error.message);
                 plain(StepKind::Error, what.unwrap_or_else(|| "the turn failed".into()))
             }
-            "TaskCreated" => plain(StepKind::TaskCreated, said("task_subject")),
-            "TaskCompleted" => plain(StepKind::TaskCompleted, said("task_subject")),
+            "TaskCreated" => plain(StepKind::TaskCreated, field("task_subject")),
+            "TaskCompleted" => plain(StepKind::TaskCompleted, field("task_subject")),
             "SubagentStart" => {
-                plain(StepKind::AgentStep, format!("sub-agent started: {}", said("agent_type")))
+                plain(StepKind::AgentStep, format!("sub-agent started: {}", field("agent_type")))
             }
             "SubagentStop" => {
-                plain(StepKind::AgentStep, format!("sub-agent done: {}", said("last_assistant_message")))
+                plain(StepKind::AgentStep, format!("sub-agent done: {}", field("last_assistant_message")))
             }
             "PermissionRequest" => plain(StepKind::Decision, format!("permission asked for {}", call())),
             "PermissionDenied" => plain(StepKind::Decision, format!("permission denied for {}", call())),
-            "Notification" => plain(StepKind::AgentStep, said("message")),
-            "PreModelRequest" | "BeforeModel" => plain(StepKind::ModelStart, said("model")),
+            "Notification" => plain(StepKind::AgentStep, field("message")),
+            "PreModelRequest" | "BeforeModel" => plain(StepKind::ModelStart, field("model")),
             "message.updated" => {
                 let info = self.fields.get("properties").and_then(|properties| properties.get("info"));
                 let model = info.and_then(|info| info.get("modelID")).and_then(Value::as_str);
                 plain(StepKind::ModelEnd, model.unwrap_or("model").into())
             }
-            "AfterModel" => plain(StepKind::ModelEnd, said("model")),
+            "AfterModel" => plain(StepKind::ModelEnd, field("model")),
             "Interrupt" => plain(StepKind::AgentStep, "interrupted".into()),
             other => plain(StepKind::AgentStep, other.to_string()),
         }
@@ -390,7 +390,7 @@ pub fn clipped(mut value: Value) -> Value {
 mod tests {
     use super::*;
 
-    fn seen(agent: Agent, payload: Value) -> HookEvent {
+    fn parse(agent: Agent, payload: Value) -> HookEvent {
         let mut whole = json!({ "session_id": "s", "cwd": "/w" });
         whole.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
         read(agent, &whole).unwrap()
@@ -401,7 +401,7 @@ mod tests {
         let after = |agent, event: &str, response: Value| {
             let payload = json!({ "hook_event_name": event, "tool_name": "NotebookEdit", "tool_use_id": "1",
                 "tool_input": {}, "tool_response": response });
-            seen(agent, payload).event.error
+            parse(agent, payload).event.error
         };
         for nothing in [json!(""), json!(null), json!(false), json!({})] {
             let response = json!({ "cell_id": "c", "error": nothing });
@@ -413,13 +413,13 @@ mod tests {
         assert_eq!(failed.unwrap().message, "no such cell");
         // An event that reports a failure is one, even if its message is empty.
         let failure = json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Bash", "error": "" });
-        assert_eq!(seen(Agent::Claude, failure).event.error.unwrap().message, "it failed");
+        assert_eq!(parse(Agent::Claude, failure).event.error.unwrap().message, "it failed");
     }
 
     #[test]
     fn a_sub_agent_is_called_by_its_id_as_its_model_calls_and_its_transcript_call_it() {
         let sub = json!({ "hook_event_name": "PreToolUse", "tool_name": "Bash", "agent_id": "a0d6", "agent_type": "Explore" });
-        let event = seen(Agent::Claude, sub).event;
+        let event = parse(Agent::Claude, sub).event;
         let headers = [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", "a0d6")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(event.worker, crate::model_call_inbox::caller(&headers).worker);
@@ -429,17 +429,17 @@ mod tests {
     #[test]
     fn gemini_looking_whether_to_compact_is_no_compaction() {
         let about = |trigger: &str| {
-            seen(Agent::Gemini, json!({ "hook_event_name": "PreCompress", "trigger": trigger }))
+            parse(Agent::Gemini, json!({ "hook_event_name": "PreCompress", "trigger": trigger }))
         };
         assert!(about("auto").is_nothing);
         assert!(!about("manual").is_nothing);
         let claude = json!({ "hook_event_name": "PreCompact", "trigger": "auto" });
-        assert!(!seen(Agent::Claude, claude).is_nothing);
+        assert!(!parse(Agent::Claude, claude).is_nothing);
     }
 
     #[test]
     fn a_call_knows_where_it_ran() {
         let call = json!({ "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": { "command": "ls" } });
-        assert_eq!(seen(Agent::Claude, call).event.raw.unwrap()["cwd"], "/w");
+        assert_eq!(parse(Agent::Claude, call).event.raw.unwrap()["cwd"], "/w");
     }
 }

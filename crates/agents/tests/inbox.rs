@@ -56,14 +56,14 @@ impl HookedWorkspace {
             strict: false,
             at_least_every: None,
             at_least_each: None,
-            looks: true,
+            scan_around_calls: true,
             notes: false,
-            carried: false,
+            has_proxy: false,
             policy: None,
             started: &|| None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
-        assert_eq!(outcome.trouble, None);
+        assert_eq!(outcome.error, None);
     }
 
     fn say(&self, line: &Value) {

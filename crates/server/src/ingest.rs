@@ -20,7 +20,6 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use self::reported::PreparedEvent;
 use crate::problem::Problem;
 use crate::state;
 
@@ -78,7 +77,7 @@ impl Target {
 /// The events of one request that wait for the commit.
 struct Waiting {
     target: Target,
-    ready: Vec<PreparedEvent>,
+    reports: Vec<ReportedEvent>,
     answer: oneshot::Sender<IngestResult>,
 }
 
@@ -153,10 +152,14 @@ impl Ingest {
     }
 
     /// Adds the events of one request. Returns the channel of the answer, and whether the caller must start the commit.
-    pub fn add(&self, target: Target, ready: Vec<PreparedEvent>) -> (oneshot::Receiver<IngestResult>, bool) {
+    pub fn add(
+        &self,
+        target: Target,
+        reports: Vec<ReportedEvent>,
+    ) -> (oneshot::Receiver<IngestResult>, bool) {
         let (answer, answered) = oneshot::channel();
         let mut queue = self.queue();
-        queue.waiting.push(Waiting { target, ready, answer });
+        queue.waiting.push(Waiting { target, reports, answer });
         (answered, !std::mem::replace(&mut queue.committing, true))
     }
 
@@ -186,7 +189,7 @@ impl Ingest {
         let mut queue = self.queue();
         let mut count = 0;
         let more = queue.waiting.iter().position(|waiting| {
-            count += waiting.ready.len();
+            count += waiting.reports.len();
             count > TOGETHER
         });
         // A batch is smaller than `TOGETHER`, so the first one always fits.
@@ -215,7 +218,7 @@ impl Drop for Over<'_> {
 }
 
 /// Where the events of a request went: the index of the workspace, and the range among all events recorded there.
-struct Asked {
+struct CommittedRequest {
     answer: oneshot::Sender<IngestResult>,
     place: usize,
     range: Range<usize>,
@@ -245,9 +248,9 @@ impl Ingest {
     fn record(&self, engine: &Engine, all: Vec<Waiting>) {
         let mut places: Vec<(Workspace, RecordLock)> = Vec::new();
         let mut reports: Vec<Vec<ReportedEvent>> = Vec::new();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut requests: Vec<CommittedRequest> = Vec::new();
         let opened = self.open(engine, &all, &mut places);
-        for Waiting { target, ready, answer } in all {
+        for Waiting { target, reports: own, answer } in all {
             let place = match &opened[&target] {
                 Ok(place) => *place,
                 Err(problem) => {
@@ -257,8 +260,8 @@ impl Ingest {
             };
             reports.resize_with(places.len(), Vec::new);
             let first = reports[place].len();
-            reports[place].extend(ready.into_iter().map(|ready| ready.report));
-            asked.push(Asked { answer, place, range: first..reports[place].len() });
+            reports[place].extend(own);
+            requests.push(CommittedRequest { answer, place, range: first..reports[place].len() });
         }
         let arrivals = |place: usize, range: Range<usize>| WorkspaceEvents {
             workspace: &places[place].0,
@@ -273,7 +276,7 @@ impl Ingest {
             Err(EngineError::Input(_)) => Err(None),
             Err(error) => Err(Some(Problem::from(error))),
         };
-        for Asked { answer, place, range } in asked {
+        for CommittedRequest { answer, place, range } in requests {
             let steps = match &done {
                 Ok(done) => Ok(done[place][range].to_vec()),
                 Err(Some(problem)) => Err(problem.clone()),
@@ -352,12 +355,12 @@ mod tests {
     use super::*;
     use crate::ingest::reported::{IngestContext, read};
 
-    fn ready(session: &str, id: usize, deep: usize) -> PreparedEvent {
+    fn ready(session: &str, id: usize, deep: usize) -> ReportedEvent {
         let (open, close) = ("[".repeat(deep), "]".repeat(deep));
         let json =
             format!(r#"{{"session":"{session}","kind":"agent-step","id":"{id}","input":{open}{close}}}"#);
         let around = IngestContext { agent: Some("mine"), key: None, now: Timestamp::from_micros(1) };
-        read(&json, id, around).unwrap_or_else(|error| panic!("{error}"))
+        read(&json, id, around).unwrap_or_else(|error| panic!("{error}")).report
     }
 
     fn with_engine(work: impl FnOnce(&Engine)) {

@@ -99,15 +99,15 @@ fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
         strict,
         at_least_every: settings.positive("checkpoint.minutes"),
         at_least_each: settings.positive("checkpoint.iterations"),
-        looks: settings.get("checkpoint.calls") != 0,
+        scan_around_calls: settings.get("checkpoint.calls") != 0,
         notes: settings.get("notes") != 0,
         policy: policy.as_ref(),
         started: &|| started(agent),
-        carried: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),
+        has_proxy: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);
-    if let Some(trouble) = outcome.trouble {
-        complain(&trouble);
+    if let Some(error) = outcome.error {
+        complain(&error);
     }
     if let Some(answer) = outcome.answer {
         // The agent may have ended; then the answer is not needed.

@@ -1,6 +1,6 @@
 //! Records what happens to a call while its hook waits: stops at breakpoints, the user's answers and messages, and refusals.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stepback_engine::control::{Breakpoint, Stop, StopAnswer};
 use stepback_engine::recorder::{CallStatus, ReportedEvent, ScanPolicy};
 use stepback_engine::{EngineError, Workspace};
@@ -21,9 +21,9 @@ pub fn record_hit(
     stop: &Stop,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
+    let summary = format!("stopped: {}", stop.reason);
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
-    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+    record_own(workspace, related_report(about, StepKind::BreakpointHit, summary, Some(input), at))
 }
 
 /// Records that a call passed a log point.
@@ -34,7 +34,7 @@ pub fn record_log_point(
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let summary = format!("log point {}: {}", breakpoint.id, about.summary);
-    record_about(workspace, ReportedEvent::new(related_event(about, StepKind::BreakpointHit, summary), at))
+    record_own(workspace, related_report(about, StepKind::BreakpointHit, summary, None, at))
 }
 
 /// Records the user's answer to a stopped agent; `answer` is `None` if the wait timed out.
@@ -54,11 +54,9 @@ pub fn record_decision(
         Some(StopAnswer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "no answer in time; denied".into(),
     };
-    let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": answer, "call": about.call });
-    let event = AgentEvent { input: Some(input), ..event };
+    let mut report = related_report(about, StepKind::Decision, payload::one_line(&summary), Some(input), at);
     // The user may have edited files while the agent was stopped; those changes are not the call's, which has not run yet.
-    let mut report = ReportedEvent::new(event, at);
     if about.kind == StepKind::ToolStart {
         report.effect = ScanPolicy::Keep(Trigger::Automatic);
     }
@@ -67,7 +65,7 @@ pub fn record_decision(
         let edited = matches!(answer, Some(StopAnswer::Edit { .. }));
         report.call.status = CallStatus::Waited { call, micros, edited };
     }
-    record_about(workspace, report)
+    record_own(workspace, report)
 }
 
 /// In a rerun, records a decision of the user that is repeated from the recorded session.
@@ -81,8 +79,8 @@ pub fn record_repeated_decision(
     if let Some(fields) = input.as_object_mut() {
         fields.insert("call".into(), json!(about.call));
     }
-    let event = related_event(about, StepKind::Decision, decision.summary.clone());
-    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+    let summary = decision.summary.clone();
+    record_own(workspace, related_report(about, StepKind::Decision, summary, Some(input), at))
 }
 
 /// Start of the summary of a step that records a message from the user to a working agent.
@@ -95,15 +93,14 @@ pub fn record_message(
     text: &str,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let event =
-        related_event(about, StepKind::AgentStep, payload::one_line(&format!("{MESSAGE_PREFIX}{text}")));
+    let summary = payload::one_line(&format!("{MESSAGE_PREFIX}{text}"));
     let with = match about.kind {
         StepKind::UserInput => "prompt",
         StepKind::ToolStart => "start",
         _ => "end",
     };
     let input = json!({ "text": text, "with": with, "call": about.call });
-    record_about(workspace, ReportedEvent::new(AgentEvent { input: Some(input), ..event }, at))
+    record_own(workspace, related_report(about, StepKind::AgentStep, summary, Some(input), at))
 }
 
 fn takes_input(agent: &str) -> bool {
@@ -127,11 +124,11 @@ pub fn record_refusal(
     };
     let mut report = ReportedEvent::new(event, at);
     report.call.status = CallStatus::NeverRan;
-    record_about(workspace, report)
+    record_own(workspace, report)
 }
 
 /// Records an event that stepback itself adds to a session.
-fn record_about(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), EngineError> {
+fn record_own(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), EngineError> {
     // What a user typed can hold a secret too.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
@@ -141,11 +138,19 @@ fn record_about(workspace: &Workspace, mut report: ReportedEvent) -> Result<(), 
     Ok(())
 }
 
-/// Returns an event of the same session about the same call that is neither its start nor its end.
-fn related_event(about: &AgentEvent, kind: StepKind, summary: String) -> AgentEvent {
-    AgentEvent {
+/// Returns the report of an event of the same session about the same call that is neither its start nor its end.
+fn related_report(
+    about: &AgentEvent,
+    kind: StepKind,
+    summary: String,
+    input: Option<Value>,
+    at: Timestamp,
+) -> ReportedEvent {
+    let event = AgentEvent {
         tool: about.tool.clone(),
         worker: about.worker.clone(),
+        input,
         ..AgentEvent::new(&about.agent, &about.session, kind, summary)
-    }
+    };
+    ReportedEvent::new(event, at)
 }

@@ -7,13 +7,14 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use stepback_api::ingest::{EventBatch, RejectedDocument, TakenDocument};
 use stepback_engine::Engine;
+use stepback_engine::recorder::ReportedEvent;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use utoipa::IntoParams;
 
 use crate::extract::{Json, QueryString};
 use crate::ingest::body::{self, Form};
-use crate::ingest::reported::{self, IngestContext, PreparedEvent};
+use crate::ingest::reported::{self, IngestContext};
 use crate::ingest::{Ingest, IngestResult, Room, Target};
 use crate::problem::Problem;
 use crate::state::AppState;
@@ -127,7 +128,7 @@ fn ended_unexpectedly() -> Problem {
 struct Read {
     target: Target,
     taken: TakenDocument,
-    ready: Vec<PreparedEvent>,
+    reports: Vec<ReportedEvent>,
     room: Room,
 }
 
@@ -154,14 +155,14 @@ fn read(
         errors: Vec::new(),
         left_out_bytes: 0,
     };
-    let mut ready = Vec::with_capacity(parts.events.len());
+    let mut reports = Vec::with_capacity(parts.events.len());
     for (index, json) in parts.events.into_iter().enumerate() {
         match reported::read(json, index, around) {
             Ok(one) => {
                 taken.left_out_bytes += one.left_out;
-                // The number is not known yet; every event in `ready` gets one, or the whole batch fails.
+                // The number is not known yet; every event in `reports` gets one, or the whole batch fails.
                 taken.steps.push(Some(0));
-                ready.push(one);
+                reports.push(one.report);
             }
             Err(detail) => {
                 taken.steps.push(None);
@@ -170,7 +171,7 @@ fn read(
         }
     }
     taken.rejected = taken.errors.len() as u64;
-    Ok(Read { target, taken, ready, room })
+    Ok(Read { target, taken, reports, room })
 }
 
 /// A batch that is in the queue.
@@ -183,11 +184,11 @@ struct Added {
 
 /// Adds a batch to the queue, and returns whether the caller must start the commit.
 fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
-    let Read { target, taken, ready, room } = read;
-    if ready.is_empty() {
+    let Read { target, taken, reports, room } = read;
+    if reports.is_empty() {
         return (Added { taken, answered: None, room }, false);
     }
-    let (answered, nobody_commits) = ingest.add(target, ready);
+    let (answered, nobody_commits) = ingest.add(target, reports);
     (Added { taken, answered: Some(answered), room }, nobody_commits)
 }
 

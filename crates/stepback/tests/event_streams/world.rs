@@ -106,14 +106,14 @@ impl StreamWorkspace {
             strict: false,
             at_least_every: None,
             at_least_each: None,
-            looks: true,
+            scan_around_calls: true,
             notes: false,
-            carried: false,
+            has_proxy: false,
             policy: None,
             started: &|| None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
-        assert_eq!(outcome.trouble, None, "{payload}");
+        assert_eq!(outcome.error, None, "{payload}");
     }
 
     /// Runs a command of the program. Returns its exit code and what it wrote to standard error.

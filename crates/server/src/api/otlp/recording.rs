@@ -71,7 +71,7 @@ fn one_by_one(
     Ok(())
 }
 
-fn report<'a>(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent {
+fn report(workspace: &Workspace, mut event: AgentEvent) -> ReportedEvent {
     redact_event(&mut event);
     let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
     // Duplicates are recognised by their ids, whenever they arrive.
