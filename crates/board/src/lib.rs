@@ -34,4 +34,4 @@ pub use merge::merge;
 pub use moment::resolve_moment;
 pub use recover::{RecoveryPage, recovery_page};
 pub use session::choose_session;
-pub use verify::{CheckReport, run_check};
+pub use verify::{CheckReport, pending_checks, run_check};

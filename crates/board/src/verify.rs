@@ -12,7 +12,7 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::hex;
 use stepback_reasoning::ids::{RunId, VerificationId};
 use stepback_reasoning::item::{Check, CheckOutcome, Measured, Verification};
-use stepback_reasoning::{BoardMutation, MindError};
+use stepback_reasoning::{BoardMutation, MindError, ReasoningBoard};
 
 use crate::error::BoardError;
 use crate::finding::{CheckFinding, close_to, exit_code, json_property};
@@ -35,6 +35,13 @@ pub struct CheckReport {
     /// The recorded step and its effect on the board; `None` if an earlier run was used.
     #[serde(rename = "thought")]
     pub edit: Option<BoardEdit>,
+}
+
+/// Returns the checks on a board that were never run.
+pub fn pending_checks(board: &ReasoningBoard) -> Vec<VerificationId> {
+    let was_run = |id: VerificationId| board.runs.iter().any(|(_, run)| run.verification == id);
+    let all = board.verifications.iter().map(|(number, _)| VerificationId(number));
+    all.filter(|id| !was_run(*id)).collect()
 }
 
 /// Runs a check and records its outcome. Unless `fresh`, the outcome of an earlier run with the same inputs is used.

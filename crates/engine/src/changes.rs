@@ -87,6 +87,14 @@ pub struct NumberedChange {
     pub taken_back: bool,
 }
 
+impl NumberedChange {
+    /// Whether it is still in effect, and the list was not cleared after it. `cleared` is the last step before the list was
+    /// cleared.
+    pub fn is_open(&self, cleared: u64) -> bool {
+        !self.taken_back && self.step.is_none_or(|(_, number)| number > cleared)
+    }
+}
+
 impl Workspace {
     /// Returns all changes on the present line, oldest first; with `since`, only those after it. Numbers are not affected.
     pub fn numbered_changes(&self, since: Option<&StepRow>) -> Result<Vec<NumberedChange>, EngineError> {

@@ -353,47 +353,6 @@ impl Workspace {
         Ok(Some(PresentState { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
     }
 
-    /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
-    pub fn head_moves(
-        &self,
-        present: &WorkspaceState,
-        wanted: &WorkspaceState,
-    ) -> Result<Vec<String>, EngineError> {
-        if present.git == wanted.git {
-            return Ok(Vec::new());
-        }
-        let source = StoreSource(self.store());
-        let load = |hash| GitState::load(&source, hash);
-        let now = present.git.map(load).transpose()?.unwrap_or_default();
-        let then = wanted.git.map(load).transpose()?.unwrap_or_default();
-        let mut warnings = Vec::new();
-        for old in &then.repositories {
-            let path = stepback_model::path::display_bytes(&old.path).into_owned();
-            match now.get(&old.path) {
-                None => warnings.push(format!("{path} is missing; add --git to restore it")),
-                Some(new)
-                    if new.summary.commit != old.summary.commit
-                        || new.summary.branch != old.summary.branch =>
-                {
-                    warnings.push(format!(
-                        "HEAD of {path} has moved since: it was {}, now it is {}; add --git to move it back",
-                        head_name(&old.summary),
-                        head_name(&new.summary)
-                    ));
-                }
-                Some(new) if new.summary.in_progress != old.summary.in_progress => {
-                    let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
-                    let what = what.unwrap_or_default();
-                    warnings.push(format!(
-                        "a {what} was started or finished in {path} since; add --git to restore it"
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(warnings)
-    }
-
     fn any_matches(
         &self,
         filter: &PathFilter,
@@ -408,13 +367,5 @@ impl Workspace {
             }
         }
         Ok(false)
-    }
-}
-
-fn head_name(summary: &stepback_model::state::RepositorySummary) -> String {
-    let commit = summary.commit.as_deref().map_or("no commit", |commit| &commit[..commit.len().min(10)]);
-    match &summary.branch {
-        Some(branch) => format!("{commit} on {branch}"),
-        None => format!("{commit} (detached)"),
     }
 }

@@ -142,11 +142,8 @@ impl Workspace {
             Some(_) => 0,
             None => self.session.info.cleared.unwrap_or(0),
         };
-        let mut among: Vec<&NumberedChange> = (listed.iter())
-            .filter(|numbered| {
-                !numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)
-            })
-            .collect();
+        let mut among: Vec<&NumberedChange> =
+            (listed.iter()).filter(|numbered| numbered.is_open(cleared)).collect();
         if let (Some(last), false) = (request.last, request.all) {
             let own: Vec<usize> = (among.iter().enumerate())
                 .filter(|(_, numbered)| whose.includes(numbered))

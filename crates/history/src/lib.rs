@@ -6,11 +6,13 @@
 //! # Modules
 //!
 //! - [`timeline`]: a session as a list to navigate.
+//! - [`checkpoint_graph`]: the checkpoints of a workspace with their branches.
 //! - [`compare`]: two sessions, branches or points, aligned step by step, and how they end.
 //! - [`bisect`]: a search among checkpoints, each of which is brought into a directory of its own for a command.
 //! - `error`: what can go wrong.
 
 pub mod bisect;
+pub mod checkpoint_graph;
 pub mod compare;
 mod error;
 pub mod timeline;

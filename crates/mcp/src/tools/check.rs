@@ -183,19 +183,17 @@ fn runs_command(plan: &Verification) -> bool {
 fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolError> {
     let session = ground.session()?;
     let mut editor = BoardEditor::new(ground.workspace, &session);
-    let mind = editor.board()?;
+    let board = editor.board()?;
     let mut wanted: Vec<VerificationId> = args.names("checks")?;
     if wanted.is_empty() {
-        let was_run = |id: VerificationId| mind.runs.iter().any(|(_, run)| run.verification == id);
-        let all = mind.verifications.iter().map(|(number, _)| VerificationId(number));
-        wanted = all.filter(|id| !was_run(*id)).collect();
+        wanted = stepback_board::pending_checks(&board);
     }
     if wanted.is_empty() {
         return Err(ToolError::new("no check is left to run")
             .hint("add one with verify_add, or name one to run it again"));
     }
     if !ground.allow_commands
-        && let Some(id) = wanted.iter().find(|id| mind.verifications.get(id.0).is_some_and(runs_command))
+        && let Some(id) = wanted.iter().find(|id| board.verifications.get(id.0).is_some_and(runs_command))
     {
         return Err(ToolError::new(format!("{id} is a command, and this server does not run commands")).hint(
             "run \"stepback board verify run\" in the workspace, or ask the user to start the server with \"stepback serve --allow-commands\"",
@@ -216,8 +214,8 @@ fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<ToolReply, ToolErr
             document["step"] = json!(edit.step);
             lines.extend(edit.effect.said.iter().skip(1).cloned());
             if !is_passed {
-                let mind = editor.board()?;
-                let last = mind.runs.iter().rev().find(|(_, run)| run.verification == *id);
+                let board = editor.board()?;
+                let last = board.runs.iter().rev().find(|(_, run)| run.verification == *id);
                 let mut output = last.map(|(_, run)| run.output.clone()).unwrap_or_default();
                 clip::text(&mut output, PRINTED);
                 if !output.trim().is_empty() {

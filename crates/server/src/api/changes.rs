@@ -62,8 +62,7 @@ pub async fn list(
             before.is_none_or(|before| (numbered.number as u64) < before)
                 && filter.matches(&numbered.change.path)
                 && session.as_ref().is_none_or(|session| numbered.who.is_session(session.id))
-                && (wanted.all
-                    || (!numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)))
+                && (wanted.all || numbered.is_open(cleared))
         });
         listed.reverse();
         listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));

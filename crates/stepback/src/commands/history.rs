@@ -2,11 +2,10 @@
 
 mod graph;
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::json;
 use stepback_api::steps::StepDocument;
 use stepback_engine::EngineError;
+use stepback_history::checkpoint_graph::checkpoint_graph;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{StepQuery, StepRow};
@@ -74,35 +73,17 @@ pub fn log(
 pub fn timeline(context: &Context) -> CommandResult {
     let workspace = context.workspace()?;
     let head = workspace.head()?.step.id;
-    let (steps, lines) = (workspace.checkpoints()?, workspace.lines()?);
-    let shown: HashMap<StepId, &StepRow> = steps.iter().map(|stored| (stored.step.id, stored)).collect();
-    let rolled_back = |step: &StepId| shown.get(step).is_some_and(|stored| lines.is_rolled_back(stored));
-    let line: Vec<StepId> = (lines.present_line().iter().copied())
-        .filter(|step| shown.contains_key(step) && !rolled_back(step))
-        .collect();
-    let next = line.iter().zip(line.iter().skip(1)).map(|(newer, older)| (*newer, *older));
-    let next: HashMap<StepId, StepId> = next.collect();
-    let line: HashSet<StepId> = line.into_iter().collect();
-    let before = |step: StepId| match line.contains(&step) {
-        true => next.get(&step).copied(),
-        false => lines.grown_from(step, |id| shown.contains_key(&id)).map(|(id, _)| id),
-    };
-    let branch = |stored: &StepRow| match stored.step.id {
-        id if line.contains(&id) => lines.branches.iter().find(|line| line.present),
-        id if rolled_back(&id) => None,
-        _ => lines.branches.get(lines.branch_of(stored)),
-    };
+    let nodes = checkpoint_graph(&workspace)?;
     if context.json {
-        let items: Vec<_> = steps
+        let items: Vec<_> = nodes
             .iter()
-            .map(|stored| {
-                let id = stored.step.id;
-                let mut value = json!(StepDocument::of(stored));
-                value["branch"] = json!(branch(stored).map(|line| &line.name));
-                value["active"] = json!(line.contains(&id));
-                value["rolled_back"] = json!(rolled_back(&id));
-                value["follows"] = json!(before(id).and_then(|id| Some(shown.get(&id)?.step.number)));
-                value["head"] = json!(id == head);
+            .map(|node| {
+                let mut value = json!(StepDocument::of(&node.stored));
+                value["branch"] = json!(node.branch);
+                value["active"] = json!(node.is_on_line);
+                value["rolled_back"] = json!(node.is_rolled_back);
+                value["follows"] = json!(node.follows.map(|(_, number)| number));
+                value["head"] = json!(node.stored.step.id == head);
                 value
             })
             .collect();
@@ -111,16 +92,17 @@ pub fn timeline(context: &Context) -> CommandResult {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    let drawn: Vec<Drawn<StepId>> = (steps.iter().map(|stored| stored.step.id))
-        .map(|step| {
-            let is_present = line.contains(&step);
+    let drawn: Vec<Drawn<StepId>> = nodes
+        .iter()
+        .map(|node| {
+            let (step, is_present) = (node.stored.step.id, node.is_on_line);
             let glyph = if step == head { '◉' } else { ['○', '●'][usize::from(is_present)] };
-            Drawn { step, before: before(step), is_present, glyph }
+            Drawn { step, before: node.follows.map(|(id, _)| id), is_present, glyph }
         })
         .collect();
-    for (stored, Lanes { joins, row: (left, glyph, right), merge }) in steps.iter().zip(graph::draw(&drawn)) {
-        let step = &stored.step;
-        let (active, here) = (line.contains(&step.id), step.id == head);
+    for (node, Lanes { joins, row: (left, glyph, right), merge }) in nodes.iter().zip(graph::draw(&drawn)) {
+        let (stored, step) = (&node.stored, &node.stored.step);
+        let (active, here) = (node.is_on_line, step.id == head);
         let glyph = match (here, active) {
             (true, _) => paint.good(glyph),
             (false, true) => paint.strong(glyph),
@@ -133,10 +115,10 @@ pub fn timeline(context: &Context) -> CommandResult {
         };
         let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), titles::title(stored));
         let text = if active { text } else { paint.dim(text) };
-        let note = match branch(stored) {
+        let note = match &node.branch {
             _ if here => paint.good("  ← you are here"),
             _ if active => String::new(),
-            Some(line) => paint.dim(format!("  (branch {})", line.name)),
+            Some(name) => paint.dim(format!("  (branch {name})")),
             None => paint.dim("  (rolled back)"),
         };
         joins.into_iter().for_each(|joins| output::line(paint.dim(joins)));

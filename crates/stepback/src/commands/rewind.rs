@@ -1,7 +1,5 @@
 //! The command `stepback rewind`, and how plans and their results are printed.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -12,8 +10,6 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::plan::{PlannedChange, RewindPlan, SkippedPath};
 use stepback_model::record::StepRow;
 use stepback_model::state::WorkspaceState;
-use stepback_model::tree::TreeNode;
-use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
 use super::{CommandResult, DONE, board, documents, moves};
@@ -184,24 +180,11 @@ pub fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool
 /// Says how many of the files that will change have changes that are not committed to git. They are saved first, but the
 /// user should know.
 fn uncommitted(workspace: &Workspace, plan: &RewindPlan) -> Option<String> {
-    let index = GitIndex::read(&workspace.root)?;
-    let differs = |change: &&PlannedChange| {
-        let now = change.now.as_ref().filter(|node| matches!(node, TreeNode::File { .. }));
-        let file = std::fs::symlink_metadata(workspace.root.join(OsStr::from_bytes(change.path.as_bytes())));
-        let (Some(now), Ok(file)) = (now, file) else { return false };
-        match index.compare(change.path.as_bytes(), &file) {
-            None | Some(TrackedState::Same) => false,
-            Some(TrackedState::Changed) => true,
-            Some(TrackedState::Unclear(oid)) => {
-                workspace.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != oid)
-            }
-        }
-    };
-    let count = plan.changes.iter().filter(differs).count() as u64;
+    let count = workspace.count_uncommitted(plan) as u64;
+    let have = if count == 1 { "has" } else { "have" };
+    let shown = output::grouped(count);
     (count > 0).then(|| {
-        let have = if count == 1 { "has" } else { "have" };
-        let count = output::grouped(count);
-        format!("{count} of these files {have} changes that git does not have; they are saved first")
+        format!("{shown} of these files {have} changes that git does not have; they are saved first")
     })
 }
 

@@ -247,8 +247,7 @@ fn list_changes(
     listed.retain(|numbered| {
         filter.matches(&numbered.change.path)
             && session.is_none_or(|session| numbered.who.is_session(session.id))
-            && (wanted.all
-                || (!numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)))
+            && (wanted.all || numbered.is_open(cleared))
     });
     let totals = |kind: ChangeKind| listed.iter().filter(|numbered| numbered.change.kind() == kind).count();
     drop(lock);

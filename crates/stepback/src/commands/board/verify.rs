@@ -111,14 +111,9 @@ fn run(
     wanted: &[VerificationId],
     fresh: bool,
 ) -> CommandResult {
-    let mind = editor.board()?;
     let wanted: Vec<VerificationId> = match wanted.is_empty() {
         false => wanted.to_vec(),
-        true => {
-            let was_run = |id: VerificationId| mind.runs.iter().any(|(_, run)| run.verification == id);
-            let all = mind.verifications.iter().map(|(number, _)| VerificationId(number));
-            all.filter(|id| !was_run(*id)).collect()
-        }
+        true => stepback_board::pending_checks(&editor.board()?),
     };
     if wanted.is_empty() {
         let hint = "add one with \"stepback board verify add\", or name one to run it again";

@@ -1,0 +1,81 @@
+//! What a user should know about git before files go back: a HEAD that moved, and changes that git does not have.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use stepback_model::plan::{PlannedChange, RewindPlan};
+use stepback_model::state::{GitState, WorkspaceState};
+use stepback_model::tree::TreeNode;
+use stepback_worktree::git_index::{GitIndex, TrackedState};
+
+use crate::error::EngineError;
+use crate::workspace::{StoreSource, Workspace};
+
+impl Workspace {
+    /// Returns a warning for each repository whose HEAD or operation in progress differs between the present and the target.
+    pub fn head_moves(
+        &self,
+        present: &WorkspaceState,
+        wanted: &WorkspaceState,
+    ) -> Result<Vec<String>, EngineError> {
+        if present.git == wanted.git {
+            return Ok(Vec::new());
+        }
+        let source = StoreSource(self.store());
+        let load = |hash| GitState::load(&source, hash);
+        let now = present.git.map(load).transpose()?.unwrap_or_default();
+        let then = wanted.git.map(load).transpose()?.unwrap_or_default();
+        let mut warnings = Vec::new();
+        for old in &then.repositories {
+            let path = stepback_model::path::display_bytes(&old.path).into_owned();
+            match now.get(&old.path) {
+                None => warnings.push(format!("{path} is missing; add --git to restore it")),
+                Some(new)
+                    if new.summary.commit != old.summary.commit
+                        || new.summary.branch != old.summary.branch =>
+                {
+                    warnings.push(format!(
+                        "HEAD of {path} has moved since: it was {}, now it is {}; add --git to move it back",
+                        head_name(&old.summary),
+                        head_name(&new.summary)
+                    ));
+                }
+                Some(new) if new.summary.in_progress != old.summary.in_progress => {
+                    let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
+                    let what = what.unwrap_or_default();
+                    warnings.push(format!(
+                        "a {what} was started or finished in {path} since; add --git to restore it"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Returns how many of the files that a plan changes have changes that are not committed to git.
+    pub fn count_uncommitted(&self, plan: &RewindPlan) -> usize {
+        let Some(index) = GitIndex::read(&self.root) else { return 0 };
+        let differs = |change: &&PlannedChange| {
+            let now = change.now.as_ref().filter(|node| matches!(node, TreeNode::File { .. }));
+            let file = std::fs::symlink_metadata(self.root.join(OsStr::from_bytes(change.path.as_bytes())));
+            let (Some(now), Ok(file)) = (now, file) else { return false };
+            match index.compare(change.path.as_bytes(), &file) {
+                None | Some(TrackedState::Same) => false,
+                Some(TrackedState::Changed) => true,
+                Some(TrackedState::Unclear(oid)) => {
+                    self.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != oid)
+                }
+            }
+        };
+        plan.changes.iter().filter(differs).count()
+    }
+}
+
+fn head_name(summary: &stepback_model::state::RepositorySummary) -> String {
+    let commit = summary.commit.as_deref().map_or("no commit", |commit| &commit[..commit.len().min(10)]);
+    match &summary.branch {
+        Some(branch) => format!("{commit} on {branch}"),
+        None => format!("{commit} (detached)"),
+    }
+}
