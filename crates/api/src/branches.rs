@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::steps::StepDocument;
-use crate::timeline::PartingDocument;
+use crate::timeline::BranchForkDocument;
 
 /// A branch to create.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -20,7 +20,7 @@ pub struct NewBranch {
 /// The new name of a branch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rename {
+pub struct BranchRename {
     /// The new name: letters, digits, and `-_./+`.
     pub name: String,
 }
@@ -38,7 +38,7 @@ pub struct BranchDocument {
     /// changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
     /// Where it forked from another branch; none for the first branch, and for a rerun that has no branch yet.
-    pub from: Option<PartingDocument>,
+    pub from: Option<BranchForkDocument>,
     /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
     /// Number of its own checkpoints.

@@ -8,7 +8,7 @@ use crate::files::ChangeDocument;
 
 /// A call that made a change, or may have made it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct AuthorDocument {
+pub struct ChangeAuthorDocument {
     /// The id of the session.
     pub session: String,
     /// The id of the step at which the call began.
@@ -21,7 +21,7 @@ pub struct AuthorDocument {
 
 /// A change with its number.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct NumberedDocument {
+pub struct NumberedChangeDocument {
     /// The number to pass to a rewind.
     pub number: u64,
     /// The change.
@@ -37,5 +37,5 @@ pub struct NumberedDocument {
     /// Whether a rewind took it back.
     pub taken_back: bool,
     /// The author: the user if it is empty, one of these calls if there are several.
-    pub authors: Vec<AuthorDocument>,
+    pub authors: Vec<ChangeAuthorDocument>,
 }

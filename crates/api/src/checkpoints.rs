@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use crate::files::LeftAloneDocument;
+use crate::files::SkippedPathDocument;
 use crate::operations::OperationDocument;
 use crate::steps::StepDocument;
 
@@ -23,16 +23,17 @@ pub struct NewCheckpoint {
 /// Changes to the annotation of a checkpoint. A missing field stays as it is; `null` removes it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Annotate {
+pub struct AnnotationChange {
     /// A short name that points can use.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub label: Option<Option<String>>,
     /// Free text.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub note: Option<Option<String>>,
     /// All tags; replaces the earlier ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
 }
 
@@ -43,19 +44,19 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Str
 
 /// A new checkpoint.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct CreatedDocument {
+pub struct CreatedCheckpointDocument {
     /// The checkpoint.
     #[serde(flatten)]
     pub checkpoint: StepDocument,
     /// Files that were read because they are new or changed.
     pub files_read: u64,
     /// Paths that could not be saved, and why.
-    pub not_covered: Vec<LeftAloneDocument>,
+    pub not_covered: Vec<SkippedPathDocument>,
 }
 
 /// A checkpoint after its annotation was changed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct AnnotatedDocument {
+pub struct AnnotatedCheckpointDocument {
     /// The checkpoint as it is now.
     #[serde(flatten)]
     pub checkpoint: StepDocument,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// The condition of a breakpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wait {
+pub enum BreakpointKind {
     /// A call of the tool `name`.
     Tool,
     /// The model turn with this `number`.
@@ -27,7 +27,7 @@ pub enum Wait {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NewBreakpoint {
     /// The condition.
-    pub on: Wait,
+    pub on: BreakpointKind,
     /// The name of a tool, `*` for any; letter case does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -56,7 +56,7 @@ pub struct NewBreakpoint {
 
 impl NewBreakpoint {
     /// A breakpoint on this condition, without any of the fields that belong to it.
-    pub fn on(on: Wait) -> Self {
+    pub fn on(on: BreakpointKind) -> Self {
         let (name, number, pattern, glob, usd) = (None, None, None, None, None);
         Self { on, name, number, pattern, glob, usd, condition: None, from_hit: None, log: false }
     }
@@ -65,14 +65,14 @@ impl NewBreakpoint {
 /// Enables or disables a breakpoint.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Switch {
+pub struct BreakpointSwitch {
     /// Whether it is enabled from now on.
     pub enabled: bool,
 }
 
 /// The result of a removal.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct RemovedDocument {
+pub struct RemovedBreakpointsDocument {
     /// Number of breakpoints that were removed.
     pub removed: u64,
 }
@@ -142,7 +142,7 @@ pub struct StopDocument {
 /// The answer to an agent that waits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
-pub enum Say {
+pub enum NewAnswer {
     /// Go on with the call.
     Resume,
     /// Go on, and stop again at the next call.
@@ -170,7 +170,7 @@ pub struct NewMessage {
 
 /// The state of a session after a command.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct ControlledDocument {
+pub struct SessionControlDocument {
     /// The id of the session.
     pub session: String,
     /// Whether it stops at its next call.
@@ -201,7 +201,7 @@ pub enum LiveCommand {
         stop: String,
         /// The answer.
         #[serde(flatten)]
-        say: Say,
+        say: NewAnswer,
     },
     /// List the agents that wait.
     Stops,

@@ -140,7 +140,7 @@ pub struct DiffDocument {
 
 /// A path that a plan leaves alone.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct LeftAloneDocument {
+pub struct SkippedPathDocument {
     /// The path, for display.
     pub path: String,
     /// The reason, as a phrase.
@@ -149,7 +149,7 @@ pub struct LeftAloneDocument {
     pub conflict: bool,
 }
 
-impl LeftAloneDocument {
+impl SkippedPathDocument {
     /// The document of a path that a plan leaves alone.
     pub fn of(item: &SkippedPath) -> Self {
         Self {

@@ -50,7 +50,7 @@ pub struct NewStep {
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
     /// The error: a text, an object or a flag. An empty one means no error.
-    pub error: Option<NewTrouble>,
+    pub error: Option<NewStepError>,
     /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
     /// Tokens, trace ids, and other named values.
@@ -81,7 +81,7 @@ pub struct NewStep {
 /// An error, in one of the forms that agents report it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum NewTrouble {
+pub enum NewStepError {
     /// Whether there was an error.
     Flag(bool),
     /// The error message.
@@ -99,7 +99,7 @@ pub enum NewTrouble {
     },
 }
 
-impl NewTrouble {
+impl NewStepError {
     /// Returns the error, or `None` if the report is empty.
     pub fn reported(self) -> Option<ReportedError> {
         match self {
@@ -118,7 +118,7 @@ impl NewTrouble {
 
 /// The result of a batch. Everything that has a number is durable.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct TakenDocument {
+pub struct IngestReportDocument {
     /// The id of the workspace; none if nothing was stored.
     pub workspace: Option<String>,
     /// Events that are stored, now or by an earlier delivery.
@@ -128,14 +128,14 @@ pub struct TakenDocument {
     /// The step number of each event, in order; none if it was rejected.
     pub steps: Vec<Option<u64>>,
     /// Why events were rejected, one entry for each.
-    pub errors: Vec<RejectedDocument>,
+    pub errors: Vec<RejectedEventDocument>,
     /// Bytes cut from long texts.
     pub left_out_bytes: u64,
 }
 
 /// Why one event was rejected.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct RejectedDocument {
+pub struct RejectedEventDocument {
     /// The index of the event in the batch, counted from 0.
     pub index: u64,
     /// What is wrong with the event.

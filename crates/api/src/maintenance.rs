@@ -51,7 +51,7 @@ pub struct AgentStatisticsDocument {
 
 /// Token counts and cost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct SpentDocument {
+pub struct ModelUsageDocument {
     /// Number of model calls.
     pub calls: u64,
     /// Input tokens at the full price.
@@ -68,24 +68,24 @@ pub struct SpentDocument {
 
 /// The usage in one hour.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct HourDocument {
+pub struct HourlyUsageDocument {
     /// When the hour began.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// The usage in this hour.
     #[serde(flatten)]
-    pub spent: SpentDocument,
+    pub spent: ModelUsageDocument,
 }
 
 /// The usage of models.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct UsageDocument {
     /// The hours with at least one call, oldest first.
-    pub hours: Vec<HourDocument>,
+    pub hours: Vec<HourlyUsageDocument>,
     /// The usage by model.
-    pub models: BTreeMap<String, SpentDocument>,
+    pub models: BTreeMap<String, ModelUsageDocument>,
     /// The total usage.
-    pub total: SpentDocument,
+    pub total: ModelUsageDocument,
     /// Whether all calls in the period are included; otherwise only the newest 20,000.
     pub complete: bool,
 }
@@ -124,7 +124,7 @@ impl Default for NewPrune {
 
 /// The result or the preview of a prune.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct PrunedDocument {
+pub struct PruneReportDocument {
     /// Whether it was applied.
     pub applied: bool,
     /// Checkpoints that it hides, newest first.

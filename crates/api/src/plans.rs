@@ -6,7 +6,7 @@ use stepback_model::plan::PlannedChange;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
-use crate::files::{LeftAloneDocument, NodeDocument};
+use crate::files::{NodeDocument, SkippedPathDocument};
 use crate::operations::OperationDocument;
 
 /// What to rewind. Exactly one of `point`, `changes`, `last` and `all` must be given.
@@ -55,7 +55,7 @@ pub struct PlanOptions {
 
 /// A path that will change.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct PlannedDocument {
+pub struct PlannedChangeDocument {
     /// The path, for display.
     pub path: String,
     /// `create`, `restore`, `delete`, `merge` or `set mode of`.
@@ -66,7 +66,7 @@ pub struct PlannedDocument {
     pub then: Option<NodeDocument>,
 }
 
-impl PlannedDocument {
+impl PlannedChangeDocument {
     /// The document of a planned change.
     pub fn of(change: &PlannedChange) -> Self {
         Self {
@@ -89,7 +89,7 @@ pub struct SessionNameDocument {
 
 /// A change that is kept because the rewind does not cover its author.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct KeptDocument {
+pub struct KeptChangeDocument {
     /// The path, for display.
     pub path: String,
     /// `user`, `session`, or `uncertain` if it is not known which of several.
@@ -121,11 +121,11 @@ pub struct PlanDocument {
     /// Whether git directories are included.
     pub git: bool,
     /// Every path that will change.
-    pub items: Vec<PlannedDocument>,
+    pub items: Vec<PlannedChangeDocument>,
     /// Paths that differ but stay as they are.
-    pub left_alone: Vec<LeftAloneDocument>,
+    pub left_alone: Vec<SkippedPathDocument>,
     /// Changes that are kept because the user or another session made them.
-    pub kept: Vec<KeptDocument>,
+    pub kept: Vec<KeptChangeDocument>,
     /// Paths that the same plan with `everything` would change and this one does not, or only in part.
     pub everything_changes: Vec<String>,
     /// Why no path will change, if none will.
@@ -140,7 +140,7 @@ pub struct PlanDocument {
 
 /// The result for one path.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct OutcomeDocument {
+pub struct ChangeOutcomeDocument {
     /// The path, for display.
     pub path: String,
     /// The planned action.
@@ -154,7 +154,7 @@ pub struct OutcomeDocument {
 
 /// The request that undoes an operation.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct UndoDocument {
+pub struct UndoRequestDocument {
     /// The HTTP method.
     pub method: String,
     /// The path of the URL.
@@ -166,7 +166,7 @@ pub struct UndoDocument {
 
 /// The result of applying a plan.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct AppliedDocument {
+pub struct AppliedPlanDocument {
     /// The operation that was recorded.
     pub operation: OperationDocument,
     /// The number of the step with the files before it; none if no file was touched.
@@ -174,13 +174,13 @@ pub struct AppliedDocument {
     /// The number of the step with the files after it; none if no file was touched.
     pub after: Option<u64>,
     /// The result for every path.
-    pub items: Vec<OutcomeDocument>,
+    pub items: Vec<ChangeOutcomeDocument>,
     /// Paths left alone, from the start or because another process changed them meanwhile.
-    pub left_alone: Vec<LeftAloneDocument>,
+    pub left_alone: Vec<SkippedPathDocument>,
     /// Changes that were kept because the user or another session made them.
-    pub kept: Vec<KeptDocument>,
+    pub kept: Vec<KeptChangeDocument>,
     /// Whether something was left alone because of a later change of another author.
     pub partial: bool,
     /// How to undo it.
-    pub undo: UndoDocument,
+    pub undo: UndoRequestDocument,
 }

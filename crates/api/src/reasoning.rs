@@ -28,7 +28,7 @@ impl ThoughtDocument {
 
 /// The origin of an item on a board.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct OriginDocument {
+pub struct ItemOriginDocument {
     /// When it was recorded.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
@@ -40,7 +40,7 @@ pub struct OriginDocument {
 
 /// The source of evidence.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct SourceDocument {
+pub struct EvidenceSourceDocument {
     /// `tool`, `code`, `documentation`, `reasoning` or `verification`.
     pub kind: String,
     /// The tool, file and line, document, or verification.
@@ -51,7 +51,7 @@ pub struct SourceDocument {
 
 /// A link from an item to another one.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindLinkDocument {
+pub struct BoardLinkDocument {
     /// The id of the other item.
     pub to: String,
     /// The type of link: `for`, `of`, `requires`, `derived-from`, `caused-by`, `supported-by`, `excludes`, `contradicts`,
@@ -67,7 +67,7 @@ pub struct MindLinkDocument {
 
 /// An item on a board.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindItemDocument {
+pub struct BoardItemDocument {
     /// The id, such as `H2`.
     pub id: String,
     /// `hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verification`, `run`, `note` or `experiment`.
@@ -96,16 +96,16 @@ pub struct MindItemDocument {
     pub more: Option<String>,
     /// The source of evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<SourceDocument>,
+    pub source: Option<EvidenceSourceDocument>,
     /// Links to other items.
-    pub links: Vec<MindLinkDocument>,
+    pub links: Vec<BoardLinkDocument>,
     /// Tags to find it by.
     pub tags: Vec<String>,
     /// Where it came from.
-    pub origin: OriginDocument,
+    pub origin: ItemOriginDocument,
     /// The origin of its last change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub changed: Option<OriginDocument>,
+    pub changed: Option<ItemOriginDocument>,
     /// What happened to it since the moment compared with: `added` or `changed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
@@ -116,7 +116,7 @@ pub struct MindItemDocument {
 
 /// A change on a board.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindChangeDocument {
+pub struct BoardChangeDocument {
     /// The id of the item.
     pub item: String,
     /// `added`, `changed` or `removed`.
@@ -127,20 +127,20 @@ pub struct MindChangeDocument {
 
 /// The first items of one kind.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindPartDocument {
+pub struct BoardPartDocument {
     /// `hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`.
     pub name: String,
     /// Number of items of this kind.
     pub total: u64,
     /// The most important items.
-    pub items: Vec<MindItemDocument>,
+    pub items: Vec<BoardItemDocument>,
     /// The cursor with which `/mind/{part}` continues; none if all items are here.
     pub next_cursor: Option<String>,
 }
 
 /// A suggested next action.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct NextDocument {
+pub struct NextActionDocument {
     /// The id of the item that it concerns.
     pub item: String,
     /// What to do.
@@ -153,7 +153,7 @@ pub struct NextDocument {
 
 /// The mind of a session at a moment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindDocument {
+pub struct BoardDocument {
     /// The id of the session.
     pub session: String,
     /// The last thought before the moment; none if there was none yet.
@@ -163,32 +163,32 @@ pub struct MindDocument {
     /// The changes between the two moments in one sentence.
     pub summary: String,
     /// The changes between the two moments: the first 200.
-    pub changes: Vec<MindChangeDocument>,
+    pub changes: Vec<BoardChangeDocument>,
     /// Number of all changes.
     pub changed: u64,
     /// The items on the board, by kind.
-    pub parts: Vec<MindPartDocument>,
+    pub parts: Vec<BoardPartDocument>,
     /// Suggested next actions, the best first.
-    pub next: Vec<NextDocument>,
+    pub next: Vec<NextActionDocument>,
 }
 
 /// An edge between two items of a graph.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindEdgeDocument {
+pub struct BoardEdgeDocument {
     /// The id of the item that rests on the other, belongs to it, or contradicts it.
     pub from: String,
     /// The other item, and the type of link.
     #[serde(flatten)]
-    pub link: MindLinkDocument,
+    pub link: BoardLinkDocument,
 }
 
 /// A graph of what rests on what.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MindGraphDocument {
+pub struct BoardGraphDocument {
     /// Beliefs and hypotheses.
-    pub nodes: Vec<MindItemDocument>,
+    pub nodes: Vec<BoardItemDocument>,
     /// The edges between them.
-    pub edges: Vec<MindEdgeDocument>,
+    pub edges: Vec<BoardEdgeDocument>,
     /// Number of items left out because of the limit.
     pub left_out: u64,
 }

@@ -47,7 +47,7 @@ pub struct SnippetDocument {
 
 /// A match of a full-text search.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct HitDocument {
+pub struct SearchHitDocument {
     /// The step.
     #[serde(flatten)]
     pub found: FoundStepDocument,
@@ -59,9 +59,9 @@ pub struct HitDocument {
 
 /// A page of matches.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct HitsDocument {
+pub struct SearchResultsDocument {
     /// The matches of the page.
-    pub items: Vec<HitDocument>,
+    pub items: Vec<SearchHitDocument>,
     /// Total number of matches.
     pub total: u64,
     /// Whether `total` is exact; otherwise there are at least so many.

@@ -114,7 +114,7 @@ fn yes() -> bool {
 
 /// A fork of a conversation, made or planned.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct ForkedDocument {
+pub struct ConversationForkDocument {
     /// The session it was forked from.
     pub session: String,
     /// The name of the agent.

@@ -12,7 +12,7 @@ use crate::steps::StepDocument;
 
 /// The parts of a state, each by its hash; none if it is not known. Equal parts have equal hashes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct SlotsDocument {
+pub struct StateSlotsDocument {
     /// The files.
     pub files: Option<String>,
     /// The git directories.
@@ -29,7 +29,7 @@ pub struct SlotsDocument {
     pub env: Option<String>,
 }
 
-impl SlotsDocument {
+impl StateSlotsDocument {
     /// The document of a state.
     pub fn of(state: &WorkspaceState) -> Self {
         let text = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
@@ -80,7 +80,7 @@ pub struct StateDocument {
     /// The step.
     pub step: StepDocument,
     /// The parts that are known.
-    pub slots: SlotsDocument,
+    pub slots: StateSlotsDocument,
     /// The heads of git repositories.
     pub git: Vec<RepositoryDocument>,
     /// Files; a directory comes before its contents.

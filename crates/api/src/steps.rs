@@ -134,7 +134,7 @@ pub struct StepEventDocument {
 
 /// One event, as it is sent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct EventDocument {
+pub struct StreamEventDocument {
     /// The type of the event: `step`, `stops` or `changed`.
     pub event: Option<String>,
     /// The position in the log up to which all steps were sent.

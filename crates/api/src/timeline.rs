@@ -10,7 +10,7 @@ use crate::steps::StepDocument;
 
 /// A session in numbers.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct SummaryDocument {
+pub struct SessionSummaryDocument {
     /// Number of steps.
     pub steps: u64,
     /// The number of the first step.
@@ -39,7 +39,7 @@ pub struct SummaryDocument {
 
 /// A lane of the timeline: the steps of the main agent, or of one of its sub-agents, on one branch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct LaneDocument {
+pub struct TimelineLaneDocument {
     /// The branch; none if the workspace has none yet.
     pub branch: Option<String>,
     /// The sub-agent; none for the main agent.
@@ -52,7 +52,7 @@ pub struct LaneDocument {
 
 /// A branch: its newest step, and where it forked from another branch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct TipDocument {
+pub struct BranchLineDocument {
     /// The name of the branch.
     pub name: String,
     /// The number of its newest step.
@@ -60,7 +60,7 @@ pub struct TipDocument {
     /// Whether it is the current branch of the workspace.
     pub present: bool,
     /// Where it forked from another branch; none for the first branch.
-    pub from: Option<PartingDocument>,
+    pub from: Option<BranchForkDocument>,
     /// The number of its first own checkpoint; none if it has none yet.
     pub first: Option<u64>,
     /// Number of its own checkpoints.
@@ -69,7 +69,7 @@ pub struct TipDocument {
 
 /// The point where a branch forked from another one.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct PartingDocument {
+pub struct BranchForkDocument {
     /// The name of the other branch.
     pub branch: String,
     /// The number of the newest step that both have.
@@ -78,7 +78,7 @@ pub struct PartingDocument {
 
 /// Consecutive steps of a session on one branch, either all rolled back or none.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct StretchDocument {
+pub struct BranchSpanDocument {
     /// The number of the first step.
     pub first: u64,
     /// The number of the last step.
@@ -91,16 +91,16 @@ pub struct StretchDocument {
 
 /// The branches that a session was on, and which of its steps were rolled back.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct LinesDocument {
+pub struct BranchLinesDocument {
     /// The branches of the workspace; a branch comes before those that forked from it.
-    pub branches: Vec<TipDocument>,
+    pub branches: Vec<BranchLineDocument>,
     /// The steps of the session as stretches, oldest first.
-    pub stretches: Vec<StretchDocument>,
+    pub stretches: Vec<BranchSpanDocument>,
 }
 
-impl LinesDocument {
-    /// Returns the stretch of a step; `None` for one that was just recorded.
-    pub fn stretch_of(&self, number: u64) -> Option<&StretchDocument> {
+impl BranchLinesDocument {
+    /// Returns the span of a step; `None` for one that was just recorded.
+    pub fn span_of(&self, number: u64) -> Option<&BranchSpanDocument> {
         let at = self.stretches.partition_point(|stretch| stretch.last < number);
         self.stretches.get(at).filter(|stretch| stretch.first <= number)
     }
@@ -133,11 +133,11 @@ pub struct TimelineDocument {
     /// The id of the session.
     pub session: String,
     /// The whole session in numbers, the same on every page.
-    pub summary: SummaryDocument,
+    pub summary: SessionSummaryDocument,
     /// The lanes, in the order of their index.
-    pub lanes: Vec<LaneDocument>,
+    pub lanes: Vec<TimelineLaneDocument>,
     /// The branches of the workspace.
-    pub branches: Vec<TipDocument>,
+    pub branches: Vec<BranchLineDocument>,
     /// Steps, oldest first.
     pub items: Vec<TimelineStepDocument>,
     /// Where the next page begins; none after the last.
@@ -146,7 +146,7 @@ pub struct TimelineDocument {
 
 /// A checkpoint that did not grow from the checkpoint before it: after a rewind, or on another branch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct ForkDocument {
+pub struct TimelineForkDocument {
     /// The number of the step it grew from.
     pub from: u64,
     /// The number of the checkpoint.
@@ -155,17 +155,17 @@ pub struct ForkDocument {
 
 /// All steps of a session as columns: the first entries of all columns belong to the first step, and so on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct MarksDocument {
+pub struct TimelineMarksDocument {
     /// The id of the session.
     pub session: String,
     /// The session in numbers.
-    pub summary: SummaryDocument,
+    pub summary: SessionSummaryDocument,
     /// The lanes, in the order of their index.
-    pub lanes: Vec<LaneDocument>,
+    pub lanes: Vec<TimelineLaneDocument>,
     /// The branches of the workspace.
-    pub branches: Vec<TipDocument>,
+    pub branches: Vec<BranchLineDocument>,
     /// Where a checkpoint did not grow from the one before it.
-    pub forks: Vec<ForkDocument>,
+    pub forks: Vec<TimelineForkDocument>,
     /// The kinds that `kind` refers to, counted from 0.
     pub kinds: Vec<String>,
     /// The tools that `tool` refers to, counted from 1.

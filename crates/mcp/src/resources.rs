@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use jiff::tz::TimeZone;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use stepback_api::sessions::SessionDocument;
 use stepback_engine::EngineError;
 use stepback_engine::board::BoardMoment;
 use stepback_engine::session::{seen, status};
@@ -238,17 +239,8 @@ fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StepRow>, To
 }
 
 fn told(session: &Session, ground: &ToolContext<'_>) -> Value {
-    json!({
-        "id": session.id,
-        "agent": session.agent,
-        "agent_session": session.info.external,
-        "title": session.info.title,
-        "model": session.info.model,
-        "status": status(session, false, ground.now),
-        "started_at": session.started_at,
-        "seen_at": seen(session),
-        "iterations": session.info.iteration,
-    })
+    let document = SessionDocument::of(session, status(session, false, ground.now));
+    json!(SessionDocument { seen_at: Some(document.last_seen()), ..document })
 }
 
 fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolError> {

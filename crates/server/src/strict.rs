@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_one_answer_takes_is_unknown_to_another() {
-        let say = schema("Say");
+        let say = schema("NewAnswer");
         say.check(&json!({ "answer": "deny", "reason": "no" })).unwrap();
         say.check(&json!({ "answer": "edit", "input": { "anything": { "goes": 1 } } })).unwrap();
         assert!(say.check(&json!({ "answer": "resume", "reason": "no" })).is_err());

@@ -32,10 +32,10 @@ use stepback_api::branches::BranchDocument;
 use stepback_api::control::StopDocument;
 use stepback_api::plans::PlanDocument;
 use stepback_api::reasoning::ConfidenceDocument;
-use stepback_api::search::HitsDocument;
+use stepback_api::search::SearchResultsDocument;
 use stepback_api::sessions::SessionDocument;
 use stepback_api::steps::StepDocument;
-use stepback_api::timeline::LinesDocument;
+use stepback_api::timeline::BranchLinesDocument;
 use window::Window;
 
 /// The longest pause before the next step while playing, however long the agent thought.
@@ -109,7 +109,7 @@ pub struct SearchHits {
     /// The text that was searched for.
     pub text: String,
     /// The steps that matched.
-    pub hits: HitsDocument,
+    pub hits: SearchResultsDocument,
     /// The index of the selected result.
     pub at: usize,
 }
@@ -135,7 +135,7 @@ pub struct Opened {
     /// The branches of its workspace.
     pub branches: Vec<BranchDocument>,
     /// On which branches its steps are, and which steps were rolled back.
-    pub lines: LinesDocument,
+    pub lines: BranchLinesDocument,
 }
 
 impl Opened {

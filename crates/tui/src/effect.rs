@@ -5,16 +5,16 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 use serde_json::Value;
 use stepback_api::branches::BranchDocument;
-use stepback_api::control::{BreakpointDocument, ControlledDocument, StopDocument};
+use stepback_api::control::{BreakpointDocument, SessionControlDocument, StopDocument};
 use stepback_api::files::{ChangedFileDocument, FileDocument};
 use stepback_api::page::Page;
-use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_api::plans::{AppliedPlanDocument, PlanDocument};
 use stepback_api::reasoning::ConfidenceDocument;
-use stepback_api::search::HitsDocument;
+use stepback_api::search::SearchResultsDocument;
 use stepback_api::sessions::SessionDocument;
 use stepback_api::state::StateDocument;
 use stepback_api::steps::StepDocument;
-use stepback_api::timeline::LinesDocument;
+use stepback_api::timeline::BranchLinesDocument;
 use stepback_model::time::Timestamp;
 
 use crate::app::pager::PagerRow;
@@ -150,15 +150,15 @@ pub enum SourceResponse {
     /// Branches of a workspace.
     Branches(SourceResult<Page<BranchDocument>>),
     /// On which branches the steps of a session are.
-    Lines(String, SourceResult<LinesDocument>),
+    Lines(String, SourceResult<BranchLinesDocument>),
     /// A plan, and the point it rewinds to.
     Plan(SourceResult<PlanDocument>, Option<String>),
     /// The result of a plan.
-    Applied(SourceResult<AppliedDocument>),
+    Applied(SourceResult<AppliedPlanDocument>),
     /// Whether a session is paused.
-    Paused(SourceResult<ControlledDocument>),
+    Paused(SourceResult<SessionControlDocument>),
     /// The results of a search for this text.
-    Hits(String, SourceResult<HitsDocument>),
+    Hits(String, SourceResult<SearchResultsDocument>),
     /// A command succeeded; holds the notice to show.
     Done(SourceResult<String>),
 }

@@ -15,7 +15,7 @@ use stepback_api::branches::BranchDocument;
 use stepback_api::files::ChangedFileDocument;
 use stepback_api::page::Page;
 use stepback_api::plans::{NewRewind, NewUndo};
-use stepback_api::reasoning::MindDocument;
+use stepback_api::reasoning::BoardDocument;
 use stepback_api::sessions::SessionDocument;
 use stepback_api::state::{MessageDocument, StateDocument};
 use stepback_api::steps::{StepDetailDocument, StepDocument};
@@ -320,7 +320,7 @@ async fn other(
 
 async fn board(source: &DataSource, session: &str, number: u64) -> SourceResult<BoardView> {
     let path = session_path(session, &format!("/mind?at=%23{number}&limit={ITEMS}"));
-    let mind: MindDocument = source.get(&path).await?;
+    let mind: BoardDocument = source.get(&path).await?;
     aside(move || BoardView::of(&mind)).await
 }
 

@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use stepback_api::page::Page;
 use stepback_api::plans::PlanDocument;
-use stepback_api::reasoning::{ConfidenceDocument, MindDocument, MindPartDocument};
-use stepback_api::search::{HitDocument, HitsDocument};
+use stepback_api::reasoning::{BoardDocument, BoardPartDocument, ConfidenceDocument};
+use stepback_api::search::{SearchHitDocument, SearchResultsDocument};
 use stepback_api::state::StateDocument;
 use stepback_api::steps::StepDetailDocument;
-use stepback_api::timeline::LinesDocument;
+use stepback_api::timeline::BranchLinesDocument;
 use stepback_model::time::Timestamp;
 use stepback_tui::app::{App, View};
 use stepback_tui::draw::{Look, draw};
@@ -139,12 +139,12 @@ fn board_parts() -> Value {
 }
 
 /// What was thought by the last step.
-fn mind() -> MindDocument {
-    let part = |part: &Value| MindPartDocument {
+fn mind() -> BoardDocument {
+    let part = |part: &Value| BoardPartDocument {
         items: list(part["items"].clone()),
         ..of(json!({ "name": part["name"], "total": part["total"] }))
     };
-    MindDocument {
+    BoardDocument {
         step: Some(of(json!({ "number": 7, "summary": "E2 was added" }))),
         changed: 2,
         changes: list(json!([
@@ -155,7 +155,7 @@ fn mind() -> MindDocument {
             json!([{ "item": "G1", "what": "answer: since when does it fail?", "why": "it is high and blocks H1" }]),
         ),
         parts: board_parts().as_array().unwrap().iter().map(part).collect(),
-        ..MindDocument::default()
+        ..BoardDocument::default()
     }
 }
 
@@ -222,7 +222,7 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
                     stretch(4, 5, "main", true),
                     stretch(6, 7, "plan-b", false),
                 ]));
-                let lines = LinesDocument { branches: Vec::new(), stretches };
+                let lines = BranchLinesDocument { branches: Vec::new(), stretches };
                 came(app, SourceResponse::Lines(session, Ok(lines)));
             }
             AppEffect::Board { key, .. } => {
@@ -315,11 +315,12 @@ fn views(columns: u16, rows: u16) -> String {
     press(&mut app, '/');
     all.push_str(&format!("== Prompt\n{}", text(&app, FULL)));
     app.update(AppMessage::Key(KeyCode::Esc, false));
-    let mut hits: Vec<HitDocument> = list(
+    let mut hits: Vec<SearchHitDocument> = list(
         json!([{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash" }]),
     );
     hits[0].snippets = list(json!([{ "text": "make test failed" }]));
-    let hits = HitsDocument { items: hits, total: 1, complete: true, ..HitsDocument::default() };
+    let hits =
+        SearchResultsDocument { items: hits, total: 1, complete: true, ..SearchResultsDocument::default() };
     came(&mut app, SourceResponse::Hits("test".into(), Ok(hits)));
     all.push_str(&format!("== Found\n{}", text(&app, FULL)));
     all
@@ -408,7 +409,7 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
     }
     let hits =
         json!([{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }]);
-    let hits = HitsDocument { items: list(hits), total: 1, ..HitsDocument::default() };
+    let hits = SearchResultsDocument { items: list(hits), total: 1, ..SearchResultsDocument::default() };
     came(&mut app, SourceResponse::Hits(hostile.into(), Ok(hits)));
     for cell in &screen(&app, FULL).backend().buffer().content {
         assert!(!cell.symbol().chars().any(stepback_model::escape::is_hidden), "{:?}", cell.symbol());

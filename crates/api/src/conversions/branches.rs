@@ -6,14 +6,14 @@ use stepback_engine::{EngineError, Workspace};
 
 use crate::branches::BranchDocument;
 use crate::steps::StepDocument;
-use crate::timeline::TipDocument;
+use crate::timeline::BranchLineDocument;
 
 impl BranchDocument {
     /// The documents of all branches of a workspace by name, then of reruns that have no branch yet.
     pub fn all(workspace: &Workspace) -> Result<Vec<Self>, EngineError> {
         let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
         let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-        let lines = TipDocument::all(&workspace.branch_lines()?);
+        let lines = BranchLineDocument::all(&workspace.branch_lines()?);
         let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
         let of = |branch: &BranchInfo| Self::of(branch, line(&branch.name), rerun(&branch.name));
         let mut items: Vec<_> = branches.iter().map(of).collect();
@@ -25,7 +25,7 @@ impl BranchDocument {
     }
 
     /// The document of a branch, with its line of steps and the rerun that created it.
-    fn of(branch: &BranchInfo, line: Option<TipDocument>, rerun: Option<&Rerun>) -> Self {
+    fn of(branch: &BranchInfo, line: Option<BranchLineDocument>, rerun: Option<&Rerun>) -> Self {
         Self {
             first: line.as_ref().and_then(|line| line.first),
             own: line.as_ref().map_or(0, |line| line.own),

@@ -3,10 +3,10 @@
 use stepback_engine::authorship::Author;
 use stepback_engine::changes::NumberedChange;
 
-use crate::changes::{AuthorDocument, NumberedDocument};
+use crate::changes::{ChangeAuthorDocument, NumberedChangeDocument};
 use crate::files::ChangeDocument;
 
-impl AuthorDocument {
+impl ChangeAuthorDocument {
     /// The document of a call.
     pub fn of(author: &Author) -> Self {
         Self {
@@ -18,7 +18,7 @@ impl AuthorDocument {
     }
 }
 
-impl NumberedDocument {
+impl NumberedChangeDocument {
     /// The document of a change with its number.
     pub fn of(numbered: &NumberedChange) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl NumberedDocument {
             step: numbered.step.map(|(id, _)| id.to_string()),
             step_number: numbered.step.map(|(_, number)| number),
             taken_back: numbered.taken_back,
-            authors: numbered.who.candidates().iter().map(AuthorDocument::of).collect(),
+            authors: numbered.who.candidates().iter().map(ChangeAuthorDocument::of).collect(),
         }
     }
 }

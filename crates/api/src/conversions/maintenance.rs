@@ -4,11 +4,11 @@ use stepback_engine::prune::{PrunePlan, Pruned};
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_store::{Store, StoreError};
 
-use crate::maintenance::{PrunedDocument, SpentDocument};
+use crate::maintenance::{ModelUsageDocument, PruneReportDocument};
 use crate::operations::OperationDocument;
 use crate::steps::StepDocument;
 
-impl PrunedDocument {
+impl PruneReportDocument {
     /// The preview of a prune.
     pub fn planned(plan: &PrunePlan) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl PrunedDocument {
     }
 }
 
-impl SpentDocument {
+impl ModelUsageDocument {
     /// Adds a model call.
     pub fn add(&mut self, spent: &CallUsage) {
         let tokens = spent.tokens.unwrap_or_default();

@@ -9,11 +9,11 @@ use stepback_model::record::{Operation, OperationAction};
 use stepback_store::{Store, StoreError};
 use stepback_worktree::apply::ChangeOutcome;
 
-use crate::files::LeftAloneDocument;
+use crate::files::SkippedPathDocument;
 use crate::operations::OperationDocument;
 use crate::plans::{
-    AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, PlannedDocument, SessionNameDocument,
-    UndoDocument,
+    AppliedPlanDocument, ChangeOutcomeDocument, KeptChangeDocument, PlanDocument, PlannedChangeDocument,
+    SessionNameDocument, UndoRequestDocument,
 };
 
 impl PlanDocument {
@@ -32,9 +32,9 @@ impl PlanDocument {
             workspace: workspace.to_string(),
             summary: planned.summary.clone(),
             git: planned.riders().git,
-            items: plan.changes.iter().map(PlannedDocument::of).collect(),
-            left_alone: plan.left_alone.iter().map(LeftAloneDocument::of).collect(),
-            kept: kept.iter().map(KeptDocument::of).collect(),
+            items: plan.changes.iter().map(PlannedChangeDocument::of).collect(),
+            left_alone: plan.left_alone.iter().map(SkippedPathDocument::of).collect(),
+            kept: kept.iter().map(KeptChangeDocument::of).collect(),
             everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
             unchanged_because: files.and_then(|files| files.unchanged_because.clone()),
             warnings: files.map(|files| files.warnings.clone()).unwrap_or_default(),
@@ -43,13 +43,13 @@ impl PlanDocument {
     }
 }
 
-impl AppliedDocument {
+impl AppliedPlanDocument {
     /// The document of a move that was made in a workspace.
     pub fn of(store: &dyn Store, workspace: WorkspaceId, report: &MoveReport) -> Result<Self, StoreError> {
         let operation = report.operation();
         let document = Self {
             operation: OperationDocument::stored(store, operation)?,
-            undo: UndoDocument::of(workspace, operation),
+            undo: UndoRequestDocument::of(workspace, operation),
             ..Self::default()
         };
         let MoveReport::Files(report) = report else { return Ok(document) };
@@ -57,16 +57,16 @@ impl AppliedDocument {
         Ok(Self {
             before: Some(report.before),
             after: Some(report.after),
-            items: report.outcomes.iter().map(OutcomeDocument::of).collect(),
+            items: report.outcomes.iter().map(ChangeOutcomeDocument::of).collect(),
             partial: left.iter().any(SkippedPath::is_conflict),
-            left_alone: left.iter().map(LeftAloneDocument::of).collect(),
-            kept: report.kept.iter().map(KeptDocument::of).collect(),
+            left_alone: left.iter().map(SkippedPathDocument::of).collect(),
+            kept: report.kept.iter().map(KeptChangeDocument::of).collect(),
             ..document
         })
     }
 }
 
-impl UndoDocument {
+impl UndoRequestDocument {
     /// How to undo an operation: an undo is undone by a redo, everything else by an undo.
     fn of(workspace: WorkspaceId, operation: &Operation) -> Self {
         let (plans, body) = match &operation.action {
@@ -86,7 +86,7 @@ impl OperationDocument {
     }
 }
 
-impl KeptDocument {
+impl KeptChangeDocument {
     /// The document of a kept change.
     pub fn of(change: &KeptChange) -> Self {
         let session =
@@ -103,7 +103,7 @@ impl KeptDocument {
     }
 }
 
-impl OutcomeDocument {
+impl ChangeOutcomeDocument {
     /// The document of a planned change and its outcome.
     pub fn of((change, outcome): &(PlannedChange, ChangeOutcome)) -> Self {
         let reason = match outcome {

@@ -9,7 +9,7 @@ use stepback_reasoning::item::{EvidenceOrigin, ItemOrigin};
 use stepback_reasoning::{ItemId, ItemKind, ReasoningBoard};
 use stepback_store::{Store, StoreError};
 
-use crate::reasoning::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
+use crate::reasoning::{BoardItemDocument, BoardLinkDocument, EvidenceSourceDocument, ItemOriginDocument};
 
 /// Turns the items of a board into documents.
 pub struct Describer<'m> {
@@ -48,15 +48,15 @@ impl<'m> Describer<'m> {
         Ok(number)
     }
 
-    fn origin(&mut self, origin: &ItemOrigin) -> Result<OriginDocument, StoreError> {
+    fn origin(&mut self, origin: &ItemOrigin) -> Result<ItemOriginDocument, StoreError> {
         let during = match origin.during {
             Some(step) => self.number(step)?,
             None => None,
         };
-        Ok(OriginDocument { at: origin.at, step: self.number(origin.step)?, during })
+        Ok(ItemOriginDocument { at: origin.at, step: self.number(origin.step)?, during })
     }
 
-    fn source(&mut self, source: &EvidenceOrigin) -> Result<SourceDocument, StoreError> {
+    fn source(&mut self, source: &EvidenceOrigin) -> Result<EvidenceSourceDocument, StoreError> {
         let (kind, text, step) = match source {
             EvidenceOrigin::Tool { step, tool } => ("tool", tool.clone().unwrap_or_default(), *step),
             EvidenceOrigin::Code { file, line: Some(line) } => ("code", format!("{file}:{line}"), None),
@@ -69,23 +69,23 @@ impl<'m> Describer<'m> {
             Some(step) => self.number(step)?,
             None => None,
         };
-        Ok(SourceDocument { kind: kind.to_owned(), text, step })
+        Ok(EvidenceSourceDocument { kind: kind.to_owned(), text, step })
     }
 
     /// Returns the document of an item; `None` if it does not exist.
-    pub fn item(&mut self, item: ItemId) -> Result<Option<MindItemDocument>, StoreError> {
+    pub fn item(&mut self, item: ItemId) -> Result<Option<BoardItemDocument>, StoreError> {
         let mind = self.mind;
         let Some((origin, whole)) = mind.origin_of(item).zip(mind.document_of(item)) else {
             return Ok(None);
         };
-        let mut document = MindItemDocument {
+        let mut document = BoardItemDocument {
             id: item.to_string(),
             kind: item.kind.noun().to_owned(),
             text: mind.text_of(item),
             origin: self.origin(origin)?,
             change: self.changes.get(&item).map(|change| (*change).to_owned()),
             whole,
-            ..MindItemDocument::default()
+            ..BoardItemDocument::default()
         };
         if let Some(changed) = self.fill(item, &mut document)? {
             document.changed = Some(self.origin(changed)?);
@@ -97,7 +97,7 @@ impl<'m> Describer<'m> {
     fn fill(
         &mut self,
         item: ItemId,
-        into: &mut MindItemDocument,
+        into: &mut BoardItemDocument,
     ) -> Result<Option<&'m ItemOrigin>, StoreError> {
         let (mind, number) = (self.mind, item.number);
         let mut changed = None;
@@ -134,7 +134,7 @@ impl<'m> Describer<'m> {
                 let value = known.subject.as_ref().zip(known.value.as_ref());
                 let value = value.map(|(subject, value)| format!("{subject} = {}", said(value)));
                 into.more = known.reason.clone().or(value);
-                into.links.extend(known.depends.iter().map(|on| MindLinkDocument {
+                into.links.extend(known.depends.iter().map(|on| BoardLinkDocument {
                     strength: Some(on.strength),
                     reason: on.reason.clone(),
                     ..link(on.on, on.kind.as_str())
@@ -192,6 +192,6 @@ impl<'m> Describer<'m> {
 }
 
 /// A link to another item.
-fn link(to: impl Into<ItemId>, how: &str) -> MindLinkDocument {
-    MindLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
+fn link(to: impl Into<ItemId>, how: &str) -> BoardLinkDocument {
+    BoardLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
 }

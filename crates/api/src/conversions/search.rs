@@ -9,7 +9,7 @@ use stepback_model::search::TextSnippet;
 use stepback_store::port::{SearchHit, StepAt};
 use stepback_store::{Store, StoreError};
 
-use crate::search::{FoundStepDocument, HitDocument, SnippetDocument};
+use crate::search::{FoundStepDocument, SearchHitDocument, SnippetDocument};
 use crate::steps::{StepDocument, StepEventDocument};
 
 impl StepEventDocument {
@@ -66,8 +66,8 @@ impl<'s> FoundSteps<'s> {
     }
 
     /// The document of a match.
-    pub fn hit(&mut self, hit: &SearchHit) -> Result<HitDocument, StoreError> {
-        Ok(HitDocument {
+    pub fn hit(&mut self, hit: &SearchHit) -> Result<SearchHitDocument, StoreError> {
+        Ok(SearchHitDocument {
             found: self.found(hit.workspace, &hit.stored)?,
             score: hit.score,
             snippets: hit.snippets.iter().map(SnippetDocument::of).collect(),

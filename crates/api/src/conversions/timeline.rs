@@ -4,10 +4,11 @@ use stepback_engine::branch_graph::{BranchLine, BranchSpan, TimelineFork, Timeli
 use stepback_history::timeline::Summary;
 
 use crate::timeline::{
-    ForkDocument, LaneDocument, PartingDocument, StretchDocument, SummaryDocument, TipDocument,
+    BranchForkDocument, BranchLineDocument, BranchSpanDocument, SessionSummaryDocument, TimelineForkDocument,
+    TimelineLaneDocument,
 };
 
-impl SummaryDocument {
+impl SessionSummaryDocument {
     /// The document of a summary, with the number of checkpoints in it.
     pub fn of(summary: &Summary, checkpoints: u64) -> Self {
         Self {
@@ -26,7 +27,7 @@ impl SummaryDocument {
     }
 }
 
-impl LaneDocument {
+impl TimelineLaneDocument {
     /// The document of a lane.
     pub fn of(lane: &TimelineLane) -> Self {
         Self {
@@ -38,7 +39,7 @@ impl LaneDocument {
     }
 }
 
-impl TipDocument {
+impl BranchLineDocument {
     /// The documents of all branches of a workspace.
     pub fn all(lines: &[BranchLine]) -> Vec<Self> {
         let of = |line: &BranchLine| Self {
@@ -47,7 +48,7 @@ impl TipDocument {
             present: line.present,
             from: line.from.and_then(|(place, number)| {
                 let branch = lines.get(place)?.name.clone();
-                Some(PartingDocument { branch, number })
+                Some(BranchForkDocument { branch, number })
             }),
             first: line.first,
             own: line.own,
@@ -56,7 +57,7 @@ impl TipDocument {
     }
 }
 
-impl StretchDocument {
+impl BranchSpanDocument {
     /// The document of consecutive steps.
     pub fn of(span: BranchSpan) -> Self {
         let BranchSpan { first, last, branch, rolled_back } = span;
@@ -64,7 +65,7 @@ impl StretchDocument {
     }
 }
 
-impl ForkDocument {
+impl TimelineForkDocument {
     /// The document of a fork.
     pub fn of(fork: &TimelineFork) -> Self {
         Self { from: fork.from, to: fork.to }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde_json::Value;
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
-use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_api::plans::{AppliedPlanDocument, PlanDocument};
 use stepback_engine::moves::MoveKind;
 use stepback_model::record::Operation;
 
@@ -26,11 +26,11 @@ pub async fn rewind_plan(
 
 /// Applies a rewind plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/rewind-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
-    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn rewind(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<AppliedDocument>, Problem> {
+) -> Result<Json<AppliedPlanDocument>, Problem> {
     agree(work, MoveKind::Rewind, id).await
 }
 
@@ -43,11 +43,11 @@ pub async fn undo_plan(State(work): State<AppState>, Path(id): Path<String>) -> 
 
 /// Applies an undo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/undo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
-    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn undo(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<AppliedDocument>, Problem> {
+) -> Result<Json<AppliedPlanDocument>, Problem> {
     agree(work, MoveKind::Undo, id).await
 }
 
@@ -60,11 +60,11 @@ pub async fn redo_plan(State(work): State<AppState>, Path(id): Path<String>) -> 
 
 /// Applies a redo plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/redo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
-    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn redo(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<AppliedDocument>, Problem> {
+) -> Result<Json<AppliedPlanDocument>, Problem> {
     agree(work, MoveKind::Redo, id).await
 }
 
@@ -80,11 +80,11 @@ pub async fn switch_plan(
 
 /// Applies a switch plan, if it is still what would happen; otherwise nothing is done, and the problem holds the new plan.
 #[utoipa::path(post, path = "/switch-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
-    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, body = AppliedPlanDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn switch(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<AppliedDocument>, Problem> {
+) -> Result<Json<AppliedPlanDocument>, Problem> {
     agree(work, MoveKind::Switch, id).await
 }
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stepback_api::address::encode_segment;
-use stepback_api::branches::{BranchDocument, NewBranch, Rename};
+use stepback_api::branches::{BranchDocument, BranchRename, NewBranch};
 use stepback_api::files::ChangeDocument;
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
@@ -90,12 +90,12 @@ pub async fn get(
 /// Renames a branch. The current branch cannot be renamed.
 #[utoipa::path(patch, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
-    request_body = Rename,
+    request_body = BranchRename,
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn rename(
     State(work): State<AppState>,
     Path((id, name)): Path<(String, String)>,
-    Json(to): Json<Rename>,
+    Json(to): Json<BranchRename>,
 ) -> Result<Json<BranchDocument>, Problem> {
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;

@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use stepback_api::control::{BreakpointDocument, NewBreakpoint, RemovedDocument, Switch, Wait};
+use stepback_api::control::{
+    BreakpointDocument, BreakpointKind, BreakpointSwitch, NewBreakpoint, RemovedBreakpointsDocument,
+};
 use stepback_api::page::Page;
 use stepback_engine::Engine;
 use stepback_engine::control::{Breakpoint, Condition, Control};
@@ -20,16 +22,16 @@ const LONGEST: usize = 10_000;
 fn condition(new: &mut NewBreakpoint) -> Result<Condition, Problem> {
     let missing = |field: &str| Problem::usage(format!("this kind of breakpoint requires \"{field}\""));
     let on = match new.on {
-        Wait::Tool => Condition::Tool { name: new.name.take().ok_or_else(|| missing("name"))? },
-        Wait::Iteration => {
+        BreakpointKind::Tool => Condition::Tool { name: new.name.take().ok_or_else(|| missing("name"))? },
+        BreakpointKind::Iteration => {
             Condition::Iteration { number: new.number.take().ok_or_else(|| missing("number"))? }
         }
-        Wait::Pattern => {
+        BreakpointKind::Pattern => {
             Condition::Pattern { pattern: new.pattern.take().ok_or_else(|| missing("pattern"))? }
         }
-        Wait::Error => Condition::Error,
-        Wait::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
-        Wait::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
+        BreakpointKind::Error => Condition::Error,
+        BreakpointKind::Path => Condition::Path { glob: new.glob.take().ok_or_else(|| missing("glob"))? },
+        BreakpointKind::Cost => Condition::Cost { usd: new.usd.take().ok_or_else(|| missing("usd"))? },
     };
     let rest = [
         ("name", new.name.is_some()),
@@ -110,14 +112,14 @@ pub async fn add(
 /// Removes all breakpoints of a workspace.
 #[utoipa::path(delete, path = "/workspaces/{workspace}/breakpoints", tag = "control",
     params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = RemovedBreakpointsDocument), (status = "default", body = Problem)))]
 pub async fn clear(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<RemovedDocument>, Problem> {
+) -> Result<Json<RemovedBreakpointsDocument>, Problem> {
     work.run(move |engine| {
         let removed = control(engine, &id)?.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
-        Ok(Json(RemovedDocument { removed: removed as u64 }))
+        Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 }))
     })
     .await
 }
@@ -125,12 +127,12 @@ pub async fn clear(
 /// Enables or disables a breakpoint.
 #[utoipa::path(patch, path = "/workspaces/{workspace}/breakpoints/{breakpoint}", tag = "control",
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
-    request_body = Switch,
+    request_body = BreakpointSwitch,
     responses((status = 200, body = BreakpointDocument), (status = "default", body = Problem)))]
 pub async fn switch(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-    Json(to): Json<Switch>,
+    Json(to): Json<BreakpointSwitch>,
 ) -> Result<Json<BreakpointDocument>, Problem> {
     work.run(move |engine| {
         let switched = control(engine, &id)?.change_breakpoints(|all| {
@@ -146,11 +148,11 @@ pub async fn switch(
 /// Removes a breakpoint.
 #[utoipa::path(delete, path = "/workspaces/{workspace}/breakpoints/{breakpoint}", tag = "control",
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
-    responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = RemovedBreakpointsDocument), (status = "default", body = Problem)))]
 pub async fn remove(
     State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
-) -> Result<Json<RemovedDocument>, Problem> {
+) -> Result<Json<RemovedBreakpointsDocument>, Problem> {
     work.run(move |engine| {
         let removed = control(engine, &id)?.change_breakpoints(|all| {
             let before = all.items.len();
@@ -159,7 +161,7 @@ pub async fn remove(
         })?;
         match removed {
             0 => Err(unknown(number)),
-            removed => Ok(Json(RemovedDocument { removed: removed as u64 })),
+            removed => Ok(Json(RemovedBreakpointsDocument { removed: removed as u64 })),
         }
     })
     .await

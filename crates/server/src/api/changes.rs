@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use stepback_api::changes::NumberedDocument;
+use stepback_api::changes::NumberedChangeDocument;
 use stepback_api::page::Page;
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
@@ -32,13 +32,13 @@ pub struct ChangesQuery {
 /// Lists the changes on the current branch of a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/changes", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), ChangesQuery, Paging),
-    responses((status = 200, body = Page<NumberedDocument>), (status = "default", body = Problem)))]
+    responses((status = 200, body = Page<NumberedChangeDocument>), (status = "default", body = Problem)))]
 pub async fn list(
     State(work): State<AppState>,
     Path(id): Path<String>,
     QueryString(wanted): QueryString<ChangesQuery>,
     QueryString(paging): QueryString<Paging>,
-) -> Result<Json<Page<NumberedDocument>>, Problem> {
+) -> Result<Json<Page<NumberedChangeDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
@@ -67,7 +67,7 @@ pub async fn list(
         listed.reverse();
         listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let number = |numbered: &NumberedChange| numbered.number as u64;
-        Ok(Json(pagination::page(listed, limit, &about, number, NumberedDocument::of)))
+        Ok(Json(pagination::page(listed, limit, &about, number, NumberedChangeDocument::of)))
     })
     .await
 }

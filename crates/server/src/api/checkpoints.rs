@@ -4,8 +4,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
-use stepback_api::checkpoints::{Annotate, AnnotatedDocument, CreatedDocument, NewCheckpoint};
-use stepback_api::files::LeftAloneDocument;
+use stepback_api::checkpoints::{
+    AnnotatedCheckpointDocument, AnnotationChange, CreatedCheckpointDocument, NewCheckpoint,
+};
+use stepback_api::files::SkippedPathDocument;
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
 use stepback_api::steps::StepDocument;
@@ -85,7 +87,7 @@ pub async fn list(
 /// Creates a checkpoint of the workspace as it is now.
 #[utoipa::path(post, path = "/workspaces/{workspace}/checkpoints", tag = "checkpoints",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewCheckpoint,
-    responses((status = 201, body = CreatedDocument), (status = "default", body = Problem)))]
+    responses((status = 201, body = CreatedCheckpointDocument), (status = "default", body = Problem)))]
 pub async fn create(
     State(work): State<AppState>,
     Path(id): Path<String>,
@@ -96,10 +98,10 @@ pub async fn create(
         let workspace = state::workspace(engine, &id)?;
         let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
         let place = format!("/api/v1/checkpoints/{}", created.stored.step.id);
-        let document = CreatedDocument {
+        let document = CreatedCheckpointDocument {
             checkpoint: StepDocument::of(&created.stored),
             files_read: created.hashed,
-            not_covered: created.troubles.iter().map(LeftAloneDocument::of).collect(),
+            not_covered: created.troubles.iter().map(SkippedPathDocument::of).collect(),
         };
         Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
     })
@@ -119,13 +121,13 @@ pub async fn get(
 
 /// Changes the annotation of a checkpoint.
 #[utoipa::path(patch, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
-    params(("checkpoint" = String, Path, description = "Its id")), request_body = Annotate,
-    responses((status = 200, body = AnnotatedDocument), (status = "default", body = Problem)))]
+    params(("checkpoint" = String, Path, description = "Its id")), request_body = AnnotationChange,
+    responses((status = 200, body = AnnotatedCheckpointDocument), (status = "default", body = Problem)))]
 pub async fn annotate(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Json(said): Json<Annotate>,
-) -> Result<Json<AnnotatedDocument>, Problem> {
+    Json(said): Json<AnnotationChange>,
+) -> Result<Json<AnnotatedCheckpointDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, stored) = found(engine, &id)?;
         let before = stored.annotation.clone();
@@ -137,7 +139,7 @@ pub async fn annotate(
         let operation = workspace.annotate(&stored, after)?;
         let (_, stored) = found(engine, &id)?;
         let operation = OperationDocument::stored(engine.store(), &operation)?;
-        Ok(Json(AnnotatedDocument { checkpoint: StepDocument::of(&stored), operation }))
+        Ok(Json(AnnotatedCheckpointDocument { checkpoint: StepDocument::of(&stored), operation }))
     })
     .await
 }

@@ -11,7 +11,7 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use stepback_api::control::StopDocument;
 use stepback_api::page::Page;
-use stepback_api::steps::{EventDocument, StepEventDocument};
+use stepback_api::steps::{StepEventDocument, StreamEventDocument};
 use stepback_model::record::StepKind;
 use utoipa::IntoParams;
 
@@ -63,7 +63,7 @@ impl Following {
 /// it again. A client that reconnects with `Last-Event-ID` misses no step.
 #[utoipa::path(get, path = "/events", tag = "live",
     params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event received")),
-    responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
+    responses((status = 200, body = StreamEventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
     State(work): State<AppState>,
     QueryString(following): QueryString<Following>,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use stepback_api::conversions::FoundSteps;
-use stepback_api::search::{FoundStepsDocument, HitsDocument};
+use stepback_api::search::{FoundStepsDocument, SearchResultsDocument};
 use stepback_engine::Engine;
 use stepback_model::escape::excerpt;
 use stepback_model::hash::Hash;
@@ -194,13 +194,13 @@ pub struct SearchQuery {
 
 /// Finds steps by full text.
 #[utoipa::path(get, path = "/search", tag = "search", params(SearchQuery, SearchScope, Paging),
-    responses((status = 200, body = HitsDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = SearchResultsDocument), (status = "default", body = Problem)))]
 pub async fn search(
     State(work): State<AppState>,
     QueryString(wanted): QueryString<SearchQuery>,
     QueryString(among): QueryString<SearchScope>,
     QueryString(paging): QueryString<Paging>,
-) -> Result<Json<HitsDocument>, Problem> {
+) -> Result<Json<SearchResultsDocument>, Problem> {
     let about = ("search", format!("{wanted:?} {among:?}"));
     let (limit, skip) = (paging.limit()?, paging.position(&about)?.unwrap_or(0));
     let pattern = match wanted.substring {
@@ -222,7 +222,7 @@ pub async fn search(
         }
         let mut steps = FoundSteps::new(engine.store());
         let items = found.hits.iter().map(|hit| steps.hit(hit)).collect::<Result<_, _>>()?;
-        Ok(Json(HitsDocument {
+        Ok(Json(SearchResultsDocument {
             items,
             total: found.total,
             total_is_exact: !found.at_least,

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use stepback_agents::fork::{ForkError, ForkRequest, Mode, PlannedFork, plan_recorded};
-use stepback_api::sessions::{ForkedDocument, NewFork};
+use stepback_api::sessions::{ConversationForkDocument, NewFork};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
 
@@ -20,8 +20,8 @@ use crate::state::{self, AppState};
 /// Forks the conversation of a session at an earlier step under a new id, or returns a preview.
 #[utoipa::path(post, path = "/sessions/{session}/forks", tag = "plans",
     params(("session" = String, Path, description = "The session")), request_body = NewFork,
-    responses((status = 200, description = "How it would continue", body = ForkedDocument),
-        (status = 201, description = "It can continue", body = ForkedDocument), (status = "default", body = Problem)))]
+    responses((status = 200, description = "How it would continue", body = ConversationForkDocument),
+        (status = 201, description = "It can continue", body = ConversationForkDocument), (status = "default", body = Problem)))]
 pub async fn create(
     State(work): State<AppState>,
     Path(id): Path<String>,
@@ -49,7 +49,7 @@ pub async fn create(
             planned.carry_out(engine, &workspace, now)?;
         }
         let PlannedFork { session, fork, .. } = planned;
-        let document = ForkedDocument {
+        let document = ConversationForkDocument {
             session: session.id.to_string(),
             agent: session.agent,
             from,

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use stepback_api::ingest::{EventBatch, RejectedDocument, TakenDocument};
+use stepback_api::ingest::{EventBatch, IngestReportDocument, RejectedEventDocument};
 use stepback_engine::Engine;
 use stepback_engine::recorder::ReportedEvent;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -40,7 +40,7 @@ pub struct BatchDefaults {
 #[utoipa::path(post, path = "/ingest", tag = "ingest", params(BatchDefaults,
         ("idempotency-key" = Option<String>, Header, description = "With their position, replaces the ids of events that have none")),
     request_body(content((EventBatch = "application/json"), (String = "application/x-ndjson"))),
-    responses((status = 200, body = TakenDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, body = IngestReportDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
 pub async fn take(
     State(work): State<AppState>,
     QueryString(named): QueryString<BatchDefaults>,
@@ -127,7 +127,7 @@ fn ended_unexpectedly() -> Problem {
 /// A batch that was parsed.
 struct Read {
     target: Target,
-    taken: TakenDocument,
+    taken: IngestReportDocument,
     reports: Vec<ReportedEvent>,
     room: Room,
 }
@@ -147,7 +147,7 @@ fn read(
     let target = Target::named(engine, workspace.map(String::as_str))?;
     let agent = parts.agent.as_ref().or(named.agent.as_ref()).map(String::as_str);
     let around = IngestContext { agent, key, now: engine.env.now() };
-    let mut taken = TakenDocument {
+    let mut taken = IngestReportDocument {
         workspace: None,
         accepted: 0,
         rejected: 0,
@@ -166,7 +166,7 @@ fn read(
             }
             Err(detail) => {
                 taken.steps.push(None);
-                taken.errors.push(RejectedDocument { index: index as u64, detail });
+                taken.errors.push(RejectedEventDocument { index: index as u64, detail });
             }
         }
     }
@@ -176,7 +176,7 @@ fn read(
 
 /// A batch that is in the queue.
 struct Added {
-    taken: TakenDocument,
+    taken: IngestReportDocument,
     /// The channel of the answer; `None` if the batch has nothing to store.
     answered: Option<oneshot::Receiver<IngestResult>>,
     room: Room,
@@ -193,7 +193,7 @@ fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
 }
 
 /// Waits for the commit, and fills in the step numbers.
-async fn recorded(added: Added) -> Result<TakenDocument, Problem> {
+async fn recorded(added: Added) -> Result<IngestReportDocument, Problem> {
     let Added { mut taken, answered, room } = added;
     let Some(answered) = answered else { return Ok(taken) };
     let answer = answered.await.map_err(|_| ended_unexpectedly())??;

@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
-use stepback_api::control::{LiveCommand, LiveRequest, NewMessage, Switch};
+use stepback_api::control::{BreakpointSwitch, LiveCommand, LiveRequest, NewMessage};
 use stepback_api::steps::StepEventDocument;
 use utoipa::ToSchema;
 
@@ -139,7 +139,7 @@ async fn done(work: &AppState, what: LiveCommand) -> Result<Value, Problem> {
                 .and_then(|(_, added)| document(added))
         }
         LiveCommand::SwitchBreakpoint { workspace, breakpoint, enabled } => {
-            breakpoints::switch(state, Path((workspace, breakpoint)), Json(Switch { enabled }))
+            breakpoints::switch(state, Path((workspace, breakpoint)), Json(BreakpointSwitch { enabled }))
                 .await
                 .and_then(document)
         }

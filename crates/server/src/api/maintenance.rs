@@ -1,7 +1,7 @@
 //! Statistics of a store, and pruning.
 
 use axum::extract::State;
-use stepback_api::maintenance::{NewPrune, PrunedDocument, StatisticsDocument};
+use stepback_api::maintenance::{NewPrune, PruneReportDocument, StatisticsDocument};
 use stepback_engine::prune::Rules;
 use stepback_model::record::Session;
 use stepback_store::port::StepQuery as Steps;
@@ -67,12 +67,12 @@ pub async fn statistics(State(work): State<AppState>) -> Result<Json<StatisticsD
 /// Removes checkpoints by rules, or reports which would be removed.
 #[utoipa::path(post, path = "/workspaces/{workspace}/prune", tag = "upkeep",
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewPrune,
-    responses((status = 200, body = PrunedDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = PruneReportDocument), (status = "default", body = Problem)))]
 pub async fn prune(
     State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewPrune>,
-) -> Result<Json<PrunedDocument>, Problem> {
+) -> Result<Json<PruneReportDocument>, Problem> {
     work.run(move |engine| {
         let workspace = state::workspace(engine, &id)?;
         let rules = Rules {
@@ -83,7 +83,7 @@ pub async fn prune(
             now: new.now,
         };
         let plan = workspace.plan_prune(rules)?;
-        let document = PrunedDocument::planned(&plan);
+        let document = PruneReportDocument::planned(&plan);
         if new.dry_run {
             return Ok(Json(document));
         }

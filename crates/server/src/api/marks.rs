@@ -5,7 +5,10 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_api::timeline::{ForkDocument, LaneDocument, MarksDocument, SummaryDocument, TipDocument};
+use stepback_api::timeline::{
+    BranchLineDocument, SessionSummaryDocument, TimelineForkDocument, TimelineLaneDocument,
+    TimelineMarksDocument,
+};
 use stepback_history::timeline::TimelineCursor;
 use stepback_store::port::StepQuery as Steps;
 
@@ -13,7 +16,7 @@ use crate::extract::{Json, Path};
 use crate::problem::Problem;
 use crate::state::{self, AppState};
 
-/// The bits of `MarksDocument::flags`.
+/// The bits of `TimelineMarksDocument::flags`.
 const FAILED: u8 = 1;
 const KEPT: u8 = 2;
 const ROLLED_BACK: u8 = 4;
@@ -22,11 +25,11 @@ const ANNOTATED: u8 = 8;
 /// All steps of a session as columns of numbers, one entry for each step, oldest first: for drawing the whole session.
 #[utoipa::path(get, path = "/sessions/{session}/marks", tag = "steps",
     params(("session" = String, Path, description = "The session")),
-    responses((status = 200, body = MarksDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = TimelineMarksDocument), (status = "default", body = Problem)))]
 pub async fn get(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<MarksDocument>, Problem> {
+) -> Result<Json<TimelineMarksDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let query =
@@ -36,13 +39,13 @@ pub async fn get(
         let layout = lines.lanes(cursor.steps());
         let (mut kinds, mut tools) = (Names::default(), Names::default());
         let kept = cursor.steps().iter().filter(|stored| stored.is_checkpoint()).count();
-        let mut marks = MarksDocument {
+        let mut marks = TimelineMarksDocument {
             session: session.id.to_string(),
-            summary: SummaryDocument::of(&cursor.summary(), kept as u64),
-            branches: TipDocument::all(&lines.branches),
-            forks: lines.forks(cursor.steps()).iter().map(ForkDocument::of).collect(),
-            lanes: layout.lanes.iter().map(LaneDocument::of).collect(),
-            ..MarksDocument::default()
+            summary: SessionSummaryDocument::of(&cursor.summary(), kept as u64),
+            branches: BranchLineDocument::all(&lines.branches),
+            forks: lines.forks(cursor.steps()).iter().map(TimelineForkDocument::of).collect(),
+            lanes: layout.lanes.iter().map(TimelineLaneDocument::of).collect(),
+            ..TimelineMarksDocument::default()
         };
         let (mut number, mut at) = (0, 0);
         for stored in cursor.steps() {

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use stepback_api::conversions::Describer;
 use stepback_api::page::Page;
 use stepback_api::reasoning::{
-    ConfidenceDocument, ConfidenceLineDocument, MindChangeDocument, MindDocument, MindEdgeDocument,
-    MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument, ThoughtDocument,
+    BoardChangeDocument, BoardDocument, BoardEdgeDocument, BoardGraphDocument, BoardItemDocument,
+    BoardLinkDocument, BoardPartDocument, ConfidenceDocument, ConfidenceLineDocument, NextActionDocument,
+    ThoughtDocument,
 };
 use stepback_engine::Workspace;
 use stepback_engine::board::{BoardAtPoint, BoardMoment};
@@ -119,13 +120,13 @@ fn what_changed(diff: &BoardDiff) -> Vec<(ItemId, &'static str)> {
 /// The mind of a session at a moment, what changed since another moment, and what to do next.
 #[utoipa::path(get, path = "/sessions/{session}/mind", tag = "mind",
     params(("session" = String, Path, description = "The session"), BoardQuery, BoardCompareQuery),
-    responses((status = 200, body = MindDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = BoardDocument), (status = "default", body = Problem)))]
 pub async fn get(
     State(work): State<AppState>,
     Path(id): Path<String>,
     QueryString(at): QueryString<BoardQuery>,
     QueryString(board): QueryString<BoardCompareQuery>,
-) -> Result<Json<MindDocument>, Problem> {
+) -> Result<Json<BoardDocument>, Problem> {
     let limit = Paging { limit: board.limit, after: None }.limit()?;
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
@@ -143,17 +144,17 @@ pub async fn get(
             let total = all.len() as u64;
             let page = list.page(&mut describer, all, 0, limit)?;
             let (items, next_cursor) = (page.items, page.next_cursor);
-            parts.push(MindPartDocument { name: kind.plural().to_owned(), total, items, next_cursor });
+            parts.push(BoardPartDocument { name: kind.plural().to_owned(), total, items, next_cursor });
         }
         let told = diff.changes.iter().zip(&changes).take(CHANGES);
-        Ok(Json(MindDocument {
+        Ok(Json(BoardDocument {
             session: session.id.to_string(),
             step: seen.step.as_ref().map(ThoughtDocument::of),
             against: before.step.as_ref().map(ThoughtDocument::of),
             summary: diff.summary.clone(),
             changed: diff.changes.len() as u64,
             changes: told
-                .map(|(change, (item, word))| MindChangeDocument {
+                .map(|(change, (item, word))| BoardChangeDocument {
                     item: item.to_string(),
                     change: (*word).to_owned(),
                     sentence: change.sentence.clone(),
@@ -161,7 +162,7 @@ pub async fn get(
                 .collect(),
             parts,
             next: (seen.board.next_actions().into_iter().take(NEXT))
-                .map(|action| NextDocument {
+                .map(|action| NextActionDocument {
                     item: action.item.to_string(),
                     what: action.what,
                     why: action.why,
@@ -210,7 +211,7 @@ impl List<'_> {
         all: Vec<ItemId>,
         after: u64,
         limit: u64,
-    ) -> Result<Page<MindItemDocument>, Problem> {
+    ) -> Result<Page<BoardItemDocument>, Problem> {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let wanted = usize::try_from(limit + 1).unwrap_or(usize::MAX);
         let rows: Vec<(u64, ItemId)> =
@@ -231,14 +232,14 @@ impl List<'_> {
         ("part" = String, Path, description = "`hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`"),
         BoardQuery, ItemQuery, Paging,
     ),
-    responses((status = 200, body = Page<MindItemDocument>), (status = "default", body = Problem)))]
+    responses((status = 200, body = Page<BoardItemDocument>), (status = "default", body = Problem)))]
 pub async fn part(
     State(work): State<AppState>,
     Path((id, part)): Path<(String, String)>,
     QueryString(at): QueryString<BoardQuery>,
     QueryString(which): QueryString<ItemQuery>,
     QueryString(paging): QueryString<Paging>,
-) -> Result<Json<Page<MindItemDocument>>, Problem> {
+) -> Result<Json<Page<BoardItemDocument>>, Problem> {
     let limit = paging.limit()?;
     let kind = ItemKind::ALL.into_iter().find(|kind| kind.plural() == part).ok_or_else(|| {
         let all: Vec<&str> = ItemKind::ALL.iter().map(|kind| kind.plural()).collect();
@@ -263,13 +264,13 @@ fn item(name: &str) -> Result<ItemId, Problem> {
 /// What rests on what at a moment: beliefs, the hypotheses they belong to, and contradictions.
 #[utoipa::path(get, path = "/sessions/{session}/mind/graph", tag = "mind",
     params(("session" = String, Path, description = "The session"), BoardQuery, GraphQuery),
-    responses((status = 200, body = MindGraphDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = BoardGraphDocument), (status = "default", body = Problem)))]
 pub async fn graph(
     State(work): State<AppState>,
     Path(id): Path<String>,
     QueryString(at): QueryString<BoardQuery>,
     QueryString(around): QueryString<GraphQuery>,
-) -> Result<Json<MindGraphDocument>, Problem> {
+) -> Result<Json<BoardGraphDocument>, Problem> {
     let most = match around.limit.unwrap_or(60) {
         limit if (1..=NODES).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         _ => return Err(Problem::usage(format!("limit must be between 1 and {NODES}"))),
@@ -290,16 +291,16 @@ pub async fn graph(
         for item in picture.nodes {
             nodes.extend(describer.item(item)?);
         }
-        let edges = picture.edges.into_iter().map(|edge| MindEdgeDocument {
+        let edges = picture.edges.into_iter().map(|edge| BoardEdgeDocument {
             from: edge.from.to_string(),
-            link: MindLinkDocument {
+            link: BoardLinkDocument {
                 to: edge.to.to_string(),
                 how: edge.how.to_owned(),
                 strength: edge.strength,
                 reason: edge.reason,
             },
         });
-        Ok(Json(MindGraphDocument { nodes, edges: edges.collect(), left_out: picture.left_out as u64 }))
+        Ok(Json(BoardGraphDocument { nodes, edges: edges.collect(), left_out: picture.left_out as u64 }))
     })
     .await
 }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use stepback_api::plans::{AppliedDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
+use stepback_api::plans::{AppliedPlanDocument, NewRewind, NewUndo, PlanDocument, PlanOptions};
 use stepback_engine::kept::Audience;
 use stepback_engine::moves::{Confirmation, MoveAction, MoveKind, MoveRequest, PlannedMove, ShownPlan};
 use stepback_engine::rewind::RewindRequest;
@@ -137,7 +137,7 @@ pub(super) async fn agree(
     work: AppState,
     kind: MoveKind,
     id: String,
-) -> Result<Json<AppliedDocument>, Problem> {
+) -> Result<Json<AppliedPlanDocument>, Problem> {
     work.run(move |engine| {
         let shown = shown(engine, kind, &id)?;
         let workspace = state::opened(engine, shown.workspace)?;
@@ -159,7 +159,7 @@ pub(super) async fn agree(
         }
         let report = workspace.apply_move(planned)?;
         engine.forget_plan(&id)?;
-        Ok(Json(AppliedDocument::of(engine.store(), workspace.record.id, &report)?))
+        Ok(Json(AppliedPlanDocument::of(engine.store(), workspace.record.id, &report)?))
     })
     .await
 }

@@ -9,7 +9,7 @@ use stepback_agents::Agent;
 use stepback_agents::transcript::{self, MessageRole, TranscriptMessage};
 use stepback_api::files::FileDocument;
 use stepback_api::page::Page;
-use stepback_api::state::{MessageDocument, RepositoryDocument, SlotsDocument, StateDocument};
+use stepback_api::state::{MessageDocument, RepositoryDocument, StateDocument, StateSlotsDocument};
 use stepback_api::steps::StepDocument;
 use stepback_engine::{Engine, Workspace, diff};
 use stepback_model::hash::{Hash, ObjectKind};
@@ -94,7 +94,7 @@ pub async fn get(
         let shown = pagination::page(listing.found, limit, &about, place, |(_, file)| file.clone());
         Ok(Json(StateDocument {
             step: StepDocument::of(&stored),
-            slots: SlotsDocument::of(&state),
+            slots: StateSlotsDocument::of(&state),
             git: git.repositories.iter().map(RepositoryDocument::of).collect(),
             items: shown.items,
             next_cursor: shown.next_cursor,

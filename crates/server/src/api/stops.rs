@@ -3,7 +3,7 @@
 use axum::extract::State;
 use stepback_agents::Agent;
 use stepback_agents::answer::HookAnswer;
-use stepback_api::control::{ControlledDocument, NewMessage, Say, StopDocument};
+use stepback_api::control::{NewAnswer, NewMessage, SessionControlDocument, StopDocument};
 use stepback_api::page::Page;
 use stepback_engine::Engine;
 use stepback_engine::control::{Control, Stop, StopAnswer};
@@ -50,22 +50,22 @@ pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument
 
 /// Answers an agent that waits.
 #[utoipa::path(post, path = "/stops/{stop}/answer", tag = "control",
-    params(("stop" = String, Path, description = "Its id")), request_body = Say,
+    params(("stop" = String, Path, description = "Its id")), request_body = NewAnswer,
     responses((status = 200, body = StopDocument), (status = "default", body = Problem)))]
 pub async fn answer(
     State(work): State<AppState>,
     Path(id): Path<String>,
-    Json(say): Json<Say>,
+    Json(say): Json<NewAnswer>,
 ) -> Result<Json<StopDocument>, Problem> {
-    let again = matches!(say, Say::Step);
+    let again = matches!(say, NewAnswer::Step);
     let answer = match say {
-        Say::Resume | Say::Step => StopAnswer::Resume,
-        Say::Deny { reason } => {
+        NewAnswer::Resume | NewAnswer::Step => StopAnswer::Resume,
+        NewAnswer::Deny { reason } => {
             let reason = reason.unwrap_or_else(|| "The user refused this call.".to_owned());
             StopAnswer::Deny { reason: sayable(reason)? }
         }
-        Say::Edit { input } if input.is_object() => StopAnswer::Edit { input },
-        Say::Edit { .. } => return Err(Problem::usage("the input of a call must be a JSON object")),
+        NewAnswer::Edit { input } if input.is_object() => StopAnswer::Edit { input },
+        NewAnswer::Edit { .. } => return Err(Problem::usage("the input of a call must be a JSON object")),
     };
     work.run(move |engine| {
         let found = stops(engine)?.into_iter().find(|(_, _, stop)| stop.id == id);
@@ -90,16 +90,16 @@ fn sayable(text: String) -> Result<String, Problem> {
 /// Pauses a session at its next call.
 #[utoipa::path(post, path = "/sessions/{session}/pause", tag = "control",
     params(("session" = String, Path, description = "The session")),
-    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn pause(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<ControlledDocument>, Problem> {
+) -> Result<Json<SessionControlDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         workspace.expect_running(&session, engine.env.now())?;
         workspace.control()?.pause(Some(session.id))?;
-        Ok(Json(ControlledDocument { session: session.id.to_string(), paused: true, answered: None }))
+        Ok(Json(SessionControlDocument { session: session.id.to_string(), paused: true, answered: None }))
     })
     .await
 }
@@ -107,11 +107,11 @@ pub async fn pause(
 /// Lets a paused session go on, and answers it if it waits.
 #[utoipa::path(post, path = "/sessions/{session}/resume", tag = "control",
     params(("session" = String, Path, description = "The session")),
-    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn resume(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<ControlledDocument>, Problem> {
+) -> Result<Json<SessionControlDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let control = workspace.control()?;
@@ -125,7 +125,7 @@ pub async fn resume(
             return Err(Problem::unknown("stop", "of this session, and it is not paused"));
         }
         let here = workspace.record.id.to_string();
-        Ok(Json(ControlledDocument {
+        Ok(Json(SessionControlDocument {
             session: session.id.to_string(),
             paused: false,
             answered: stop.map(|stop| document(&here, &stop)),
@@ -137,12 +137,12 @@ pub async fn resume(
 /// Leaves a message that a session receives with its next call.
 #[utoipa::path(post, path = "/sessions/{session}/inject", tag = "control",
     params(("session" = String, Path, description = "The session")), request_body = NewMessage,
-    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = SessionControlDocument), (status = "default", body = Problem)))]
 pub async fn inject(
     State(work): State<AppState>,
     Path(id): Path<String>,
     Json(message): Json<NewMessage>,
-) -> Result<Json<ControlledDocument>, Problem> {
+) -> Result<Json<SessionControlDocument>, Problem> {
     let text = sayable(message.text)?;
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
@@ -150,7 +150,7 @@ pub async fn inject(
         let control = workspace.control()?;
         control.say(session.id, &text)?;
         let paused = control.is_paused(session.id);
-        Ok(Json(ControlledDocument { session: session.id.to_string(), paused, answered: None }))
+        Ok(Json(SessionControlDocument { session: session.id.to_string(), paused, answered: None }))
     })
     .await
 }

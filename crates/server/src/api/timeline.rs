@@ -3,8 +3,8 @@
 use axum::extract::State;
 use stepback_api::steps::StepDocument;
 use stepback_api::timeline::{
-    LaneDocument, LinesDocument, StretchDocument, SummaryDocument, TimelineDocument, TimelineStepDocument,
-    TipDocument,
+    BranchLineDocument, BranchLinesDocument, BranchSpanDocument, SessionSummaryDocument, TimelineDocument,
+    TimelineLaneDocument, TimelineStepDocument,
 };
 use stepback_history::timeline::TimelineCursor;
 use stepback_store::port::{StepQuery as Steps, StepRow};
@@ -59,9 +59,9 @@ pub async fn get(
         );
         Ok(Json(TimelineDocument {
             session: session.id.to_string(),
-            summary: SummaryDocument::of(&cursor.summary(), kept as u64),
-            lanes: layout.lanes.iter().map(LaneDocument::of).collect(),
-            branches: TipDocument::all(&lines.branches),
+            summary: SessionSummaryDocument::of(&cursor.summary(), kept as u64),
+            lanes: layout.lanes.iter().map(TimelineLaneDocument::of).collect(),
+            branches: BranchLineDocument::all(&lines.branches),
             items: shown.items,
             next_cursor: shown.next_cursor,
         }))
@@ -72,11 +72,11 @@ pub async fn get(
 /// The branches that a session was on, and which of its steps were rolled back by rewinds.
 #[utoipa::path(get, path = "/sessions/{session}/lines", tag = "steps",
     params(("session" = String, Path, description = "The session")),
-    responses((status = 200, body = LinesDocument), (status = "default", body = Problem)))]
+    responses((status = 200, body = BranchLinesDocument), (status = "default", body = Problem)))]
 pub async fn lines(
     State(work): State<AppState>,
     Path(id): Path<String>,
-) -> Result<Json<LinesDocument>, Problem> {
+) -> Result<Json<BranchLinesDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = state::session(engine, &id)?;
         let query =
@@ -92,8 +92,8 @@ pub async fn lines(
             }
             false => all(&query)?,
         };
-        let stretches = lines.spans(&steps).into_iter().map(StretchDocument::of).collect();
-        Ok(Json(LinesDocument { branches: TipDocument::all(&lines.branches), stretches }))
+        let stretches = lines.spans(&steps).into_iter().map(BranchSpanDocument::of).collect();
+        Ok(Json(BranchLinesDocument { branches: BranchLineDocument::all(&lines.branches), stretches }))
     })
     .await
 }

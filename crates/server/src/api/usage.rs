@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use serde::Deserialize;
-use stepback_api::maintenance::{HourDocument, SpentDocument, UsageDocument};
+use stepback_api::maintenance::{HourlyUsageDocument, ModelUsageDocument, UsageDocument};
 use stepback_engine::Engine;
 use stepback_llm_wire::recorded_call::CallUsage;
 use stepback_model::json;
@@ -51,9 +51,9 @@ fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
         ..Steps::default()
     };
     let found = engine.store.find(None, &query)?.steps;
-    let mut hours: BTreeMap<i64, SpentDocument> = BTreeMap::new();
-    let mut models: BTreeMap<String, SpentDocument> = BTreeMap::new();
-    let mut total = SpentDocument::default();
+    let mut hours: BTreeMap<i64, ModelUsageDocument> = BTreeMap::new();
+    let mut models: BTreeMap<String, ModelUsageDocument> = BTreeMap::new();
+    let mut total = ModelUsageDocument::default();
     let complete = found.len() as u64 <= MOST;
     for placed in found.iter().take(usize::try_from(MOST).unwrap_or(usize::MAX)) {
         let step = &placed.stored.step;
@@ -70,7 +70,7 @@ fn usage(engine: &Engine, since: &str) -> Result<UsageDocument, Problem> {
     }
     let hours = hours
         .into_iter()
-        .map(|(hour, spent)| HourDocument { at: Timestamp::from_micros(hour * HOUR), spent })
+        .map(|(hour, spent)| HourlyUsageDocument { at: Timestamp::from_micros(hour * HOUR), spent })
         .collect();
     Ok(UsageDocument { hours, models, total, complete })
 }

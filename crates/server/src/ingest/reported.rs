@@ -3,7 +3,7 @@
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
-use stepback_api::ingest::{NewStep, NewTrouble};
+use stepback_api::ingest::{NewStep, NewStepError};
 use stepback_engine::recorder::{EventSource, NewMessages, ReportedEvent, SessionMilestone, SessionUpdate};
 use stepback_model::clip;
 use stepback_model::event::AgentEvent;
@@ -74,7 +74,7 @@ fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<PreparedE
         worker: new.worker,
         input: new.input,
         output: new.output,
-        error: new.error.and_then(NewTrouble::reported),
+        error: new.error.and_then(NewStepError::reported),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
         metadata: new.metadata,
         ..AgentEvent::new(agent, &new.session, new.kind, summary)

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use serde_json::{Value, json};
 use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, PlannedFork, ReadyFork};
+use stepback_api::sessions::ConversationForkDocument;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
@@ -20,6 +20,8 @@ use crate::output::{self, Paint};
 pub struct Continued {
     /// The session that the conversation came from.
     pub session: Session,
+    /// The number of the step that it continues from.
+    pub from: u64,
     /// The prepared continuation: the new session and where it runs.
     pub ready: ReadyFork,
     /// How many messages the conversation starts with.
@@ -47,7 +49,8 @@ pub fn carry_out(
 ) -> Result<Continued, CommandFailure> {
     let ready = planned.carry_out(context.engine(), workspace, context.now());
     let ready = ready.map_err(|error| cannot(error, &planned.target))?;
-    Ok(Continued { session: planned.session, ready, kept: planned.fork.kept, note: planned.fork.note })
+    let (from, kept) = (planned.target.step.number, planned.fork.kept);
+    Ok(Continued { session: planned.session, from, ready, kept, note: planned.fork.note })
 }
 
 /// Checks whether and how the conversation can continue from `target`, without writing anything.
@@ -138,17 +141,20 @@ fn session_of(workspace: &Workspace, target: &StepRow) -> Result<Session, Comman
     })
 }
 
-/// Returns as JSON how the conversation continues.
-pub fn document(continued: &Continued) -> Value {
-    json!({
-        "session": continued.session.id,
-        "agent": continued.session.agent,
-        "new_agent_session": continued.ready.session,
-        "messages": continued.kept,
-        "command": continued.ready.command,
-        "directory": continued.ready.cwd,
-        "note": continued.note,
-    })
+/// The document of how the conversation continues.
+pub fn document(continued: &Continued) -> ConversationForkDocument {
+    let Continued { session, from, ready, kept, note } = continued;
+    ConversationForkDocument {
+        session: session.id.to_string(),
+        agent: session.agent.clone(),
+        from: *from,
+        new_agent_session: ready.session.clone(),
+        messages: *kept as u64,
+        command: ready.command.clone(),
+        directory: ready.cwd.display().to_string(),
+        note: note.clone(),
+        ready: true,
+    }
 }
 
 /// Prints the command that continues the conversation, or runs it.

@@ -5,10 +5,10 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stepback_api::changes::NumberedDocument;
-use stepback_api::files::{ChangeDocument, FileDocument, LeftAloneDocument};
+use stepback_api::changes::NumberedChangeDocument;
+use stepback_api::files::{ChangeDocument, FileDocument, SkippedPathDocument};
 use stepback_api::operations::OperationDocument;
-use stepback_api::plans::{KeptDocument, OutcomeDocument, PlannedDocument};
+use stepback_api::plans::{ChangeOutcomeDocument, KeptChangeDocument, PlannedChangeDocument};
 use stepback_api::steps::StepDocument;
 use stepback_engine::changes::NumberedChange;
 use stepback_engine::kept::KeptChange;
@@ -66,7 +66,7 @@ pub fn change(change: &PathChange) -> Value {
 
 /// Returns a change with its number, which is its id.
 pub fn numbered(numbered: &NumberedChange) -> Value {
-    let mut value = json!(NumberedDocument::of(numbered));
+    let mut value = json!(NumberedChangeDocument::of(numbered));
     value["id"] = json!(numbered.number);
     adapt_node(&mut value["before"], numbered.change.before.as_ref());
     adapt_node(&mut value["after"], numbered.change.after.as_ref());
@@ -75,7 +75,7 @@ pub fn numbered(numbered: &NumberedChange) -> Value {
 
 /// Returns a path that a plan changes.
 pub fn planned(change: &PlannedChange) -> Value {
-    let mut value = about_path(PlannedDocument::of(change));
+    let mut value = about_path(PlannedChangeDocument::of(change));
     adapt_node(&mut value["now"], change.now.as_ref());
     adapt_node(&mut value["then"], change.then.as_ref());
     value
@@ -83,7 +83,7 @@ pub fn planned(change: &PlannedChange) -> Value {
 
 /// Returns the result for a path.
 pub fn outcome(outcome: &(PlannedChange, ChangeOutcome)) -> Value {
-    let document = OutcomeDocument::of(outcome);
+    let document = ChangeOutcomeDocument::of(outcome);
     let result = if document.done { "done" } else { "left alone" };
     let mut value = about_path(document);
     value["result"] = json!(result);
@@ -92,10 +92,10 @@ pub fn outcome(outcome: &(PlannedChange, ChangeOutcome)) -> Value {
 
 /// Returns a path that was left alone, and the reason.
 pub fn left_alone(item: &SkippedPath) -> Value {
-    about_path(LeftAloneDocument::of(item))
+    about_path(SkippedPathDocument::of(item))
 }
 
 /// Returns a change that a rewind keeps.
 pub fn kept(change: &KeptChange) -> Value {
-    about_path(KeptDocument::of(change))
+    about_path(KeptChangeDocument::of(change))
 }

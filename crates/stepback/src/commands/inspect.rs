@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use stepback_api::state::SlotsDocument;
+use stepback_api::state::StateSlotsDocument;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::escape::safe;
@@ -48,7 +48,7 @@ pub fn at(context: &Context, point: &str) -> CommandResult {
         value["detail"] = json!(workspace.detail_of(&stored.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
-        value["slots"] = json!(SlotsDocument::of(&state));
+        value["slots"] = json!(StateSlotsDocument::of(&state));
         output::document(&value);
         return DONE;
     }

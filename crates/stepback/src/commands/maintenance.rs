@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use stepback_api::maintenance::PrunedDocument;
+use stepback_api::maintenance::PruneReportDocument;
 use stepback_engine::prune::Rules;
 use stepback_store::port::StepQuery;
 
@@ -24,7 +24,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
         now: arguments.now,
     };
     let plan = workspace.plan_prune(rules)?;
-    let document = PrunedDocument::planned(&plan);
+    let document = PruneReportDocument::planned(&plan);
     let (keep, purge) = (plan.keep, plan.purge.len());
     let by_size = arguments.max_size.map(output::bytes);
     let paint = Paint::stdout();

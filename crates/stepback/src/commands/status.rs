@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use stepback_api::changes::AuthorDocument;
+use stepback_api::changes::ChangeAuthorDocument;
 use stepback_api::steps::StepDocument;
 use stepback_engine::authorship::{Attribution, Author};
 use stepback_engine::changes::NumberedChange;
@@ -290,7 +290,7 @@ fn document(workspace: &Workspace, numbered: &NumberedChange) -> Value {
     let found = numbered.step.map(|(id, _)| id);
     let summary = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.step.summary);
     let author = |author: &Author| {
-        let mut value = json!(AuthorDocument::of(author));
+        let mut value = json!(ChangeAuthorDocument::of(author));
         value["call"] = json!(call(workspace, author, found));
         value["prompt"] = json!(author.prompt.and_then(summary));
         value

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stepback_api::branches::{NewBranch, NewRerun};
-use stepback_api::control::Say;
+use stepback_api::control::NewAnswer;
 
 use super::pager::{Mood, Pager, RowBuilder};
 use super::prompt::{InputLine, Purpose};
@@ -61,8 +61,8 @@ impl App {
                 Vec::new()
             }
             KeyAction::Quit => vec![AppEffect::Quit],
-            KeyAction::GoOn => self.answer_stop(Say::Resume, "it continues"),
-            KeyAction::StepOn => self.answer_stop(Say::Step, "it continues to its next call"),
+            KeyAction::GoOn => self.answer_stop(NewAnswer::Resume, "it continues"),
+            KeyAction::StepOn => self.answer_stop(NewAnswer::Step, "it continues to its next call"),
             KeyAction::Deny => self.ask_about_stop(|stop| (Purpose::Deny(stop.into()), String::new())),
             KeyAction::EditInput => self.ask_about_stop(|stop| {
                 let input = stop.input.to_string();

@@ -1,6 +1,6 @@
 //! The agent's board at the current step: one row for each item.
 
-use stepback_api::reasoning::{ConfidenceDocument, MindDocument, MindItemDocument, MindLinkDocument};
+use stepback_api::reasoning::{BoardDocument, BoardItemDocument, BoardLinkDocument, ConfidenceDocument};
 
 use super::pager::Mood;
 use super::{App, View, graph};
@@ -44,7 +44,7 @@ pub struct BoardView {
 
 impl BoardView {
     /// Builds the rows from a document.
-    pub fn of(mind: &MindDocument) -> Self {
+    pub fn of(mind: &BoardDocument) -> Self {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
             lines.push(BoardRow {
@@ -89,8 +89,8 @@ impl BoardView {
                 ..BoardRow::default()
             }));
         }
-        let evidence: Vec<&MindItemDocument> = items(mind, "evidence").collect();
-        let beliefs: Vec<&MindItemDocument> = items(mind, "beliefs").collect();
+        let evidence: Vec<&BoardItemDocument> = items(mind, "evidence").collect();
+        let beliefs: Vec<&BoardItemDocument> = items(mind, "beliefs").collect();
         for (name, title) in [
             ("hypotheses", "Hypotheses"),
             ("contradictions", "Contradictions"),
@@ -108,7 +108,7 @@ impl BoardView {
             for item in &part.items {
                 lines.push(line(item, ""));
                 if name == "hypotheses" {
-                    let about = |one: &&&MindItemDocument| one.links.iter().any(|link| link.to == item.id);
+                    let about = |one: &&&BoardItemDocument| one.links.iter().any(|link| link.to == item.id);
                     lines.extend(evidence.iter().filter(about).map(|one| line(one, "  ")));
                 }
                 if name == "beliefs" {
@@ -176,7 +176,7 @@ pub fn list_rows(rows: usize) -> usize {
     if rows >= ROOM { rows - ABOUT } else { rows }
 }
 
-fn items<'m>(mind: &'m MindDocument, name: &str) -> impl Iterator<Item = &'m MindItemDocument> + use<'m> {
+fn items<'m>(mind: &'m BoardDocument, name: &str) -> impl Iterator<Item = &'m BoardItemDocument> + use<'m> {
     let part = mind.parts.iter().find(|part| part.name == name);
     part.into_iter().flat_map(|part| &part.items)
 }
@@ -199,7 +199,7 @@ fn mood(change: Option<&str>) -> Mood {
 }
 
 /// Returns an item as a row.
-fn line(item: &MindItemDocument, indent: &str) -> BoardRow {
+fn line(item: &BoardItemDocument, indent: &str) -> BoardRow {
     let mark = match item.change.as_deref() {
         Some("added") => '+',
         Some(_) => '*',
@@ -236,7 +236,7 @@ fn line(item: &MindItemDocument, indent: &str) -> BoardRow {
     }
 }
 
-fn facts(item: &MindItemDocument) -> String {
+fn facts(item: &BoardItemDocument) -> String {
     let mut facts = Vec::new();
     facts.extend(item.origin.step.map(|step| format!("came with #{step}")));
     facts.extend(item.origin.during.map(|step| format!("during the call of #{step}")));
@@ -257,7 +257,7 @@ fn facts(item: &MindItemDocument) -> String {
 }
 
 /// Describes the relation of an item to another one.
-pub fn rests(link: &MindLinkDocument) -> String {
+pub fn rests(link: &BoardLinkDocument) -> String {
     let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
     let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} {}{strength}{reason}", link.how.replace('-', " "), link.to)
@@ -339,48 +339,50 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use stepback_api::reasoning::{MindChangeDocument, MindPartDocument, OriginDocument, ThoughtDocument};
+    use stepback_api::reasoning::{
+        BoardChangeDocument, BoardPartDocument, ItemOriginDocument, ThoughtDocument,
+    };
 
     use super::*;
 
-    fn item(id: &str, status: &str, text: &str, step: u64) -> MindItemDocument {
-        MindItemDocument {
+    fn item(id: &str, status: &str, text: &str, step: u64) -> BoardItemDocument {
+        BoardItemDocument {
             id: id.into(),
             status: status.into(),
             text: text.into(),
-            origin: OriginDocument { step: Some(step), ..OriginDocument::default() },
-            ..MindItemDocument::default()
+            origin: ItemOriginDocument { step: Some(step), ..ItemOriginDocument::default() },
+            ..BoardItemDocument::default()
         }
     }
 
-    fn mind(change: Option<&str>) -> MindDocument {
-        let link = MindLinkDocument { to: "H1".into(), how: "for".into(), ..MindLinkDocument::default() };
+    fn mind(change: Option<&str>) -> BoardDocument {
+        let link = BoardLinkDocument { to: "H1".into(), how: "for".into(), ..BoardLinkDocument::default() };
         let hypotheses = vec![
-            MindItemDocument {
+            BoardItemDocument {
                 confidence: Some(0.82),
                 change: change.map(str::to_owned),
                 ..item("H1", "active", "a", 7)
             },
-            MindItemDocument { confidence: Some(0.2), ..item("H2", "rejected", "b", 8) },
+            BoardItemDocument { confidence: Some(0.2), ..item("H2", "rejected", "b", 8) },
         ];
-        let evidence = vec![MindItemDocument {
+        let evidence = vec![BoardItemDocument {
             strength: Some(0.5),
             links: vec![link],
             ..item("E1", "in-force", "seen", 9)
         }];
-        let part = |name: &str, total, items| MindPartDocument {
+        let part = |name: &str, total, items| BoardPartDocument {
             name: name.into(),
             total,
             items,
             next_cursor: None,
         };
         let sentence = "H1 rose from 0.50 to 0.82 after E1".into();
-        MindDocument {
+        BoardDocument {
             step: Some(ThoughtDocument { number: 9, ..ThoughtDocument::default() }),
-            changes: vec![MindChangeDocument { item: "H1".into(), change: "changed".into(), sentence }],
+            changes: vec![BoardChangeDocument { item: "H1".into(), change: "changed".into(), sentence }],
             changed: 1,
             parts: vec![part("hypotheses", 3, hypotheses), part("evidence", 1, evidence)],
-            ..MindDocument::default()
+            ..BoardDocument::default()
         }
     }
 
@@ -402,7 +404,7 @@ mod tests {
         );
         assert_eq!(board.lines[5].mood, Mood::Quiet);
         assert_eq!(
-            BoardView::of(&MindDocument::default()).lines[0].text,
+            BoardView::of(&BoardDocument::default()).lines[0].text,
             "The board was empty at this step."
         );
     }

@@ -1,6 +1,6 @@
 //! The dependencies of each belief, drawn as a tree below it.
 
-use stepback_api::reasoning::MindItemDocument;
+use stepback_api::reasoning::BoardItemDocument;
 
 use super::board::{BoardRow, rests};
 use super::pager::Mood;
@@ -11,7 +11,7 @@ const DEEPEST: usize = 4;
 const MOST: usize = 40;
 
 /// Returns rows for everything that a belief depends on, recursively. `all` are the beliefs of the board.
-pub fn below(belief: &MindItemDocument, all: &[&MindItemDocument]) -> Vec<BoardRow> {
+pub fn below(belief: &BoardItemDocument, all: &[&BoardItemDocument]) -> Vec<BoardRow> {
     let mut rows = Vec::new();
     draw(belief, all, "", &mut vec![&belief.id], &mut rows);
     if rows.len() > MOST {
@@ -23,8 +23,8 @@ pub fn below(belief: &MindItemDocument, all: &[&MindItemDocument]) -> Vec<BoardR
 }
 
 fn draw<'m>(
-    belief: &'m MindItemDocument,
-    all: &[&'m MindItemDocument],
+    belief: &'m BoardItemDocument,
+    all: &[&'m BoardItemDocument],
     indent: &str,
     path: &mut Vec<&'m String>,
     rows: &mut Vec<BoardRow>,
@@ -60,22 +60,22 @@ fn draw<'m>(
 
 #[cfg(test)]
 mod tests {
-    use stepback_api::reasoning::MindLinkDocument;
+    use stepback_api::reasoning::BoardLinkDocument;
 
     use super::*;
 
-    fn belief(id: &str, on: &[&str]) -> MindItemDocument {
-        let link = |to: &&str| MindLinkDocument {
+    fn belief(id: &str, on: &[&str]) -> BoardItemDocument {
+        let link = |to: &&str| BoardLinkDocument {
             to: (*to).into(),
             how: "supported-by".into(),
-            ..MindLinkDocument::default()
+            ..BoardLinkDocument::default()
         };
-        MindItemDocument {
+        BoardItemDocument {
             id: id.into(),
             text: format!("what {id} says"),
             confidence: Some(0.5),
             links: on.iter().map(link).collect(),
-            ..MindItemDocument::default()
+            ..BoardItemDocument::default()
         }
     }
 
@@ -83,7 +83,7 @@ mod tests {
     fn what_a_belief_rests_on_is_drawn_down_to_its_roots() {
         let all =
             [belief("B1", &["B2", "B4"]), belief("B2", &["B3"]), belief("B3", &[]), belief("B4", &["H1"])];
-        let all: Vec<&MindItemDocument> = all.iter().collect();
+        let all: Vec<&BoardItemDocument> = all.iter().collect();
         let drawn: Vec<String> = below(all[0], &all).into_iter().map(|row| row.text).collect();
         assert_eq!(
             drawn,
@@ -100,8 +100,8 @@ mod tests {
     fn circles_and_crowds_end() {
         let ids: Vec<String> = (0..60).map(|at| format!("B{at}")).collect();
         let on: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let all: Vec<MindItemDocument> = ids.iter().map(|id| belief(id, &on)).collect();
-        let all: Vec<&MindItemDocument> = all.iter().collect();
+        let all: Vec<BoardItemDocument> = ids.iter().map(|id| belief(id, &on)).collect();
+        let all: Vec<&BoardItemDocument> = all.iter().collect();
         let rows = below(all[0], &all);
         assert_eq!(rows.len(), MOST + 1);
         assert!(rows[MOST].text.contains("and more"));

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use stepback_api::address::encode_segment;
-use stepback_api::control::{BreakpointDocument, NewBreakpoint, NewMessage, Say, StopDocument, Switch, Wait};
+use stepback_api::control::{
+    BreakpointDocument, BreakpointKind, BreakpointSwitch, NewAnswer, NewBreakpoint, NewMessage, StopDocument,
+};
 
 use super::App;
 use super::prompt::Purpose;
@@ -71,7 +73,7 @@ impl App {
         Vec::new()
     }
 
-    pub(super) fn answer_stop(&mut self, say: Say, told: &str) -> Vec<AppEffect> {
+    pub(super) fn answer_stop(&mut self, say: NewAnswer, told: &str) -> Vec<AppEffect> {
         match self.live.stop() {
             Some(stop) => vec![answer(&stop, &say, told)],
             None => self.nobody_waits(),
@@ -104,7 +106,7 @@ impl App {
         match purpose {
             Purpose::Deny(stop) => {
                 let reason = Some(text).filter(|text| !text.is_empty());
-                vec![answer(&stop, &Say::Deny { reason }, "the call is refused")]
+                vec![answer(&stop, &NewAnswer::Deny { reason }, "the call is refused")]
             }
             Purpose::EditInput(stop) => match serde_json::from_str::<Value>(&text) {
                 Ok(input) if input.is_object() => {
@@ -114,7 +116,7 @@ impl App {
                             "its input cannot be changed: it is refused, and the model is asked to call again"
                         }
                     };
-                    vec![answer(&stop, &Say::Edit { input }, told)]
+                    vec![answer(&stop, &NewAnswer::Edit { input }, told)]
                 }
                 wrong => {
                     let why = wrong
@@ -146,7 +148,7 @@ impl App {
             Some(Chosen::Breakpoint(one)) => {
                 let path = workspace_path(&workspace, &format!("/breakpoints/{}", one.id));
                 let told = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
-                let body = json!(Switch { enabled: !one.enabled });
+                let body = json!(BreakpointSwitch { enabled: !one.enabled });
                 vec![AppEffect::Do(TuiCommand { method: Method::Patch, path, body, told })]
             }
             Some(Chosen::Stop(stop)) => {
@@ -188,7 +190,7 @@ impl App {
     }
 }
 
-fn answer(stop: &StopDocument, say: &Say, told: &str) -> AppEffect {
+fn answer(stop: &StopDocument, say: &NewAnswer, told: &str) -> AppEffect {
     let path = format!("/stops/{}/answer", encode_segment(&stop.id));
     AppEffect::Do(TuiCommand { method: Method::Post, path, body: json!(say), told: told.to_owned() })
 }
@@ -202,18 +204,18 @@ fn breakpoint(text: &str) -> Result<NewBreakpoint, String> {
     }
     let text = || Some(value.to_owned());
     Ok(match on {
-        "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::on(Wait::Tool) },
-        "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::on(Wait::Path) },
-        "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::on(Wait::Pattern) },
-        "error" => NewBreakpoint::on(Wait::Error),
+        "tool" => NewBreakpoint { name: text(), ..NewBreakpoint::on(BreakpointKind::Tool) },
+        "path" => NewBreakpoint { glob: text(), ..NewBreakpoint::on(BreakpointKind::Path) },
+        "pattern" => NewBreakpoint { pattern: text(), ..NewBreakpoint::on(BreakpointKind::Pattern) },
+        "error" => NewBreakpoint::on(BreakpointKind::Error),
         "iteration" => {
             let number = value.parse().map_err(|_| format!("{value} is not a turn number"))?;
-            NewBreakpoint { number: Some(number), ..NewBreakpoint::on(Wait::Iteration) }
+            NewBreakpoint { number: Some(number), ..NewBreakpoint::on(BreakpointKind::Iteration) }
         }
         "cost" => {
             let amount = value.trim_start_matches('$').parse();
             let usd = amount.map_err(|_| format!("{value} is not an amount"))?;
-            NewBreakpoint { usd: Some(usd), ..NewBreakpoint::on(Wait::Cost) }
+            NewBreakpoint { usd: Some(usd), ..NewBreakpoint::on(BreakpointKind::Cost) }
         }
         _ => {
             return Err(format!("unknown condition {on}; use tool, path, pattern, iteration, cost or error"));

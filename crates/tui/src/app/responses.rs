@@ -1,10 +1,10 @@
 //! Handles the responses of the source.
 
 use stepback_api::page::Page;
-use stepback_api::plans::{AppliedDocument, PlanDocument};
+use stepback_api::plans::{AppliedPlanDocument, PlanDocument};
 use stepback_api::sessions::SessionDocument;
 use stepback_api::steps::StepDocument;
-use stepback_api::timeline::LinesDocument;
+use stepback_api::timeline::BranchLinesDocument;
 
 use super::pager::{Mood, Pager, RowBuilder};
 use super::window::{Window, WindowSide};
@@ -141,7 +141,7 @@ impl App {
         self.playing = None;
         self.inspector.file = None;
         let window = Window::new(around.steps, around.number, around.begins, around.ends);
-        let (branches, lines) = (Vec::new(), LinesDocument::default());
+        let (branches, lines) = (Vec::new(), BranchLinesDocument::default());
         self.open = Some(Opened { session, window, paused: false, branches, lines });
         if self.view == View::Sessions {
             self.view = View::Timeline;
@@ -232,7 +232,7 @@ impl App {
         }
     }
 
-    fn take_applied(&mut self, came: SourceResult<AppliedDocument>) -> Vec<AppEffect> {
+    fn take_applied(&mut self, came: SourceResult<AppliedPlanDocument>) -> Vec<AppEffect> {
         match came {
             Ok(applied) => {
                 let done = applied.items.iter().filter(|item| item.done).count();

@@ -6,11 +6,11 @@ use stepback_api::control::BreakpointDocument;
 use stepback_api::files::{FileDocument, NodeDocument};
 use stepback_api::operations::OperationDocument;
 use stepback_api::page::Page;
-use stepback_api::plans::{AppliedDocument, OutcomeDocument, PlannedDocument};
+use stepback_api::plans::{AppliedPlanDocument, ChangeOutcomeDocument, PlannedChangeDocument};
 use stepback_api::problem::ProblemDocument;
-use stepback_api::search::{FoundStepDocument, HitDocument};
+use stepback_api::search::{FoundStepDocument, SearchHitDocument};
 use stepback_api::state::StateDocument;
-use stepback_api::timeline::StretchDocument;
+use stepback_api::timeline::BranchSpanDocument;
 
 use super::window::WindowSide;
 use super::*;
@@ -143,10 +143,10 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     let plan = PlanDocument {
         kind: "rewind".into(),
         summary: "rewind to #9".into(),
-        items: vec![PlannedDocument {
+        items: vec![PlannedChangeDocument {
             path: "a".into(),
             action: "restore".into(),
-            ..PlannedDocument::default()
+            ..PlannedChangeDocument::default()
         }],
         apply: "/api/v1/rewind-plans/p/apply".into(),
         ..PlanDocument::default()
@@ -173,8 +173,8 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     assert_eq!(told(&app), "something changed");
     press(&mut app, "y");
     let operation = OperationDocument { summary: "rewind to #9".into(), ..OperationDocument::default() };
-    let items = vec![OutcomeDocument { done: true, ..OutcomeDocument::default() }];
-    let applied = AppliedDocument { operation, items, ..AppliedDocument::default() };
+    let items = vec![ChangeOutcomeDocument { done: true, ..ChangeOutcomeDocument::default() }];
+    let applied = AppliedPlanDocument { operation, items, ..AppliedPlanDocument::default() };
     came(&mut app, SourceResponse::Applied(Ok(applied)));
     assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
     assert_eq!(press(&mut app, "u"), [AppEffect::PlanUndo("w1".into())]);
@@ -269,16 +269,20 @@ fn what_was_found_is_opened_where_it_is() {
     let mut app = opened(1..=10, true);
     let hit = |number| {
         let step = StepDocument { number, session: "s2".into(), ..StepDocument::default() };
-        HitDocument {
+        SearchHitDocument {
             found: FoundStepDocument { step, ..FoundStepDocument::default() },
-            ..HitDocument::default()
+            ..SearchHitDocument::default()
         }
     };
-    let hits =
-        HitsDocument { items: vec![hit(3), hit(7)], total: 2, complete: true, ..HitsDocument::default() };
+    let hits = SearchResultsDocument {
+        items: vec![hit(3), hit(7)],
+        total: 2,
+        complete: true,
+        ..SearchResultsDocument::default()
+    };
     came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
     assert_eq!(press(&mut app, "j\n"), [AppEffect::Open { session: "s2".into(), number: Some(7) }]);
-    came(&mut app, SourceResponse::Hits("x".into(), Ok(HitsDocument::default())));
+    came(&mut app, SourceResponse::Hits("x".into(), Ok(SearchResultsDocument::default())));
     assert_eq!(told(&app), "no matches for x");
 }
 
@@ -399,21 +403,21 @@ fn the_mouse_selects_opens_and_goes_to_views() {
 #[test]
 fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     let mut app = opened(1..=10, true);
-    let stretch = |first, last, branch: &str, rolled_back| StretchDocument {
+    let stretch = |first, last, branch: &str, rolled_back| BranchSpanDocument {
         first,
         last,
         branch: Some(branch.into()),
         rolled_back,
     };
-    let lines = LinesDocument {
+    let lines = BranchLinesDocument {
         stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)],
         branches: Vec::new(),
     };
     came(&mut app, SourceResponse::Lines("another".into(), Ok(lines.clone())));
-    assert_eq!(app.open.as_ref().unwrap().lines, LinesDocument::default(), "it is of another session");
+    assert_eq!(app.open.as_ref().unwrap().lines, BranchLinesDocument::default(), "it is of another session");
     came(&mut app, SourceResponse::Lines("s1".into(), Ok(lines)));
     let lines = &app.open.as_ref().unwrap().lines;
-    let left = |number| lines.stretch_of(number).map(|stretch| stretch.rolled_back);
+    let left = |number| lines.span_of(number).map(|stretch| stretch.rolled_back);
     assert_eq!(
         [left(3), left(4), left(5), left(8), left(9), left(10)],
         [Some(false), None, Some(true), Some(true), Some(false), None]
@@ -421,9 +425,9 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     assert!(lines.is_branched());
     let effects = came(
         &mut app,
-        SourceResponse::Applied(Ok(AppliedDocument {
+        SourceResponse::Applied(Ok(AppliedPlanDocument {
             operation: OperationDocument::default(),
-            ..AppliedDocument::default()
+            ..AppliedPlanDocument::default()
         })),
     );
     assert!(effects.contains(&AppEffect::Lines("s1".into())), "{effects:?}");

@@ -97,7 +97,7 @@ pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
 
 fn step_line(open: &Opened, step: &StepDocument, is: bool, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
-    let stretch = open.lines.stretch_of(step.number);
+    let stretch = open.lines.span_of(step.number);
     let left_behind = stretch.is_some_and(|stretch| stretch.rolled_back);
     let mark = match (step.is_error(), step.checkpoint) {
         _ if left_behind => "~",
