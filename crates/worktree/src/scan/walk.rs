@@ -16,16 +16,16 @@ use stepback_model::tree::SkipReason;
 use stepback_store::ObjectBatch;
 
 use super::Scan;
-use super::entry::{Examiner, Large};
+use super::entry::{DeferredFile, Examiner};
 use super::hints::{self, Visit};
-use super::listing::Collected;
+use super::listing::CollectedEntries;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
 use crate::statcache::{CachedKind, NONE, Stat, StatCache};
 
 /// How much of the cache is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Trust {
+pub(super) enum CacheTrust {
     /// Everything.
     Decisions,
     /// Hashes, but not the decisions about what is stored.
@@ -122,10 +122,10 @@ struct Queue<'a> {
 }
 
 /// What all threads share.
-pub(super) struct Shared<'a> {
+pub(super) struct WalkState<'a> {
     pub scan: &'a Scan<'a>,
     pub old: Option<&'a StatCache>,
-    pub trust: Trust,
+    pub trust: CacheTrust,
     /// After a collection, a cached hash must be looked up before it is trusted.
     pub confirm: bool,
     pub source: &'a (dyn ObjectSource + Sync),
@@ -149,7 +149,7 @@ pub(super) struct Shared<'a> {
 #[derive(Default)]
 pub(super) struct ThreadResult {
     pub dirs: Vec<DirOut>,
-    pub large: Vec<Large>,
+    pub large: Vec<DeferredFile>,
     pub troubles: Vec<stepback_model::plan::SkippedPath>,
     pub unsettled: Vec<RelPath>,
 }
@@ -157,7 +157,7 @@ pub(super) struct ThreadResult {
 pub(super) fn walk(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
-    trust: Trust,
+    trust: CacheTrust,
     visit: Option<&Visit>,
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
@@ -173,14 +173,14 @@ pub(super) fn walk(
     let store_id =
         scan.store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(|stat| (stat.st_dev, stat.st_ino));
     let carried = old.map_or([0, 0], |cache| cache.meta().ignored.bytes);
-    let shared = Shared {
+    let shared = WalkState {
         scan,
         old,
         trust,
         confirm: old.is_some_and(|cache| cache.meta().epoch != scan.epoch),
         source,
         batch,
-        started: realtime(),
+        started: current_realtime(),
         root_device: root_id.0,
         store_id,
         dir_times_tell: dir_times_tell(&root),
@@ -208,8 +208,8 @@ pub(super) fn walk(
     let threads = if few { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
     let mut harvests: Vec<ThreadResult> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&shared, root_fd))).collect();
-        let mut harvests = vec![work(&shared, root_fd)];
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| run_worker(&shared, root_fd))).collect();
+        let mut harvests = vec![run_worker(&shared, root_fd)];
         // A panicking thread is a bug; its share of the walk would be missing, so pass the panic on.
         harvests.extend(others.into_iter().map(|other| match other.join() {
             Ok(harvest) => harvest,
@@ -250,7 +250,7 @@ pub(super) fn walk(
 
 /// The present time on the clock that file systems use for timestamps. It is not recorded but only compared with timestamps
 /// from the kernel, so it is read here and not passed in.
-pub(super) fn realtime() -> i64 {
+pub(super) fn current_realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
@@ -259,7 +259,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
+fn run_worker(shared: &WalkState<'_>, root: BorrowedFd<'_>) -> ThreadResult {
     let mut harvest = ThreadResult::default();
     let mut examiner = Examiner::new(shared);
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
@@ -295,7 +295,7 @@ fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
 }
 
 fn walk_dir<'a>(
-    shared: &Shared<'a>,
+    shared: &WalkState<'a>,
     root: BorrowedFd<'_>,
     task: Task<'a>,
     examiner: &mut Examiner<'_, '_>,
@@ -332,7 +332,7 @@ fn walk_dir<'a>(
             };
             if let Listing::Skipped(reason) = out.listing {
                 harvest.unsettled.extend(path.split_last().map(|(parent, _)| parent));
-                harvest.troubles.push(trouble(path, reason));
+                harvest.troubles.push(skipped_path(path, reason));
             }
             harvest.dirs.push(out);
             return Ok(());
@@ -355,7 +355,7 @@ fn walk_dir<'a>(
     }
 
     let cached = shared.old.and_then(|cache| cache.dir(task.old));
-    let mut listing = Collected::default();
+    let mut listing = CollectedEntries::default();
     examiner.unsettled = false;
     let unchanged = task.old_stat == Some(out.stat);
     let as_before = shared.dir_times_tell && !shared.confirm && unchanged;
@@ -433,14 +433,14 @@ impl DirOut {
     }
 }
 
-pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::SkippedPath {
+pub(super) fn skipped_path(path: RelPath, reason: SkipReason) -> stepback_model::plan::SkippedPath {
     stepback_model::plan::SkippedPath::uncovered(path, reason.describe())
 }
 
 /// Stores the large files, one after the other, each with all threads.
 fn store_large(
-    shared: &Shared<'_>,
-    large: Vec<Large>,
+    shared: &WalkState<'_>,
+    large: Vec<DeferredFile>,
     dirs: &mut [DirOut],
     troubles: &mut Vec<stepback_model::plan::SkippedPath>,
 ) -> Result<(), WorktreeError> {
@@ -454,7 +454,7 @@ fn store_large(
                 if let (CachedKind::Skipped, Some(reason)) =
                     (stored.kind, super::entry::reason_from(stored.aux))
                 {
-                    troubles.push(trouble(file.node.path().join(&file.name), reason));
+                    troubles.push(skipped_path(file.node.path().join(&file.name), reason));
                 }
                 entries[entry] = stored;
             }
