@@ -81,7 +81,7 @@ impl Dialogue {
         // The last match, in case an id occurs twice.
         self.lines.iter().enumerate().rev().find_map(|(at, line)| {
             let message: Value = serde_json::from_str(line).ok()?;
-            let calls: Vec<&str> = calls(&message).collect();
+            let calls: Vec<&str> = call_ids(&message).collect();
             let id = calls.first().filter(|_| calls.contains(&call))?.to_string();
             Some(ModelTurn { before: at as u64, id: Some(id) })
         })
@@ -89,7 +89,7 @@ impl Dialogue {
 }
 
 /// Returns the ids of the calls that a message requests.
-fn calls(message: &Value) -> impl Iterator<Item = &str> {
+fn call_ids(message: &Value) -> impl Iterator<Item = &str> {
     let parts = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     parts.iter().filter(|part| part["type"] == "tool_use").filter_map(|part| part["id"].as_str())
 }
@@ -102,7 +102,7 @@ pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
     let unknown = ToolResult::bad("The result of this call is unknown.");
     let open: Vec<Value> = messages
         .last()
-        .map_or_else(Vec::new, |last| calls(last).map(|call| request::result(call, &unknown)).collect());
+        .map_or_else(Vec::new, |last| call_ids(last).map(|call| request::result(call, &unknown)).collect());
     if !open.is_empty() {
         messages.push(json!({ "role": "user", "content": open }));
     }

@@ -81,13 +81,13 @@ pub fn run(
         turns: 0,
         cost: 0,
     };
-    agent.begin(&main)?;
+    agent.record_start(&main)?;
     let (text, ended) = match agent.begin_work(&mut main) {
         Ok(text) => (text, ExitReason::Done),
         Err(StopRequest::Over(why)) => (last_words(&main.dialogue), why),
         Err(StopRequest::Engine(error)) => return Err(error),
     };
-    agent.end(&main, &text, &ended)?;
+    agent.record_end(&main, &text, &ended)?;
     let Agent { turns, cost, journal, .. } = agent;
     Ok(RunOutcome { session, external, turns, steps: journal.steps, text, cost, ended })
 }
@@ -114,7 +114,7 @@ fn last_words(dialogue: &Dialogue) -> String {
 }
 
 impl Agent<'_, '_> {
-    fn begin(&mut self, main: &ChatHistory) -> Result<(), EngineError> {
+    fn record_start(&mut self, main: &ChatHistory) -> Result<(), EngineError> {
         let event = self.journal.event(StepKind::AgentStep, "session started");
         let mut environment = std::mem::take(&mut self.options.environment);
         environment.insert("tools".into(), json!(tools::ALL));
@@ -142,11 +142,11 @@ impl Agent<'_, '_> {
             self.journal
                 .record(&event, StepExtras { dialogue: Some(&main.dialogue), ..StepExtras::default() })?;
         }
-        self.converse(main)
+        self.run_conversation(main)
     }
 
     /// Records how the run ended. The limits of the run do not apply any more.
-    fn end(&mut self, main: &ChatHistory, text: &str, ended: &ExitReason) -> Result<(), EngineError> {
+    fn record_end(&mut self, main: &ChatHistory, text: &str, ended: &ExitReason) -> Result<(), EngineError> {
         let dialogue = Some(&main.dialogue);
         match ended {
             ExitReason::Done => {
@@ -203,22 +203,22 @@ impl Agent<'_, '_> {
     }
 
     /// Calls the model and runs its tools until it is done. Returns its last text.
-    pub fn converse(&mut self, party: &mut ChatHistory) -> Result<String, StopRequest> {
+    pub fn run_conversation(&mut self, party: &mut ChatHistory) -> Result<String, StopRequest> {
         let before = party.dialogue.answers() as u64;
         loop {
-            self.listen(party)?;
+            self.take_user_messages(party)?;
             self.check()?;
             if party.dialogue.answers() as u64 - before >= self.options.max_turns {
                 return Err(StopRequest::Over(ExitReason::MaxTurns));
             }
-            let answer = self.ask(party)?;
+            let answer = self.call_model(party)?;
             party.dialogue.push(json!({ "role": "assistant", "content": answer.content }));
             if !answer.text.trim().is_empty() {
                 (self.options.watch)(RunEvent::Said { worker: party.worker.as_deref(), text: &answer.text });
             }
             if answer.calls.is_empty() {
                 // The user may have left a message while the model gave its last answer.
-                if self.listen(party)? {
+                if self.take_user_messages(party)? {
                     continue;
                 }
                 return Ok(answer.text);
@@ -234,7 +234,7 @@ impl Agent<'_, '_> {
     }
 
     /// Adds messages that the user left to the conversation. Returns whether there were any.
-    fn listen(&mut self, party: &mut ChatHistory) -> Result<bool, StopRequest> {
+    fn take_user_messages(&mut self, party: &mut ChatHistory) -> Result<bool, StopRequest> {
         let asks = format!("{}turn_{}", party.prefix, party.dialogue.answers() + 1);
         let recorded = self.options.told.extract_if(.., |(call, _)| *call == asks);
         let mut said: Vec<String> = recorded.map(|(_, text)| text).collect();
@@ -252,7 +252,7 @@ impl Agent<'_, '_> {
     }
 
     /// Calls the model, with retries if it is busy.
-    fn ask(&mut self, party: &ChatHistory) -> Result<ModelAnswer, StopRequest> {
+    fn call_model(&mut self, party: &ChatHistory) -> Result<ModelAnswer, StopRequest> {
         let mut retry = 0;
         loop {
             let (answered, again) = self.ask_once(party, retry)?;
@@ -265,12 +265,12 @@ impl Agent<'_, '_> {
                 return Err(StopRequest::Over(ExitReason::Failed(trouble)));
             }
             (self.options.watch)(RunEvent::Retries { why: &trouble.message });
-            self.pause(PAUSE * 2u32.pow(retry))?;
+            self.wait_before_retry(PAUSE * 2u32.pow(retry))?;
             retry += 1;
         }
     }
 
-    fn pause(&self, time: Duration) -> Result<(), StopRequest> {
+    fn wait_before_retry(&self, time: Duration) -> Result<(), StopRequest> {
         let begun = Instant::now();
         while begun.elapsed() < time {
             self.check()?;

@@ -23,7 +23,7 @@ use crate::run::{Agent, ChatHistory, main_only};
 use crate::tools::{self, ToolInput, ToolLimits, ToolResult};
 
 /// Summarizes a call in one line.
-fn described(call: &RequestedCall) -> String {
+fn summarize_call(call: &RequestedCall) -> String {
     let text = |field: &str| call.input.get(field).and_then(Value::as_str);
     match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
         ("delegate", Some(worker), Some(task), _) => format!("delegate to {worker}: {task}"),
@@ -42,7 +42,7 @@ impl Agent<'_, '_> {
     pub fn call(&mut self, party: &ChatHistory, call: &RequestedCall) -> Result<ToolResult, StopRequest> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
-        let summary = described(call);
+        let summary = summarize_call(call);
         let changes = self.options.looks && tools::can_change(&call.tool);
         let paths = tools::named_paths(&root, &call.tool, &call.input);
         let start = AgentEvent {
@@ -210,14 +210,14 @@ impl Agent<'_, '_> {
             (StepKind::TaskAssigned, format!("{name}: {task}"), "assigned"),
             (StepKind::TaskStarted, format!("{name}: {task}"), "started"),
         ] {
-            self.task(call, &worker, task, (kind, &summary, status), None)?;
+            self.record_task(call, &worker, task, (kind, &summary, status), None)?;
         }
         let mut party = ChatHistory {
             dialogue: Dialogue::new(vec![json!({ "role": "user", "content": task })]),
             worker: Some(worker.clone()),
             prefix: format!("{}-", call.id),
         };
-        let (result, halt) = match self.converse(&mut party) {
+        let (result, halt) = match self.run_conversation(&mut party) {
             Ok(text) => (ToolResult::good(text), None),
             Err(StopRequest::Over(ExitReason::MaxTurns)) => {
                 (ToolResult::bad(format!("{name} reached its limit of turns")), None)
@@ -231,11 +231,11 @@ impl Agent<'_, '_> {
             false => (StepKind::TaskCompleted, "completed"),
         };
         let summary = format!("{name}: {}", result.text);
-        self.task(call, &worker, task, (kind, &summary, status), Some(&result))?;
+        self.record_task(call, &worker, task, (kind, &summary, status), Some(&result))?;
         halt.map_or(Ok(result), Err)
     }
 
-    fn task(
+    fn record_task(
         &mut self,
         call: &RequestedCall,
         worker: &str,

@@ -19,6 +19,7 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{StepQuery, StepRow};
 
 #[path = "../../../examples/report.rs"]
+#[expect(dead_code, reason = "its main function takes arguments; the test calls what it does with them")]
 mod report;
 
 const LONG: Duration = Duration::from_secs(60);

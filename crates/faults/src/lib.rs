@@ -55,12 +55,12 @@ pub fn arm_from(text: &str) -> Option<()> {
 pub fn point() -> io::Result<()> {
     match ARMED.load(Ordering::Relaxed) {
         0 => Ok(()),
-        code => reached(code),
+        code => hit_armed_point(code),
     }
 }
 
 #[cold]
-fn reached(code: u8) -> io::Result<()> {
+fn hit_armed_point(code: u8) -> io::Result<()> {
     let left = LEFT.fetch_sub(1, Ordering::SeqCst);
     match code {
         1 if left <= 1 => Err(io::Error::from_raw_os_error(28)),

@@ -37,12 +37,12 @@ pub(crate) struct Documents {
 
 impl Documents {
     /// Parses the body of an answer.
-    pub(crate) fn of(body: &str) -> Self {
+    pub(crate) fn parse(body: &str) -> Self {
         let start = body.len() - body.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).len();
         match body.as_bytes().get(start) {
-            Some(b'{') => whole(body, start),
-            Some(b'[') => array(body, start + 1),
-            _ => events(body),
+            Some(b'{') => parse_single(body, start),
+            Some(b'[') => parse_array(body, start + 1),
+            _ => parse_events(body),
         }
     }
 
@@ -52,16 +52,16 @@ impl Documents {
     }
 }
 
-fn whole(body: &str, start: usize) -> Documents {
+fn parse_single(body: &str, start: usize) -> Documents {
     let (value, done) = match serde_json::from_str(body[start..].trim_end()) {
         Ok(value) => (Some(value), true),
-        Err(_) => (mend(&body[start..]), false),
+        Err(_) => (complete_truncated(&body[start..]), false),
     };
     let list = value.into_iter().map(|value| Document { value, span: start..body.len() }).collect();
     Documents { form: Form::Whole, list, done }
 }
 
-fn array(body: &str, mut at: usize) -> Documents {
+fn parse_array(body: &str, mut at: usize) -> Documents {
     let mut list = Vec::new();
     loop {
         let rest = &body[at..];
@@ -76,7 +76,7 @@ fn array(body: &str, mut at: usize) -> Documents {
     Documents { form: Form::Array, list, done: body[at..].starts_with(']') }
 }
 
-fn events(body: &str) -> Documents {
+fn parse_events(body: &str) -> Documents {
     let mut list = Vec::new();
     let mut done = false;
     let mut start = 0;
@@ -102,7 +102,7 @@ fn events(body: &str) -> Documents {
 }
 
 /// Completes a truncated document by closing everything that is open at the end of the text.
-fn mend(text: &str) -> Option<Value> {
+fn complete_truncated(text: &str) -> Option<Value> {
     /// A text is often cut in the middle of a name or a number; then the last few possible ends are tried.
     const TRIES: usize = 4;
     let bytes = text.as_bytes();
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn values(body: &str) -> Vec<Value> {
-        Documents::of(body).list.into_iter().map(|document| document.value).collect()
+        Documents::parse(body).list.into_iter().map(|document| document.value).collect()
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
         assert_eq!(values(" {\"a\":1}\n"), [json!({"a": 1})]);
         assert_eq!(values("[{\"a\":1}\n,\r\n{\"a\":2}]"), [json!({"a": 1}), json!({"a": 2})]);
         assert_eq!(values("data: {\"a\":1}\n\ndata: [DONE]\n\n"), [json!({"a": 1})]);
-        assert!(Documents::of("data: [DONE]\n\n").done);
-        assert!(Documents::of("data: [DONE]").done);
-        assert!(!Documents::of("data: [DO").done);
+        assert!(Documents::parse("data: [DONE]\n\n").done);
+        assert!(Documents::parse("data: [DONE]").done);
+        assert!(!Documents::parse("data: [DO").done);
     }
 
     #[test]
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(values(r#"{"a":[1,2],"b":tr"#), [json!({"a": [1, 2]})]);
         assert_eq!(values("{"), [json!({})]);
         assert_eq!(values(r#"[{"a":1},{"a":"#), [json!({"a": 1})]);
-        assert!(!Documents::of(r#"[{"a":1},"#).done);
-        assert!(Documents::of(r#"[{"a":1}]"#).done);
+        assert!(!Documents::parse(r#"[{"a":1},"#).done);
+        assert!(Documents::parse(r#"[{"a":1}]"#).done);
         assert_eq!(values("<html>no</html>"), Vec::<Value>::new());
     }
 }

@@ -33,7 +33,7 @@ pub fn answer(
     response: &Response,
     change: &mut dyn FnMut(AnswerText<'_>, &str) -> Option<String>,
 ) -> Option<Response> {
-    answer::change(wire, response, change)
+    answer::change_texts(wire, response, change)
 }
 
 /// Calls `change` with every other string of an answer, with the name of its field: error messages, names, ids. Replaces

@@ -41,7 +41,7 @@ impl TextNormalizer {
 
     /// Returns a value with all its texts normalized.
     pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
-        normalize::normal(value, &mut |text| text_normalizer::plain(text, &self.0))
+        normalize::map_texts(value, &mut |text| text_normalizer::normalize_text(text, &self.0))
     }
 }
 
@@ -76,7 +76,7 @@ pub enum MatchResult {
 #[derive(Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
-    known: Vec<Known>,
+    known: Vec<IndexedRequest>,
     recorded: Directories,
     present: Directories,
     /// A cache of hashes of what was already normalized. An agent sends the whole conversation with every request.
@@ -85,9 +85,9 @@ pub struct Recording {
 
 /// What a lookup needs of a recorded exchange.
 #[derive(Debug)]
-struct Known {
-    outline: RequestFingerprint,
-    background: bool,
+struct IndexedRequest {
+    fingerprint: RequestFingerprint,
+    is_background: bool,
     given: bool,
 }
 
@@ -100,20 +100,24 @@ impl Recording {
         let mut seen = HashMap::new();
         let outlines: Vec<RequestFingerprint> = exchanges
             .iter()
-            .map(|exchange| RequestFingerprint::of(&exchange.request, &recorded, &mut seen))
+            .map(|exchange| RequestFingerprint::from_request(&exchange.request, &recorded, &mut seen))
             .collect();
         let tools =
             Wire::ALL.map(|wire| outlines.iter().any(|known| known.wire == Some(wire) && known.tools));
         let background = |(exchange, outline): (&Exchange, &RequestFingerprint)| {
             let others =
                 Wire::ALL.iter().zip(tools).any(|(wire, tools)| outline.wire == Some(*wire) && tools);
-            background::is(&exchange.request, outline, others)
+            background::is_background(&exchange.request, outline, others)
         };
         let kinds: Vec<bool> = exchanges.iter().zip(&outlines).map(background).collect();
         let known = outlines
             .into_iter()
             .zip(kinds)
-            .map(|(outline, background)| Known { outline, background, given: false })
+            .map(|(outline, background)| IndexedRequest {
+                fingerprint: outline,
+                is_background: background,
+                given: false,
+            })
             .collect();
         Self { exchanges, known, recorded, present, seen: HashMap::new() }
     }
@@ -138,48 +142,49 @@ impl Recording {
     /// Looks up the answer to a request. Of several matches, the first unused one is returned; if all were used, the last
     /// one again (an agent that retries sends the same request twice).
     pub fn find(&mut self, request: &ModelRequest) -> MatchResult {
-        let asked = RequestFingerprint::of(request, &self.present, &mut self.seen);
-        let same = |known: &Known| known.outline.asks_the_same(&asked);
-        let exactly = |known: &Known| same(known) && known.outline.rest == asked.rest;
-        if let Some(at) = self.first(exactly).or_else(|| self.first(same)) {
+        let asked = RequestFingerprint::from_request(request, &self.present, &mut self.seen);
+        let same = |known: &IndexedRequest| known.fingerprint.asks_the_same(&asked);
+        let exactly = |known: &IndexedRequest| same(known) && known.fingerprint.rest == asked.rest;
+        if let Some(at) = self.first_match(exactly).or_else(|| self.first_match(same)) {
             self.known[at].given = true;
             return MatchResult::Same(at);
         }
-        let others = self.known.iter().any(|known| known.outline.wire == asked.wire && known.outline.tools);
-        if background::is(request, &asked, others) {
+        let others =
+            self.known.iter().any(|known| known.fingerprint.wire == asked.wire && known.fingerprint.tools);
+        if background::is_background(request, &asked, others) {
             let nearest =
-                self.nearest(&asked, |known| known.background && known.outline.place == asked.place);
+                self.nearest(&asked, |known| known.is_background && known.fingerprint.place == asked.place);
             if let Some(at) = nearest {
                 self.known[at].given = true;
             }
             return MatchResult::Background(nearest);
         }
         let nearest =
-            self.nearest(&asked, |known| !known.background).or_else(|| self.nearest(&asked, |_| true));
+            self.nearest(&asked, |known| !known.is_background).or_else(|| self.nearest(&asked, |_| true));
         let differences = nearest.map_or_else(Vec::new, |at| {
             let recorded = (&self.exchanges[at].request, &self.recorded);
-            let common = self.known[at].outline.in_common(&asked);
+            let common = self.known[at].fingerprint.in_common(&asked);
             differences::between(recorded, (request, &self.present), common)
         });
         MatchResult::Different { nearest, differences }
     }
 
     /// Returns the first match that was not used, otherwise the last match.
-    fn first(&self, fits: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn first_match(&self, fits: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
         let new = self.known.iter().position(|known| !known.given && fits(known));
         new.or_else(|| self.known.iter().rposition(fits))
     }
 
     /// Returns the one with the longest common beginning of the conversation; of equals the first unused one, then the
     /// first.
-    fn nearest(&self, asked: &RequestFingerprint, among: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn nearest(&self, asked: &RequestFingerprint, among: impl Fn(&IndexedRequest) -> bool) -> Option<usize> {
         let fitting = self
             .known
             .iter()
             .enumerate()
-            .filter(|(_, known)| known.outline.wire == asked.wire && among(known));
+            .filter(|(_, known)| known.fingerprint.wire == asked.wire && among(known));
         let by_nearness = fitting.map(|(at, known)| {
-            let common = known.outline.in_common(asked);
+            let common = known.fingerprint.in_common(asked);
             (std::cmp::Reverse(common), known.given, at)
         });
         by_nearness.min().map(|(.., at)| at)

@@ -47,7 +47,7 @@ impl Prices {
         let models = own.as_object().ok_or("prices: not an object with a model in each field")?;
         for (model, price) in models {
             let price = read(price).map_err(|wrong| format!("prices: {model}: {wrong}"))?;
-            self.by_model.insert(bare(model).to_owned(), price);
+            self.by_model.insert(strip_models_prefix(model).to_owned(), price);
         }
         Ok(self)
     }
@@ -69,26 +69,26 @@ impl Prices {
     }
 
     /// Returns the date of the built-in table.
-    pub fn date() -> &'static str {
+    pub fn table_date() -> &'static str {
         "2026-11-15"
     }
 
     /// Returns the price of exactly this model, or of the one that it is a dated or numbered version of. Nothing else is
     /// treated as the same: `gpt-5-mini` is not `gpt-5`.
     fn price(&self, model: &str) -> Option<&Price> {
-        let model = bare(model);
-        self.by_model.get(model).or_else(|| self.by_model.get(unversioned(model)?))
+        let model = strip_models_prefix(model);
+        self.by_model.get(model).or_else(|| self.by_model.get(strip_version(model)?))
     }
 }
 
 const SCALE: u128 = 1_000_000;
 
-fn bare(model: &str) -> &str {
+fn strip_models_prefix(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
 /// Returns the name without the version that providers append: `-20250929`, `-2025-08-07`, `-001`, `-latest`.
-fn unversioned(model: &str) -> Option<&str> {
+fn strip_version(model: &str) -> Option<&str> {
     if let Some(name) = model.strip_suffix("-latest") {
         return Some(name);
     }
@@ -115,23 +115,23 @@ fn read(price: &Value) -> Result<Price, String> {
             let long = long.as_object().ok_or("\"long\" is not an object with prices")?;
             let above = long.get("above").and_then(Value::as_u64);
             let above = above.ok_or("\"long\" needs \"above\", a number of tokens")?;
-            Some((above, rate(long)?))
+            Some((above, parse_rate(long)?))
         }
     };
-    Ok(Price { usual: rate(fields)?, long })
+    Ok(Price { usual: parse_rate(fields)?, long })
 }
 
-fn rate(fields: &Map<String, Value>) -> Result<Rate, String> {
-    let input = amount(fields, "input")?.ok_or("no price for \"input\"")?;
+fn parse_rate(fields: &Map<String, Value>) -> Result<Rate, String> {
+    let input = parse_amount(fields, "input")?.ok_or("no price for \"input\"")?;
     Ok(Rate {
         input,
-        output: amount(fields, "output")?.ok_or("no price for \"output\"")?,
-        cache_read: amount(fields, "cache_read")?.unwrap_or(input),
-        cache_write: amount(fields, "cache_write")?.unwrap_or(input),
+        output: parse_amount(fields, "output")?.ok_or("no price for \"output\"")?,
+        cache_read: parse_amount(fields, "cache_read")?.unwrap_or(input),
+        cache_write: parse_amount(fields, "cache_write")?.unwrap_or(input),
     })
 }
 
-fn amount(fields: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
+fn parse_amount(fields: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
     /// The highest valid price: a token that costs more than a dollar is a mistake.
     const MOST: f64 = 1_000_000.0;
     let Some(value) = fields.get(name) else { return Ok(None) };

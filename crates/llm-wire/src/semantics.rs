@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::documents::{Documents, Form};
 use crate::{ModelRequest, Response, Wire};
 
-pub(crate) use reading::{Kind, Place, Reading, Shape};
+pub(crate) use reading::{Kind, Reading, Shape, TextPosition};
 
 /// What a request asks.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -118,18 +118,18 @@ pub struct ResponseSummary {
 /// Returns what a request asks.
 pub fn asked(wire: Wire, request: &ModelRequest) -> RequestSummary {
     match wire {
-        Wire::Messages => messages::asked(&request.body),
-        Wire::Chat => chat::asked(&request.body),
-        Wire::Responses => responses::asked(&request.body),
-        Wire::Gemini => gemini::asked(&request.path, &request.body),
+        Wire::Messages => messages::summarize_request(&request.body),
+        Wire::Chat => chat::summarize_request(&request.body),
+        Wire::Responses => responses::summarize_request(&request.body),
+        Wire::Gemini => gemini::summarize_request(&request.path, &request.body),
     }
 }
 
 /// Returns what an answer says. Broken answers are read as far as possible. An error that the model reports is a complete
 /// answer.
 pub fn answered(wire: Wire, response: &Response) -> ResponseSummary {
-    let documents = Documents::of(&response.body);
-    let mut answered = read(wire, &documents).answered(&documents);
+    let documents = Documents::parse(&response.body);
+    let mut answered = read(wire, &documents).into_summary(&documents);
     if documents.form == Form::Whole {
         // An incomplete document could still say anything.
         answered.complete &= documents.done;
@@ -162,10 +162,14 @@ pub fn is_last(wire: Wire, piece: &[u8]) -> bool {
     let has = |marker: &[u8]| memmem::find(piece, marker).is_some();
     match wire {
         Wire::Messages => has(b"message_stop") || names_error(piece),
-        Wire::Chat => has(b"[DONE]") || holds(piece, b"\"finish_reason\"", b"\"") || holds_error(piece),
+        Wire::Chat => {
+            has(b"[DONE]") || has_field_value(piece, b"\"finish_reason\"", b"\"") || holds_error(piece)
+        }
         Wire::Responses => ends_response(piece) || holds_error(piece) || names_error(piece),
         Wire::Gemini => {
-            holds(piece, b"\"finishReason\"", b"\"") || has(b"\"blockReason\"") || holds_error(piece)
+            has_field_value(piece, b"\"finishReason\"", b"\"")
+                || has(b"\"blockReason\"")
+                || holds_error(piece)
         }
     }
 }
@@ -199,11 +203,11 @@ fn names_error(piece: &[u8]) -> bool {
 }
 
 fn holds_error(piece: &[u8]) -> bool {
-    holds(piece, b"\"error\"", b"{\"")
+    has_field_value(piece, b"\"error\"", b"{\"")
 }
 
 /// Whether a field has a value that begins with one of these bytes.
-fn holds(piece: &[u8], field: &[u8], begins: &[u8]) -> bool {
+fn has_field_value(piece: &[u8], field: &[u8], begins: &[u8]) -> bool {
     memmem::find_iter(piece, field).any(|at| {
         let mut rest = piece[at + field.len()..].iter().filter(|byte| !byte.is_ascii_whitespace());
         rest.next() == Some(&b':') && rest.next().is_some_and(|first| begins.contains(first))

@@ -41,7 +41,7 @@ impl ObjectKind {
     }
 
     /// The BLAKE3 key of this kind's domain: fixed, public, 32 bytes.
-    fn domain(self) -> &'static [u8; 32] {
+    fn domain_key(self) -> &'static [u8; 32] {
         match self {
             Self::Blob => b"stepback object v1: blob........",
             Self::Tree => b"stepback object v1: tree........",
@@ -77,7 +77,7 @@ pub struct Hash([u8; 32]);
 impl Hash {
     /// Hashes `bytes` as an object of `kind`.
     pub fn of(kind: ObjectKind, bytes: &[u8]) -> Self {
-        Self(*blake3::keyed_hash(kind.domain(), bytes).as_bytes())
+        Self(*blake3::keyed_hash(kind.domain_key(), bytes).as_bytes())
     }
 
     /// Wraps raw bytes read from storage.

@@ -6,12 +6,12 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Writes two lower-case digits for each byte.
 pub fn encode(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
+    bytes.iter().flat_map(|byte| encode_byte(*byte)).map(char::from).collect()
 }
 
 /// Parses pairs of lower- or upper-case digits.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let pair = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?);
+    let pair = |pair: &[u8]| Some(decode_digit(pair[0])? << 4 | decode_digit(*pair.get(1)?)?);
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
@@ -22,7 +22,7 @@ pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     }
     let mut bytes = [0u8; N];
     for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        *byte = decode_digit(pair[0])? << 4 | decode_digit(pair[1])?;
     }
     Some(bytes)
 }
@@ -32,17 +32,17 @@ pub fn decode_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
 pub(crate) fn write(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = [0u8; 64];
     for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&digits(*byte));
+        pair.copy_from_slice(&encode_byte(*byte));
     }
     // Hex digits are valid UTF-8.
     f.write_str(std::str::from_utf8(&text[..bytes.len() * 2]).unwrap_or_default())
 }
 
-fn digits(byte: u8) -> [u8; 2] {
+fn encode_byte(byte: u8) -> [u8; 2] {
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
-fn digit(letter: u8) -> Option<u8> {
+fn decode_digit(letter: u8) -> Option<u8> {
     match letter {
         b'0'..=b'9' => Some(letter - b'0'),
         b'a'..=b'f' => Some(letter - b'a' + 10),

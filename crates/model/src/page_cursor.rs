@@ -9,19 +9,19 @@ use std::str::FromStr;
 /// Makes a cursor that continues after `place`, for the query `about`. The text of a place is letters, digits, `.` and `-`.
 pub fn encode(place: impl Display, about: &impl Hash) -> String {
     // A leading minus sign would look like a command line option.
-    bind(&place.to_string().replace('-', "~"), about)
+    append_query_hash(&place.to_string().replace('-', "~"), about)
 }
 
 /// Returns the place that a cursor names; `None` if it is malformed or belongs to another query.
 pub fn decode<T: FromStr>(cursor: &str, about: &impl Hash) -> Option<T> {
     let (place, _) = cursor.rsplit_once('.')?;
-    if bind(place, about) != cursor {
+    if append_query_hash(place, about) != cursor {
         return None;
     }
     place.replace('~', "-").parse().ok()
 }
 
-fn bind(place: &str, about: &impl Hash) -> String {
+fn append_query_hash(place: &str, about: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     (about, place).hash(&mut hasher);
     format!("{place}.{:x}", hasher.finish())

@@ -13,7 +13,7 @@ use stepback_model::time::Timestamp;
 
 use crate::attributes::Attributes;
 use crate::conventions::{self, SpanReading, SpanRole};
-use crate::events::{self, EventPosition, SpanInContext, beside_start, plausible};
+use crate::events::{self, EventPosition, SpanInContext, beside_start, plausible_time};
 use crate::message_events::MessageSource;
 use crate::telemetry::{Rejected, Span, SpanId, SpanSide, TelemetryBatch, TraceId};
 use crate::trace_state::Memory;
@@ -63,7 +63,7 @@ pub struct Assembler {
 pub type IsKnown<'a> = &'a dyn Fn(&TelemetrySource, &str) -> bool;
 
 /// A span being processed.
-struct Read {
+struct ReadSpan {
     service: TelemetrySource,
     scope: std::sync::Arc<str>,
     /// The session that the span itself names.
@@ -73,7 +73,7 @@ struct Read {
 }
 
 /// What is known of a span that encloses another one.
-struct Around {
+struct EnclosingSpan {
     parent: Option<SpanId>,
     role: SpanRole,
     agent: Option<String>,
@@ -105,11 +105,17 @@ impl Assembler {
                 }
                 let named = conventions::session(&span.attributes).or_else(|| of_service.clone());
                 let reading = conventions::read(&mut span);
-                all.push(Read { service: service.clone(), scope: group.scope.clone(), named, span, reading });
+                all.push(ReadSpan {
+                    service: service.clone(),
+                    scope: group.scope.clone(),
+                    named,
+                    span,
+                    reading,
+                });
             }
         }
         self.remember(&all);
-        let around: HashMap<(TraceId, SpanId), Around> = all.iter().map(around).collect();
+        let around: HashMap<(TraceId, SpanId), EnclosingSpan> = all.iter().map(to_enclosing_span).collect();
         let mut sessions = HashMap::new();
         let mut placed: HashMap<TelemetrySource, Vec<(EventPosition, AgentEvent)>> = HashMap::new();
         let mut order = Vec::new();
@@ -133,19 +139,19 @@ impl Assembler {
                 order.push(read.service.clone());
             }
             let into = placed.entry(read.service.clone()).or_default();
-            self.take(read, &session, &around, now, into);
+            self.add_span(read, &session, &around, now, into);
         }
         let services = order.into_iter().map(|service| {
             let mut events = placed.remove(&service).unwrap_or_default();
             events.sort_by_key(|(place, _)| *place);
-            (service, once(events.into_iter().map(|(_, event)| event)))
+            (service, dedup_events(events.into_iter().map(|(_, event)| event)))
         });
         AssembledRequest { services: services.collect(), rejected }
     }
 
     /// Remembers what spans say about their traces.
-    fn remember(&mut self, all: &[Read]) {
-        for Read { named, span, reading, .. } in all {
+    fn remember(&mut self, all: &[ReadSpan]) {
+        for ReadSpan { named, span, reading, .. } in all {
             let notes = self.memory.of(span.trace);
             if notes.session.is_none() {
                 notes.session.clone_from(named);
@@ -163,16 +169,16 @@ impl Assembler {
         }
     }
 
-    fn take(
+    fn add_span(
         &mut self,
-        read: Read,
+        read: ReadSpan,
         session: &str,
-        around: &HashMap<(TraceId, SpanId), Around>,
+        around: &HashMap<(TraceId, SpanId), EnclosingSpan>,
         now: Timestamp,
         into: &mut Vec<(EventPosition, AgentEvent)>,
     ) {
-        let Read { service, scope, span, mut reading, .. } = read;
-        let outer = outwards(around, &span);
+        let ReadSpan { service, scope, span, mut reading, .. } = read;
+        let outer = enclosing_spans(around, &span);
         let worker = worker(&reading, &outer);
         if reading.role == SpanRole::Model && reading.asked.is_empty() && reading.said.is_empty() {
             let kept = self.memory.kept((span.trace, span.id));
@@ -183,13 +189,13 @@ impl Assembler {
         let seen =
             SpanInContext { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
         if matches!(seen.reading.role, SpanRole::Model | SpanRole::Agent) {
-            self.told(&seen, is_delegated, into);
+            self.add_message_events(&seen, is_delegated, into);
         }
         events::of(seen, &self.prices, into);
     }
 
     /// Adds the events that only the messages of a span reveal.
-    fn told(
+    fn add_message_events(
         &mut self,
         seen: &SpanInContext<'_>,
         is_delegated: bool,
@@ -206,7 +212,7 @@ impl Assembler {
         if seen.reading.role == SpanRole::Model {
             let notes = self.memory.of(seen.span.trace);
             let answered = notes.answered.filter(|answered| *answered <= seen.span.start);
-            let began = answered.and_then(|nanos| plausible(nanos, seen.now)).unwrap_or(times.start);
+            let began = answered.and_then(|nanos| plausible_time(nanos, seen.now)).unwrap_or(times.start);
             let calls = told.calls(asked, began, times.start, |word| notes.has_run(word));
             into.extend(
                 calls
@@ -218,21 +224,24 @@ impl Assembler {
 }
 
 /// Removes repeated events: every call that repeats a user's prompt reports it again.
-pub(crate) fn once(events: impl Iterator<Item = AgentEvent>) -> Vec<AgentEvent> {
+pub(crate) fn dedup_events(events: impl Iterator<Item = AgentEvent>) -> Vec<AgentEvent> {
     let mut there = HashSet::new();
     events.filter(|event| there.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
 }
 
-fn around(read: &Read) -> ((TraceId, SpanId), Around) {
-    let Read { span, reading, .. } = read;
+fn to_enclosing_span(read: &ReadSpan) -> ((TraceId, SpanId), EnclosingSpan) {
+    let ReadSpan { span, reading, .. } = read;
     let agent = (reading.role == SpanRole::Agent)
         .then(|| reading.agent.clone().or_else(|| reading.name.clone()))
         .flatten();
-    ((span.trace, span.id), Around { parent: span.parent, role: reading.role, agent })
+    ((span.trace, span.id), EnclosingSpan { parent: span.parent, role: reading.role, agent })
 }
 
 /// Returns the enclosing spans, as far as they came with it, from the inside out. Cyclic ids are cut off.
-fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> Vec<&'a Around> {
+fn enclosing_spans<'a>(
+    around: &'a HashMap<(TraceId, SpanId), EnclosingSpan>,
+    span: &Span,
+) -> Vec<&'a EnclosingSpan> {
     let mut outer = Vec::new();
     let mut next = span.parent;
     while let Some(found) =
@@ -245,7 +254,7 @@ fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> 
 }
 
 /// Returns the agent that something happened in, if another agent encloses it.
-fn worker(reading: &SpanReading, outer: &[&Around]) -> Option<String> {
+fn worker(reading: &SpanReading, outer: &[&EnclosingSpan]) -> Option<String> {
     let own = (reading.role == SpanRole::Agent).then_some(reading.agent.as_ref()).flatten();
     let mut agents = own.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));
     let inner = agents.next()?;

@@ -107,10 +107,10 @@ impl Attributes {
         let mut whole = Value::Object(Map::new());
         for name in names {
             if let Some(value) = self.map.remove(&name) {
-                place(&mut whole, name[prefix.len()..].split('.'), value);
+                insert_at_path(&mut whole, name[prefix.len()..].split('.'), value);
             }
         }
-        let whole = listed(whole);
+        let whole = objects_to_lists(whole);
         (!is_empty(&whole)).then_some(whole)
     }
 
@@ -133,7 +133,7 @@ impl FromIterator<(String, Value)> for Attributes {
     }
 }
 
-fn place<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: Value) {
+fn insert_at_path<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: Value) {
     let Some(first) = path.next() else {
         *into = value;
         return;
@@ -146,14 +146,14 @@ fn place<'a>(into: &mut Value, mut path: impl Iterator<Item = &'a str>, value: V
         }
     }
     if let Value::Object(fields) = into {
-        place(fields.entry(first).or_insert(Value::Null), path, value);
+        insert_at_path(fields.entry(first).or_insert(Value::Null), path, value);
     }
 }
 
 /// Turns objects whose names are all numbers into lists in that order.
-fn listed(value: Value) -> Value {
+fn objects_to_lists(value: Value) -> Value {
     let Value::Object(fields) = value else { return value };
-    let fields = fields.into_iter().map(|(name, value)| (name, listed(value)));
+    let fields = fields.into_iter().map(|(name, value)| (name, objects_to_lists(value)));
     let (names, values): (Vec<String>, Vec<Value>) = fields.unzip();
     let numbers: Option<Vec<u64>> = names.iter().map(|name| name.parse().ok()).collect();
     match numbers.filter(|numbers| !numbers.is_empty()) {
@@ -217,14 +217,14 @@ fn as_number(value: &Value) -> Option<f64> {
 /// Returns a value with long texts truncated, with a visible mark.
 pub fn clipped(value: Value) -> Value {
     match value {
-        Value::String(text) if text.len() > LONGEST => Value::String(cut(&text)),
+        Value::String(text) if text.len() > LONGEST => Value::String(clip_text(&text)),
         Value::Array(items) => items.into_iter().map(clipped).collect(),
         Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, clipped(value))).collect(),
         other => other,
     }
 }
 
-fn cut(text: &str) -> String {
+fn clip_text(text: &str) -> String {
     let head = text.floor_char_boundary(LONGEST * 3 / 4);
     let tail = text.ceil_char_boundary(text.len() - LONGEST / 8);
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])

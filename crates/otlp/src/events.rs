@@ -55,11 +55,11 @@ pub struct Times {
     /// How long it took, in microseconds, if that is known.
     pub took: Option<u64>,
     /// Whether the times of the span had to be corrected.
-    pub mended: bool,
+    pub corrected: bool,
 }
 
 /// Converts a time in nanoseconds; `None` if it is implausible.
-pub fn plausible(nanos: u64, now: Timestamp) -> Option<Timestamp> {
+pub fn plausible_time(nanos: u64, now: Timestamp) -> Option<Timestamp> {
     let micros = i64::try_from(nanos / 1000).ok()?;
     (micros > 0 && micros <= now.as_micros().saturating_add(AHEAD)).then(|| Timestamp::from_micros(micros))
 }
@@ -67,12 +67,12 @@ pub fn plausible(nanos: u64, now: Timestamp) -> Option<Timestamp> {
 impl Times {
     /// Returns the times of a span that arrived at `now`.
     pub fn of(start: u64, end: u64, now: Timestamp) -> Self {
-        match (plausible(start, now), plausible(end, now)) {
+        match (plausible_time(start, now), plausible_time(end, now)) {
             (Some(from), Some(to)) if from <= to => {
-                Self { start: from, end: to, took: Some((end - start) / 1000), mended: false }
+                Self { start: from, end: to, took: Some((end - start) / 1000), corrected: false }
             }
-            (Some(one), _) | (None, Some(one)) => Self { start: one, end: one, took: None, mended: true },
-            (None, None) => Self { start: now, end: now, took: None, mended: true },
+            (Some(one), _) | (None, Some(one)) => Self { start: one, end: one, took: None, corrected: true },
+            (None, None) => Self { start: now, end: now, took: None, corrected: true },
         }
     }
 }
@@ -104,33 +104,33 @@ fn rank(depth: usize) -> i32 {
 pub fn of(seen: SpanInContext<'_>, prices: &Prices, into: &mut Vec<(EventPosition, AgentEvent)>) {
     let times = Times::of(seen.span.start, seen.span.end, seen.now);
     let (start, end) = (EventPosition::start(&times, seen.depth, 0), EventPosition::end(&times, seen.depth));
-    let trouble = trouble(&seen);
-    let (began, ended) = kinds(seen.reading.role, trouble.is_some());
+    let trouble = reported_error(&seen);
+    let (began, ended) = step_kinds(seen.reading.role, trouble.is_some());
     let id = format!("span {} {}", seen.span.trace, seen.span.id);
     if let Some(kind) = began {
-        let mut event = base(&seen, kind, began_words(&seen));
+        let mut event = base_event(&seen, kind, began_words(&seen));
         event.at = Some(times.start);
         event.key = Some(format!("{id} began"));
-        event.input = input(&seen.reading);
+        event.input = step_input(&seen.reading);
         event.metadata = Some(Value::Object(identity(&seen)));
         into.push((start, event));
     }
-    let mut event = base(&seen, ended, ended_words(&seen, trouble.as_ref()));
+    let mut event = base_event(&seen, ended, ended_words(&seen, trouble.as_ref()));
     event.at = Some(times.end);
     event.key = Some(format!("{id} ended"));
-    event.output = output(&seen.reading);
+    event.output = step_output(&seen.reading);
     if began.is_none() {
-        event.input = input(&seen.reading);
+        event.input = step_input(&seen.reading);
     }
     event.error = trouble;
     event.duration = times.took;
-    event.metadata = Some(Value::Object(facts(&seen, &times, prices)));
-    event.raw = raw(seen.span);
+    event.metadata = Some(Value::Object(span_metadata(&seen, &times, prices)));
+    event.raw = remaining_fields(seen.span);
     into.push((end, event));
 }
 
 /// Returns the kinds of step for the beginning and the end.
-fn kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
+fn step_kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
     match role {
         SpanRole::Model => (Some(StepKind::ModelStart), StepKind::ModelEnd),
         SpanRole::Tool => (Some(StepKind::ToolStart), StepKind::ToolEnd),
@@ -141,7 +141,7 @@ fn kinds(role: SpanRole, failed: bool) -> (Option<StepKind>, StepKind) {
     }
 }
 
-fn base(seen: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
+fn base_event(seen: &SpanInContext<'_>, kind: StepKind, summary: String) -> AgentEvent {
     let SpanInContext { span, reading, .. } = seen;
     let (call, tool) = match reading.role {
         SpanRole::Model => (Some(span.id.to_string()), reading.model.clone()),
@@ -223,7 +223,7 @@ pub fn listed(messages: &[GenAiMessage]) -> Value {
     messages.iter().map(GenAiMessage::value).collect()
 }
 
-fn input(reading: &SpanReading) -> Option<Value> {
+fn step_input(reading: &SpanReading) -> Option<Value> {
     if reading.input.is_some() {
         return reading.input.clone();
     }
@@ -240,7 +240,7 @@ fn input(reading: &SpanReading) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-fn output(reading: &SpanReading) -> Option<Value> {
+fn step_output(reading: &SpanReading) -> Option<Value> {
     match reading.said.is_empty() {
         true => reading.output.clone(),
         false => Some(json!({ "messages": listed(&reading.said) })),
@@ -268,7 +268,7 @@ pub fn identity(seen: &SpanInContext<'_>) -> Map<String, Value> {
     fields
 }
 
-fn facts(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
+fn span_metadata(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
     let SpanInContext { span, reading, .. } = seen;
     let mut fields = identity(seen);
     if let Some(usage) = reading.usage {
@@ -287,7 +287,7 @@ fn facts(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String
         let link = |link: &crate::telemetry::SpanLink| json!({ "trace_id": link.trace.to_string(), "span_id": link.span.to_string() });
         fields.insert("links".into(), span.links.iter().map(link).collect());
     }
-    if times.mended {
+    if times.corrected {
         fields.insert("times_as_sent".into(), json!({ "start": span.start, "end": span.end }));
     }
     let left_out = span.left_out.saturating_add(span.attributes.over());
@@ -298,7 +298,7 @@ fn facts(seen: &SpanInContext<'_>, times: &Times, prices: &Prices) -> Map<String
 }
 
 /// Returns the error that the span reports, if any.
-fn trouble(seen: &SpanInContext<'_>) -> Option<ReportedError> {
+fn reported_error(seen: &SpanInContext<'_>) -> Option<ReportedError> {
     let SpanInContext { span, reading, .. } = seen;
     if span.failed.is_none() && reading.error.is_none() && !reading.failed {
         return None;
@@ -317,7 +317,7 @@ fn trouble(seen: &SpanInContext<'_>) -> Option<ReportedError> {
 }
 
 /// Returns what no convention took.
-fn raw(span: Span) -> Option<Value> {
+fn remaining_fields(span: Span) -> Option<Value> {
     let mut fields = Map::new();
     let moment = |moment: SpanEvent| json!({ "name": moment.name, "at": moment.at, "attributes": moment.attributes.rest() });
     let moments: Vec<Value> = span.events.into_iter().map(moment).collect();

@@ -71,20 +71,22 @@ struct Scope {
 /// Reads an `ExportTraceServiceRequest`.
 pub fn traces(bytes: &[u8]) -> Result<TelemetryBatch<Span>, Unreadable> {
     let request: Traces<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
-    batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.span())
+    read_batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.into_span())
 }
 
 /// Reads an `ExportLogsServiceRequest`.
 pub fn logs(bytes: &[u8]) -> Result<TelemetryBatch<LogRecord>, Unreadable> {
     let request: Logs<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
-    batch(request.resource_logs, "log record", |text| serde_json::from_str::<JsonLog<'_>>(text)?.record())
+    read_batch(request.resource_logs, "log record", |text| {
+        serde_json::from_str::<JsonLog<'_>>(text)?.into_record()
+    })
 }
 
 fn malformed(error: serde_json::Error) -> Unreadable {
     Unreadable::Malformed(error.to_string())
 }
 
-fn batch<T>(
+fn read_batch<T>(
     resources: Option<Vec<OfResource<'_>>>,
     what: &str,
     read: fn(&str) -> Result<T, serde_json::Error>,
@@ -92,7 +94,7 @@ fn batch<T>(
     let (mut groups, mut rejected, mut count) = (Vec::new(), Rejected::default(), 0);
     for of_resource in resources.into_iter().flatten() {
         let attributes = of_resource.resource.and_then(|resource| resource.attributes);
-        let resource: Arc<Attributes> = Arc::new(gathered(attributes));
+        let resource: Arc<Attributes> = Arc::new(into_attributes(attributes));
         for of_scope in of_resource.scope_spans.into_iter().flatten() {
             let scope = of_scope.scope.and_then(|scope| scope.name).unwrap_or_default().into();
             let mut items = Vec::new();
@@ -118,7 +120,7 @@ fn without_place(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-fn gathered(attributes: Option<AttributeBuilder>) -> Attributes {
+fn into_attributes(attributes: Option<AttributeBuilder>) -> Attributes {
     attributes.map(|attributes| attributes.0).unwrap_or_default()
 }
 
@@ -205,27 +207,31 @@ struct JsonLog<'a> {
 }
 
 impl JsonSpan<'_> {
-    fn span(self) -> Result<Span, serde_json::Error> {
+    fn into_span(self) -> Result<Span, serde_json::Error> {
         let missing = |what| Error::custom(format_args!("it has no {what}, or one of zeros only"));
         let links = self.links.into_iter().flatten().filter_map(|link| {
-            Some(SpanLink { trace: link.trace_id.trace().ok()??, span: link.span_id.span("").ok()?? })
+            Some(SpanLink {
+                trace: link.trace_id.parse_trace_id().ok()??,
+                span: link.span_id.parse_span_id("").ok()??,
+            })
         });
         let moments = self.events.into_iter().flatten().map(|moment| SpanEvent {
             name: moment.name.0.into_owned(),
             at: moment.time_unix_nano.0,
-            attributes: gathered(moment.attributes),
+            attributes: into_attributes(moment.attributes),
         });
-        let status =
-            self.status.filter(|status| number(&status.code, "STATUS_CODE_", &["UNSET", "OK", "ERROR"]) == 2);
+        let status = self
+            .status
+            .filter(|status| enum_number(&status.code, "STATUS_CODE_", &["UNSET", "OK", "ERROR"]) == 2);
         Ok(Span {
-            trace: self.trace_id.trace()?.ok_or_else(|| missing("trace id"))?,
-            id: self.span_id.span("the span id")?.ok_or_else(|| missing("span id"))?,
-            parent: self.parent_span_id.span("the parent's span id")?,
+            trace: self.trace_id.parse_trace_id()?.ok_or_else(|| missing("trace id"))?,
+            id: self.span_id.parse_span_id("the span id")?.ok_or_else(|| missing("span id"))?,
+            parent: self.parent_span_id.parse_span_id("the parent's span id")?,
             name: self.name.unwrap_or_default(),
-            side: SpanSide::of(number(&self.kind, "SPAN_KIND_", &KINDS)),
+            side: SpanSide::of(enum_number(&self.kind, "SPAN_KIND_", &KINDS)),
             start: self.start_time_unix_nano.0,
             end: self.end_time_unix_nano.0,
-            attributes: gathered(self.attributes),
+            attributes: into_attributes(self.attributes),
             events: moments.collect(),
             links: links.collect(),
             failed: status.map(|status| status.message.unwrap_or_default()),
@@ -239,7 +245,7 @@ impl JsonSpan<'_> {
 const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 
 /// Returns an enum's value, given as a number or by name.
-fn number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
+fn enum_number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
     let text = value.as_str().and_then(|text| {
         let named = names.iter().position(|name| text.strip_prefix(prefix) == Some(name));
         named.map(|at| at as u64).or_else(|| text.parse().ok())
@@ -248,29 +254,29 @@ fn number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
 }
 
 impl JsonLog<'_> {
-    fn record(self) -> Result<LogRecord, serde_json::Error> {
+    fn into_record(self) -> Result<LogRecord, serde_json::Error> {
         Ok(LogRecord {
             at: self.time_unix_nano.0,
             observed: self.observed_time_unix_nano.0,
-            severity: severity(&self.severity_number),
+            severity: parse_severity(&self.severity_number),
             event: self.event_name.unwrap_or_default(),
             body: self.body.map(|body| clipped(body.0)),
-            attributes: gathered(self.attributes),
-            trace: self.trace_id.trace()?,
-            span: self.span_id.span("the span id")?,
+            attributes: into_attributes(self.attributes),
+            trace: self.trace_id.parse_trace_id()?,
+            span: self.span_id.parse_span_id("the span id")?,
         })
     }
 }
 
 /// Parses severities by name: `SEVERITY_NUMBER_ERROR`, `SEVERITY_NUMBER_ERROR2`, …
-fn severity(value: &Value) -> u64 {
+fn parse_severity(value: &Value) -> u64 {
     const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
     let named = value.as_str().and_then(|text| text.strip_prefix("SEVERITY_NUMBER_")).and_then(|name| {
         let level = NAMES.iter().position(|level| name.starts_with(level))?;
         let finer = name[NAMES[level].len()..].parse::<u64>().unwrap_or(1);
         Some(level as u64 * 4 + finer.clamp(1, 4))
     });
-    named.unwrap_or_else(|| number(value, "", &[]))
+    named.unwrap_or_else(|| enum_number(value, "", &[]))
 }
 
 /// A text that may be absent or `null`.
@@ -287,12 +293,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 impl Text<'_> {
-    fn trace(&self) -> Result<Option<TraceId>, serde_json::Error> {
+    fn parse_trace_id(&self) -> Result<Option<TraceId>, serde_json::Error> {
         TraceId::of(&self.bytes("the trace id", 16)?)
             .map_err(|bad| Error::custom(format_args!("the trace id has {} bytes", bad.0)))
     }
 
-    fn span(&self, what: &str) -> Result<Option<SpanId>, serde_json::Error> {
+    fn parse_span_id(&self, what: &str) -> Result<Option<SpanId>, serde_json::Error> {
         SpanId::of(&self.bytes(what, 8)?)
             .map_err(|bad| Error::custom(format_args!("{what} has {} bytes", bad.0)))
     }

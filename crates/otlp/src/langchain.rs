@@ -18,15 +18,15 @@ pub struct ToolOutput {
 
 /// Splits `{"inputs": …, "tags": …, "metadata": …}` into the input and the rest.
 pub fn input(value: Value) -> (Value, Option<Value>) {
-    opened(value, &["inputs", "input_str"])
+    unwrap_field(value, &["inputs", "input_str"])
 }
 
 /// Splits `{"outputs": …, "kwargs": …}` into the output and the rest.
 pub fn output(value: Value) -> (Value, Option<Value>) {
-    opened(value, &["outputs", "output"])
+    unwrap_field(value, &["outputs", "output"])
 }
 
-fn opened(value: Value, names: &[&str]) -> (Value, Option<Value>) {
+fn unwrap_field(value: Value, names: &[&str]) -> (Value, Option<Value>) {
     let Value::Object(mut fields) = value else { return (value, None) };
     let is_envelope = ["tags", "metadata", "kwargs"].iter().any(|name| fields.contains_key(*name));
     let inner = names.iter().filter(|_| is_envelope).find_map(|name| fields.remove(*name));

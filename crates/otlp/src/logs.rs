@@ -10,9 +10,9 @@ use stepback_model::event::{AgentEvent, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::assemble::{AssembledRequest, Assembler, IsKnown, TelemetrySource, once};
+use crate::assemble::{AssembledRequest, Assembler, IsKnown, TelemetrySource, dedup_events};
 use crate::conventions::{self, genai};
-use crate::events::{in_words, listed, plausible};
+use crate::events::{in_words, listed, plausible_time};
 use crate::message_events::{MessageSource, digest};
 use crate::summaries::one_line;
 use crate::telemetry::{LogRecord, SpanId, TelemetryBatch, TraceId};
@@ -27,7 +27,7 @@ const INFO: u64 = 9;
 const DETAILS: &str = "gen_ai.client.inference.operation.details";
 
 /// The messages of one model call.
-struct OfCall {
+struct CallMessages {
     service: TelemetrySource,
     session: String,
     trace: TraceId,
@@ -46,14 +46,14 @@ impl Assembler {
         is_known: IsKnown<'_>,
     ) -> AssembledRequest {
         let TelemetryBatch { groups, rejected } = batch;
-        let mut calls: Vec<OfCall> = Vec::new();
+        let mut calls: Vec<CallMessages> = Vec::new();
         let mut at_call: HashMap<(TelemetrySource, TraceId, Option<SpanId>), usize> = HashMap::new();
         let mut events: Vec<(TelemetrySource, AgentEvent)> = Vec::new();
         for group in groups {
             let service = TelemetrySource::of(&group.resource);
             let of_service = conventions::session(&group.resource);
             for mut record in group.items {
-                let at = when(&record, now);
+                let at = record_time(&record, now);
                 let named = conventions::session(&record.attributes).or_else(|| of_service.clone());
                 if let Some(trace) = record.trace
                     && named.is_some()
@@ -68,16 +68,18 @@ impl Assembler {
                 if is_message && let Some(trace) = record.trace {
                     self.memory.of(trace).is_agents = true;
                 }
-                let Some(session) = self.session(&service, named, record.trace, is_known) else { continue };
+                let Some(find_session) = self.session(&service, named, record.trace, is_known) else {
+                    continue;
+                };
                 match record.trace.filter(|_| is_message) {
                     Some(trace) => {
                         let key = (service.clone(), trace, record.span);
                         let index = *at_call.entry(key).or_insert_with(|| {
                             let (service, span) = (service.clone(), record.span);
                             let messages = Messages::default();
-                            calls.push(OfCall {
+                            calls.push(CallMessages {
                                 service,
-                                session,
+                                session: find_session,
                                 trace,
                                 span,
                                 messages,
@@ -86,13 +88,13 @@ impl Assembler {
                             });
                             calls.len() - 1
                         });
-                        let call = &mut calls[index];
-                        call.first = call.first.min(at);
-                        call.last = call.last.max(at);
-                        message(&name, &mut record, &mut call.messages);
+                        let add_call_events = &mut calls[index];
+                        add_call_events.first = add_call_events.first.min(at);
+                        add_call_events.last = add_call_events.last.max(at);
+                        collect_messages(&name, &mut record, &mut add_call_events.messages);
                     }
                     None => {
-                        if let Some(event) = other(&service, &session, &name, record, at) {
+                        if let Some(event) = log_event(&service, &find_session, &name, record, at) {
                             events.push((service.clone(), event));
                         }
                     }
@@ -111,7 +113,7 @@ impl Assembler {
         }
         for (_, events) in &mut services {
             events.sort_by_key(|event| event.at);
-            *events = once(std::mem::take(events).into_iter());
+            *events = dedup_events(std::mem::take(events).into_iter());
         }
         AssembledRequest { services, rejected }
     }
@@ -137,8 +139,8 @@ impl Assembler {
     }
 
     /// Adds the steps that the messages of one call reveal. Its span may arrive later and then has them too.
-    fn call(&mut self, call: OfCall, into: &mut Vec<(TelemetrySource, AgentEvent)>) {
-        let OfCall { service, session, trace, span, messages, first, last } = call;
+    fn call(&mut self, call: CallMessages, into: &mut Vec<(TelemetrySource, AgentEvent)>) {
+        let CallMessages { service, session, trace, span, messages, first, last } = call;
         let mut identity = Map::new();
         identity.insert("trace_id".into(), json!(trace.to_string()));
         if let Some(span) = span {
@@ -177,8 +179,8 @@ impl Assembler {
     }
 }
 
-fn when(record: &LogRecord, now: Timestamp) -> Timestamp {
-    plausible(record.at, now).or_else(|| plausible(record.observed, now)).unwrap_or(now)
+fn record_time(record: &LogRecord, now: Timestamp) -> Timestamp {
+    plausible_time(record.at, now).or_else(|| plausible_time(record.observed, now)).unwrap_or(now)
 }
 
 fn event_name(record: &LogRecord) -> String {
@@ -189,10 +191,10 @@ fn event_name(record: &LogRecord) -> String {
     }
 }
 
-fn message(name: &str, record: &mut LogRecord, into: &mut Messages) {
+fn collect_messages(name: &str, record: &mut LogRecord, into: &mut Messages) {
     if name == DETAILS {
-        into.asked.extend(genai::asked(&mut record.attributes));
-        into.said.extend(genai::said(&mut record.attributes));
+        into.asked.extend(genai::take_input_messages(&mut record.attributes));
+        into.said.extend(genai::take_output_messages(&mut record.attributes));
         return;
     }
     let Some(role) = genai::role_of(name) else { return };
@@ -204,7 +206,7 @@ fn message(name: &str, record: &mut LogRecord, into: &mut Messages) {
 }
 
 /// Adds an event for any other record.
-fn other(
+fn log_event(
     service: &TelemetrySource,
     session: &str,
     name: &str,

@@ -36,7 +36,7 @@ impl<'a> MessageSource<'a> {
         Self { agent, session, trace: seen.span.trace, identity, worker: seen.worker.clone() }
     }
 
-    fn event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> AgentEvent {
+    fn new_event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> AgentEvent {
         AgentEvent {
             at: Some(at),
             key: Some(key),
@@ -53,7 +53,7 @@ impl<'a> MessageSource<'a> {
         let text = Some(&last.text).filter(|text| !text.trim().is_empty())?;
         let number = asked.iter().filter(|message| message.role == "user").count();
         let key = format!("prompt {} {number} {}", self.trace, digest(&[text]));
-        let mut event = self.event(StepKind::UserInput, one_line(text), key, at);
+        let mut event = self.new_event(StepKind::UserInput, one_line(text), key, at);
         event.input = Some(json!({ "prompt": text }));
         Some(event)
     }
@@ -93,9 +93,9 @@ impl<'a> MessageSource<'a> {
             let key = format!("call {} {id} {digest}", self.trace);
             let about_call =
                 |event: AgentEvent| AgentEvent { call: Some(id.clone()), tool: Some(name.clone()), ..event };
-            let start = self.event(StepKind::ToolStart, about(name, input.as_ref()), key.clone(), began);
+            let start = self.new_event(StepKind::ToolStart, about(name, input.as_ref()), key.clone(), began);
             starts.push(AgentEvent { input, ..about_call(start) });
-            let end = self.event(StepKind::ToolEnd, about(name, Some(content)), key, ended);
+            let end = self.new_event(StepKind::ToolEnd, about(name, Some(content)), key, ended);
             ends.push(AgentEvent { output: Some(content.clone()), ..about_call(end) });
         }
         starts.into_iter().chain(ends).collect()

@@ -102,7 +102,7 @@ impl GenAiMessage {
                 "parts" | "content" | "contents" => message.take_content(value),
                 "tool_calls" => message.take_calls(value),
                 "tool_call_id" | "id" => call_id = as_text(&value),
-                "reasoning_content" | "thinking" => message.thinking.push_str(&plain(&value)),
+                "reasoning_content" | "thinking" => message.thinking.push_str(&plain_text(&value)),
                 "finish_reason" | "type" | "index" => {}
                 _ => message.other.push(json!({ name: value })),
             }
@@ -122,13 +122,13 @@ impl GenAiMessage {
         match document(value) {
             Value::Null => {}
             Value::Array(parts) => parts.into_iter().for_each(|part| self.take_part(part)),
-            Value::String(text) => self.say(&text),
+            Value::String(text) => self.append_text(&text),
             // A tool may have returned a document.
-            other => self.say(&other.to_string()),
+            other => self.append_text(&other.to_string()),
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn append_text(&mut self, text: &str) {
         if !self.text.is_empty() && !text.is_empty() {
             self.text.push('\n');
         }
@@ -138,7 +138,7 @@ impl GenAiMessage {
     fn take_part(&mut self, part: Value) {
         let Value::Object(mut fields) = part else {
             match part {
-                Value::String(text) => self.say(&text),
+                Value::String(text) => self.append_text(&text),
                 other => self.other.push(other),
             }
             return;
@@ -157,18 +157,18 @@ impl GenAiMessage {
             .iter()
             .find_map(|name| as_text(fields.get(*name)?));
         match (kind.as_str(), text(&fields)) {
-            ("text" | "input_text" | "output_text" | "", Some(said)) => self.say(&said),
+            ("text" | "input_text" | "output_text" | "", Some(said)) => self.append_text(&said),
             ("reasoning" | "thinking", Some(thought)) => self.thinking.push_str(&thought),
             ("tool_call" | "tool_use" | "function_call", _) => self.calls.push(MessageCall {
                 id,
                 name: fields.get("name").and_then(as_text).unwrap_or_default(),
-                arguments: document(first(&mut fields, &["arguments", "input"])),
+                arguments: document(take_first(&mut fields, &["arguments", "input"])),
             }),
             ("tool_call_response" | "tool_result" | "function_call_output", _) => {
                 self.results.push(CallOutcome {
                     id,
                     name: fields.get("name").and_then(as_text),
-                    content: document(first(&mut fields, &["response", "result", "content", "output"])),
+                    content: document(take_first(&mut fields, &["response", "result", "content", "output"])),
                 })
             }
             _ => self.other.push(Value::Object(fields)),
@@ -187,7 +187,7 @@ impl GenAiMessage {
                 fields = function;
             }
             let name = fields.get("name").and_then(as_text).unwrap_or_default();
-            let arguments = document(first(&mut fields, &["arguments", "args", "input"]));
+            let arguments = document(take_first(&mut fields, &["arguments", "args", "input"]));
             self.calls.push(MessageCall { id, name, arguments });
         }
     }
@@ -214,7 +214,7 @@ pub fn read_all(value: Value, role: &str) -> Vec<GenAiMessage> {
     let messages: Vec<GenAiMessage> = match document(value) {
         Value::Null => Vec::new(),
         Value::Array(items) => {
-            items.into_iter().map(|item| GenAiMessage::read(unwrapped(item), role)).collect()
+            items.into_iter().map(|item| GenAiMessage::read(unwrap_message(item), role)).collect()
         }
         other => vec![GenAiMessage::read(other, role)],
     };
@@ -222,7 +222,7 @@ pub fn read_all(value: Value, role: &str) -> Vec<GenAiMessage> {
 }
 
 /// Removes the wrapper that OpenInference adds around each message.
-fn unwrapped(value: Value) -> Value {
+fn unwrap_message(value: Value) -> Value {
     match value {
         Value::Object(mut fields) if fields.len() == 1 => match fields.remove("message") {
             Some(inner) => inner,
@@ -232,11 +232,11 @@ fn unwrapped(value: Value) -> Value {
     }
 }
 
-fn first(fields: &mut Map<String, Value>, names: &[&str]) -> Value {
+fn take_first(fields: &mut Map<String, Value>, names: &[&str]) -> Value {
     names.iter().find_map(|name| fields.remove(*name)).unwrap_or_default()
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     as_text(value).unwrap_or_default()
 }
 

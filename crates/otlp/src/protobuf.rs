@@ -82,16 +82,16 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let key = self.number()?;
+        let key = self.read_varint()?;
         let number = u32::try_from(key >> 3).map_err(|_| DecodeError::NotProtobuf)?;
         if number == 0 {
             return Err(DecodeError::NotProtobuf);
         }
         let field = match key & 7 {
-            0 => WireField::Number(self.number()?),
+            0 => WireField::Number(self.read_varint()?),
             1 => WireField::Eight(u64::from_le_bytes(self.array()?)),
             2 => {
-                let length = usize::try_from(self.number()?).map_err(|_| DecodeError::Short)?;
+                let length = usize::try_from(self.read_varint()?).map_err(|_| DecodeError::Short)?;
                 WireField::Bytes(self.bytes(length)?)
             }
             5 => WireField::Four(u32::from_le_bytes(self.array()?)),
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         Ok(Some((number, field)))
     }
 
-    fn number(&mut self) -> Result<u64, DecodeError> {
+    fn read_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let (byte, rest) = self.rest.split_first().ok_or(DecodeError::Short)?;
@@ -152,14 +152,14 @@ impl<'a> WireField<'a> {
         Ok(text.to_owned())
     }
 
-    fn eight(self, number: u32) -> Result<u64, DecodeError> {
+    fn as_fixed64(self, number: u32) -> Result<u64, DecodeError> {
         match self {
             Self::Eight(value) => Ok(value),
             _ => Err(DecodeError::Type(number)),
         }
     }
 
-    fn number(self, number: u32) -> Result<u64, DecodeError> {
+    fn as_varint(self, number: u32) -> Result<u64, DecodeError> {
         match self {
             Self::Number(value) => Ok(value),
             _ => Err(DecodeError::Type(number)),
@@ -168,20 +168,20 @@ impl<'a> WireField<'a> {
 }
 
 /// Reads a `KeyValue` and adds it to the attributes.
-fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), DecodeError> {
+fn read_attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), DecodeError> {
     if !into.pass() {
-        let (name, value) = pair(bytes, 0, &mut { MOST_VALUES })?;
+        let (name, value) = read_pair(bytes, 0, &mut { MOST_VALUES })?;
         into.put(name, value);
     }
     Ok(())
 }
 
-fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), DecodeError> {
+fn read_pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), DecodeError> {
     let (mut name, mut value) = (String::new(), Value::Null);
     each(bytes, |number, field| {
         match number {
             1 => name = field.text(1)?,
-            2 => value = any(field.bytes(2)?, depth, left)?,
+            2 => value = read_any_value(field.bytes(2)?, depth, left)?,
             _ => {}
         }
         Ok(())
@@ -190,7 +190,7 @@ fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value),
 }
 
 /// Reads an `AnyValue`; `left` is the number of values still allowed.
-fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeError> {
+fn read_any_value(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeError> {
     if depth >= DEEPEST {
         return Err(DecodeError::TooDeep);
     }
@@ -199,15 +199,15 @@ fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeErro
     each(bytes, |number, field| {
         value = match number {
             1 => Value::String(field.text(1)?),
-            2 => Value::Bool(field.number(2)? != 0),
+            2 => Value::Bool(field.as_varint(2)? != 0),
             // Two's complement, as protobuf's int64 is.
-            3 => Value::from(field.number(3)? as i64),
-            4 => float(f64::from_bits(field.eight(4)?)),
+            3 => Value::from(field.as_varint(3)? as i64),
+            4 => float(f64::from_bits(field.as_fixed64(4)?)),
             5 => {
                 let mut items = Vec::new();
                 each(field.bytes(5)?, |number, field| {
                     if number == 1 {
-                        items.push(any(field.bytes(1)?, depth + 1, left)?);
+                        items.push(read_any_value(field.bytes(1)?, depth + 1, left)?);
                     }
                     Ok(())
                 })?;
@@ -217,7 +217,7 @@ fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, DecodeErro
                 let mut fields = Map::new();
                 each(field.bytes(6)?, |number, field| {
                     if number == 1 {
-                        let (name, value) = pair(field.bytes(1)?, depth + 1, left)?;
+                        let (name, value) = read_pair(field.bytes(1)?, depth + 1, left)?;
                         fields.insert(name, value);
                     }
                     Ok(())
@@ -238,10 +238,10 @@ pub fn float(number: f64) -> Value {
 }
 
 /// Reads a `Resource`.
-pub fn resource(bytes: &[u8]) -> Result<Attributes, DecodeError> {
+pub fn read_resource(bytes: &[u8]) -> Result<Attributes, DecodeError> {
     let mut attributes = Attributes::default();
     each(bytes, |number, field| match number {
-        1 => attribute(field.bytes(1)?, &mut attributes),
+        1 => read_attribute(field.bytes(1)?, &mut attributes),
         _ => Ok(()),
     })?;
     Ok(attributes)
@@ -259,7 +259,7 @@ pub fn scope(bytes: &[u8]) -> Result<String, DecodeError> {
     Ok(name)
 }
 
-fn trace(bytes: &[u8]) -> Result<Option<TraceId>, DecodeError> {
+fn read_trace_id(bytes: &[u8]) -> Result<Option<TraceId>, DecodeError> {
     TraceId::of(bytes).map_err(|BadId(length)| DecodeError::Id { what: "the trace id", length })
 }
 
@@ -270,21 +270,21 @@ fn span_id(bytes: &[u8], what: &'static str) -> Result<Option<SpanId>, DecodeErr
 /// Reads a `Span`.
 pub fn span(bytes: &[u8]) -> Result<Span, DecodeError> {
     let (mut trace_id, mut id) = (None, None);
-    let mut span = Span::unnamed();
+    let mut span = Span::empty();
     each(bytes, |number, field| {
         match number {
-            1 => trace_id = trace(field.bytes(1)?)?,
+            1 => trace_id = read_trace_id(field.bytes(1)?)?,
             2 => id = span_id(field.bytes(2)?, "the span id")?,
             4 => span.parent = span_id(field.bytes(4)?, "the parent's span id")?,
             5 => span.name = field.text(5)?,
-            6 => span.side = SpanSide::of(field.number(6)?),
-            7 => span.start = field.eight(7)?,
-            8 => span.end = field.eight(8)?,
-            9 => attribute(field.bytes(9)?, &mut span.attributes)?,
-            11 => span.events.push(moment(field.bytes(11)?)?),
-            13 => span.links.extend(link(field.bytes(13)?)?),
-            10 | 12 | 14 => span.left_out = span.left_out.saturating_add(field.number(number)?),
-            15 => span.failed = status(field.bytes(15)?)?,
+            6 => span.side = SpanSide::of(field.as_varint(6)?),
+            7 => span.start = field.as_fixed64(7)?,
+            8 => span.end = field.as_fixed64(8)?,
+            9 => read_attribute(field.bytes(9)?, &mut span.attributes)?,
+            11 => span.events.push(read_event(field.bytes(11)?)?),
+            13 => span.links.extend(read_link(field.bytes(13)?)?),
+            10 | 12 | 14 => span.left_out = span.left_out.saturating_add(field.as_varint(number)?),
+            15 => span.failed = read_status(field.bytes(15)?)?,
             _ => {}
         }
         Ok(())
@@ -296,7 +296,7 @@ pub fn span(bytes: &[u8]) -> Result<Span, DecodeError> {
 
 impl Span {
     /// Creates an empty span for readers to fill in.
-    pub(crate) fn unnamed() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             trace: TraceId([0; 16]),
             id: SpanId([0; 8]),
@@ -314,13 +314,13 @@ impl Span {
     }
 }
 
-fn moment(bytes: &[u8]) -> Result<SpanEvent, DecodeError> {
+fn read_event(bytes: &[u8]) -> Result<SpanEvent, DecodeError> {
     let mut moment = SpanEvent::default();
     each(bytes, |number, field| {
         match number {
-            1 => moment.at = field.eight(1)?,
+            1 => moment.at = field.as_fixed64(1)?,
             2 => moment.name = field.text(2)?,
-            3 => attribute(field.bytes(3)?, &mut moment.attributes)?,
+            3 => read_attribute(field.bytes(3)?, &mut moment.attributes)?,
             _ => {}
         }
         Ok(())
@@ -328,11 +328,11 @@ fn moment(bytes: &[u8]) -> Result<SpanEvent, DecodeError> {
     Ok(moment)
 }
 
-fn link(bytes: &[u8]) -> Result<Option<SpanLink>, DecodeError> {
+fn read_link(bytes: &[u8]) -> Result<Option<SpanLink>, DecodeError> {
     let (mut trace_id, mut id) = (None, None);
     each(bytes, |number, field| {
         match number {
-            1 => trace_id = trace(field.bytes(1)?)?,
+            1 => trace_id = read_trace_id(field.bytes(1)?)?,
             2 => id = span_id(field.bytes(2)?, "the span id of a link")?,
             _ => {}
         }
@@ -341,12 +341,12 @@ fn link(bytes: &[u8]) -> Result<Option<SpanLink>, DecodeError> {
     Ok(trace_id.zip(id).map(|(trace, span)| SpanLink { trace, span }))
 }
 
-fn status(bytes: &[u8]) -> Result<Option<String>, DecodeError> {
+fn read_status(bytes: &[u8]) -> Result<Option<String>, DecodeError> {
     let (mut message, mut code) = (String::new(), 0);
     each(bytes, |number, field| {
         match number {
             2 => message = field.text(2)?,
-            3 => code = field.number(3)?,
+            3 => code = field.as_varint(3)?,
             _ => {}
         }
         Ok(())
@@ -359,15 +359,17 @@ pub fn log_record(bytes: &[u8]) -> Result<LogRecord, DecodeError> {
     let mut record = LogRecord::default();
     each(bytes, |number, field| {
         match number {
-            1 => record.at = field.eight(1)?,
-            2 => record.severity = field.number(2)?,
+            1 => record.at = field.as_fixed64(1)?,
+            2 => record.severity = field.as_varint(2)?,
             5 => {
-                record.body = Some(crate::attributes::clipped(any(field.bytes(5)?, 0, &mut { MOST_VALUES })?))
+                record.body = Some(crate::attributes::clipped(read_any_value(field.bytes(5)?, 0, &mut {
+                    MOST_VALUES
+                })?))
             }
-            6 => attribute(field.bytes(6)?, &mut record.attributes)?,
-            9 => record.trace = trace(field.bytes(9)?)?,
+            6 => read_attribute(field.bytes(6)?, &mut record.attributes)?,
+            9 => record.trace = read_trace_id(field.bytes(9)?)?,
             10 => record.span = span_id(field.bytes(10)?, "the span id")?,
-            11 => record.observed = field.eight(11)?,
+            11 => record.observed = field.as_fixed64(11)?,
             12 => record.event = field.text(12)?,
             _ => {}
         }
@@ -381,7 +383,7 @@ mod tests {
     use super::*;
 
     fn value(bytes: &[u8]) -> Result<Value, DecodeError> {
-        any(bytes, 0, &mut { MOST_VALUES })
+        read_any_value(bytes, 0, &mut { MOST_VALUES })
     }
 
     #[test]
@@ -395,7 +397,7 @@ mod tests {
 
     #[test]
     fn numbers_of_every_length_are_read_and_endless_ones_refused() {
-        let number = |bytes: &[u8]| Fields { rest: bytes }.number();
+        let number = |bytes: &[u8]| Fields { rest: bytes }.read_varint();
         assert_eq!(number(&[0x96, 0x01]), Ok(150));
         let most = [&[0xff; 9][..], &[0x01]].concat();
         assert_eq!(number(&most), Ok(u64::MAX));

@@ -36,7 +36,7 @@ pub enum Unreadable {
 /// Reads an `ExportTraceServiceRequest`.
 pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<TelemetryBatch<Span>, Unreadable> {
     match encoding {
-        Encoding::Protobuf => request(bytes, "span", protobuf::span),
+        Encoding::Protobuf => read_request(bytes, "span", protobuf::span),
         Encoding::Json => json::traces(bytes),
     }
 }
@@ -44,13 +44,13 @@ pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<TelemetryBatch<Span>, 
 /// Reads an `ExportLogsServiceRequest`.
 pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<TelemetryBatch<LogRecord>, Unreadable> {
     match encoding {
-        Encoding::Protobuf => request(bytes, "log record", protobuf::log_record),
+        Encoding::Protobuf => read_request(bytes, "log record", protobuf::log_record),
         Encoding::Json => json::logs(bytes),
     }
 }
 
 /// Reads either request: both have the same three levels, with the same field numbers.
-fn request<T>(
+fn read_request<T>(
     bytes: &[u8],
     what: &str,
     item: fn(&[u8]) -> Result<T, DecodeError>,
@@ -83,7 +83,7 @@ fn of_resource<T>(
         }
         Ok(())
     })?;
-    let resource = Arc::new(protobuf::resource(resource)?);
+    let resource = Arc::new(protobuf::read_resource(resource)?);
     for scope in scopes {
         let group = of_scope(scope, &resource, what, item, &mut batch.rejected)?;
         batch.groups.push(group);

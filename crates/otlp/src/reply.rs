@@ -37,7 +37,7 @@ pub fn taken(encoding: Encoding, rejected: &Rejected, rejected_name: &str) -> Ve
                 return Vec::new();
             }
             let mut partial = Vec::new();
-            number(&mut partial, 1, rejected.count);
+            write_number(&mut partial, 1, rejected.count);
             bytes(&mut partial, 2, rejected.sentence().as_bytes());
             let mut response = Vec::new();
             bytes(&mut response, 1, &partial);
@@ -62,7 +62,7 @@ pub fn status(encoding: Encoding, code: Code, message: &str) -> Vec<u8> {
     match encoding {
         Encoding::Protobuf => {
             let mut status = Vec::new();
-            number(&mut status, 1, code as u64);
+            write_number(&mut status, 1, code as u64);
             bytes(&mut status, 2, message.as_bytes());
             status
         }
@@ -73,7 +73,7 @@ pub fn status(encoding: Encoding, code: Code, message: &str) -> Vec<u8> {
 /// Returns the text of the `grpc-status-details-bin` header that asks a client to retry after `seconds`.
 pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
     let mut duration = Vec::new();
-    number(&mut duration, 1, seconds);
+    write_number(&mut duration, 1, seconds);
     let mut info = Vec::new();
     bytes(&mut info, 1, &duration);
     let mut any = Vec::new();
@@ -84,7 +84,7 @@ pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
     STANDARD_NO_PAD.encode(&status)
 }
 
-fn varint(into: &mut Vec<u8>, mut value: u64) {
+fn write_varint(into: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         into.push(value as u8 | 0x80);
         value >>= 7;
@@ -92,14 +92,14 @@ fn varint(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-fn number(into: &mut Vec<u8>, field: u64, value: u64) {
-    varint(into, field << 3);
-    varint(into, value);
+fn write_number(into: &mut Vec<u8>, field: u64, value: u64) {
+    write_varint(into, field << 3);
+    write_varint(into, value);
 }
 
 fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
-    varint(into, field << 3 | 2);
-    varint(into, value.len() as u64);
+    write_varint(into, field << 3 | 2);
+    write_varint(into, value.len() as u64);
     into.extend_from_slice(value);
 }
 

@@ -11,7 +11,7 @@ use stepback_store::StoreError;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::tls::{Asked, Mode};
+use crate::tls::{Mode, TlsOptions};
 
 /// How long to try to connect, unless the address says otherwise.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const STORE_ID: &str = "store-id";
 /// A parsed address.
 pub(crate) struct Address {
     pub config: Config,
-    pub tls: Asked,
+    pub tls: TlsOptions,
     /// The address for display, without the password.
     pub shown: String,
 }
@@ -42,7 +42,7 @@ pub fn shown(url: &str) -> String {
 /// The name of the local directory for the database at `url`. All spellings of one address give the same name.
 pub fn local_name(url: &str) -> String {
     let Ok((config, _)) = read(url) else { return "unknown".into() };
-    let place = format!("{} {:?}", place(&config), config.get_options());
+    let place = format!("{} {:?}", host_and_database(&config), config.get_options());
     let name: String = config
         .get_dbname()
         .unwrap_or("default")
@@ -85,8 +85,8 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
 }
 
 /// Splits an address into the TLS options, which are handled here, and the rest for the client library.
-fn read(url: &str) -> Result<(Config, Asked), String> {
-    let mut asked = Asked::default();
+fn read(url: &str) -> Result<(Config, TlsOptions), String> {
+    let mut asked = TlsOptions::default();
     let (place, options) = url.split_once('?').unwrap_or((url, ""));
     let mut others = Vec::new();
     for option in options.split('&').filter(|option| !option.is_empty()) {
@@ -100,7 +100,7 @@ fn read(url: &str) -> Result<(Config, Asked), String> {
                 };
                 asked.mode = Mode::parse(value).ok_or_else(unknown)?;
             }
-            "sslrootcert" => asked.roots = Some(decoded(value)?.into()),
+            "sslrootcert" => asked.roots = Some(percent_decode(value)?.into()),
             "sslcert" | "sslkey" => {
                 return Err(format!("{name}: client certificates are not supported"));
             }
@@ -109,13 +109,13 @@ fn read(url: &str) -> Result<(Config, Asked), String> {
     }
     let separator = if others.is_empty() { "" } else { "?" };
     let rest = format!("{place}{separator}{}", others.join("&"));
-    let mut config: Config = rest.parse().map_err(|error| crate::error::why(&error))?;
-    config.ssl_mode(asked.mode.library());
+    let mut config: Config = rest.parse().map_err(|error| crate::error::innermost_message(&error))?;
+    config.ssl_mode(asked.mode.to_ssl_mode());
     Ok((config, asked))
 }
 
 /// Decodes percent-encoding such as `%2F`.
-fn decoded(value: &str) -> Result<String, String> {
+fn percent_decode(value: &str) -> Result<String, String> {
     let are_digits =
         |after: &str| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     if !value.split('%').skip(1).all(are_digits) {
@@ -126,7 +126,7 @@ fn decoded(value: &str) -> Result<String, String> {
 }
 
 /// Host, port and database of an address.
-fn place(config: &Config) -> String {
+fn host_and_database(config: &Config) -> String {
     let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
     let ports: Vec<String> = config.get_ports().iter().map(u16::to_string).collect();
     let port = if ports.is_empty() { String::new() } else { format!(":{}", ports.join(",")) };
@@ -135,7 +135,7 @@ fn place(config: &Config) -> String {
 
 fn describe(config: &Config) -> String {
     let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
-    format!("postgres://{user}{}", place(config))
+    format!("postgres://{user}{}", host_and_database(config))
 }
 
 fn host_name(host: &Host) -> String {
@@ -176,7 +176,7 @@ fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
 }
 
 /// The default name of this machine in the list of workspaces, where a path is ambiguous without it.
-pub(crate) fn machine() -> String {
+pub(crate) fn machine_name() -> String {
     let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].into_iter().find_map(|path| {
         fs::read_to_string(path).ok().map(|text| text.trim().to_string()).filter(|text| !text.is_empty())
     });
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn what_an_address_says_about_tls_is_understood_or_refused() {
         let asked = |options: &str| read(&format!("postgres://ann@db/x?{options}")).map(|(_, asked)| asked);
-        assert_eq!(asked("").unwrap(), Asked::default());
+        assert_eq!(asked("").unwrap(), TlsOptions::default());
         let full = asked("connect_timeout=3&sslmode=verify-full&sslrootcert=%2Fetc%2Fmy%20ca.pem").unwrap();
-        assert_eq!(full, Asked { mode: Mode::VerifyFull, roots: Some("/etc/my ca.pem".into()) });
+        assert_eq!(full, TlsOptions { mode: Mode::VerifyFull, roots: Some("/etc/my ca.pem".into()) });
         let url = "postgres://ann:secret@db/x?sslmode=verify-ca&sslrootcert=/ca.pem";
         assert_eq!(
             (shown(url), local_name(url)),

@@ -207,8 +207,8 @@ impl<'a> StepBatch<'a> {
                 Mutation::SetSessionInfo { session, info } => {
                     let version = expected.and_then(|expected| expected.sessions.get(session));
                     batch.sessions.push(ChangedSession {
-                        id: bytea(session.as_bytes()),
-                        info: text::document(info),
+                        id: to_bytea(session.as_bytes()),
+                        info: text::to_json(info),
                         working: is_working(info),
                         version: version.map(String::as_str),
                     });
@@ -220,8 +220,8 @@ impl<'a> StepBatch<'a> {
             }
         }
         for (name, value) in expected.map_or(&[][..], |expected| &expected.references) {
-            let value = value.map(|step| bytea(step.as_bytes()));
-            batch.references.push(ExpectedReference { name: text::stored(name), value });
+            let value = value.map(|step| to_bytea(step.as_bytes()));
+            batch.references.push(ExpectedReference { name: text::escape_text(name), value });
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -234,19 +234,19 @@ impl<'a> StepBatch<'a> {
     /// Adds a step.
     pub fn push_step(&mut self, step: &'a Step, annotation: &'a Annotation, trigger: Option<Trigger>) {
         fn stored(words: &Option<String>) -> Option<Cow<'_, str>> {
-            words.as_deref().map(text::stored)
+            words.as_deref().map(text::escape_text)
         }
         self.steps.push(NewStep {
-            id: bytea(step.id.as_bytes()),
-            session: bytea(step.session.as_bytes()),
-            parent: step.parent.map(|id| bytea(id.as_bytes())),
+            id: to_bytea(step.id.as_bytes()),
+            session: to_bytea(step.session.as_bytes()),
+            parent: step.parent.map(|id| to_bytea(id.as_bytes())),
             kind: step.kind.as_str(),
             at: step.at.as_micros(),
-            state: bytea(step.state.as_bytes()),
-            summary: text::stored(&step.summary),
+            state: to_bytea(step.state.as_bytes()),
+            summary: text::escape_text(&step.summary),
             label: stored(&annotation.label),
             note: stored(&annotation.note),
-            tags: text::document(&annotation.tags),
+            tags: text::to_json(&annotation.tags),
             trigger_kind: trigger.map(Trigger::as_str),
             iteration: step.meta.iteration,
             worker: stored(&step.meta.worker),
@@ -254,7 +254,7 @@ impl<'a> StepBatch<'a> {
             tool: stored(&step.meta.tool),
             failed: step.meta.failed,
             duration: step.meta.duration,
-            detail: step.meta.detail.map(|detail| bytea(&ValueRoot::to_bytes(detail))),
+            detail: step.meta.detail.map(|detail| to_bytea(&ValueRoot::to_bytes(detail))),
         });
     }
 
@@ -267,11 +267,11 @@ impl<'a> StepBatch<'a> {
 
 fn new_session(session: &Session) -> NewSession<'_> {
     NewSession {
-        id: bytea(session.id.as_bytes()),
-        workspace: bytea(session.workspace.as_bytes()),
-        agent: text::stored(&session.agent),
+        id: to_bytea(session.id.as_bytes()),
+        workspace: to_bytea(session.workspace.as_bytes()),
+        agent: text::escape_text(&session.agent),
         started_at: session.started_at.as_micros(),
-        info: text::document(&session.info),
+        info: text::to_json(&session.info),
         working: is_working(&session.info),
     }
 }
@@ -282,7 +282,7 @@ pub(crate) fn is_working(info: &SessionInfo) -> bool {
 }
 
 /// Bytes as PostgreSQL writes them in a text.
-fn bytea(bytes: &[u8]) -> String {
+fn to_bytea(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("\\x");

@@ -44,7 +44,7 @@ impl PostgresStore {
 impl BatchLookup for PostgresStore {
     fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
         let steps: Vec<&[u8]> = questions.steps.iter().map(|step| step.as_bytes().as_slice()).collect();
-        let names: Vec<_> = questions.references.iter().map(|name| text::stored(name)).collect();
+        let names: Vec<_> = questions.references.iter().map(|name| text::escape_text(name)).collect();
         let sessions: Vec<&[u8]> =
             questions.sessions.iter().map(|session| session.as_bytes().as_slice()).collect();
         let (row, met) = self.pool.ask(async |connection| {

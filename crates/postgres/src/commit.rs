@@ -11,8 +11,8 @@ use stepback_store::port::{FinishedBatch, Mutation, Receipt};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::objects::Written;
-use crate::pool::{Connection, Failed};
+use crate::objects::EncodedBatch;
+use crate::pool::{AttemptError, Connection};
 use crate::{PostgresStore, commit_verification, error};
 
 /// The first half of the key of the lock between commits and collections.
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 const IDLE: u32 = 10;
 
 /// Why an attempt to commit did not succeed.
-pub(crate) enum Trouble {
+pub(crate) enum CommitFailure {
     /// It was refused, and nothing happened.
     Refused(StoreError),
     /// The server failed before COMMIT was sent.
@@ -44,22 +44,22 @@ pub(crate) enum TransactionRef {
     Backend(i32),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CommitFailure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for CommitFailure {
     fn from(error: Error) -> Self {
         Self::Before(error)
     }
 }
 
 /// The input of a commit's transaction.
-pub(crate) struct Work<'a> {
+pub(crate) struct CommitInput<'a> {
     pub epoch: Option<u64>,
-    pub written: &'a Written,
+    pub written: &'a EncodedBatch,
     pub mutations: &'a [Mutation],
 }
 
@@ -70,7 +70,7 @@ impl PostgresStore {
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
         let epoch = batch.as_ref().map(|batch| batch.epoch);
-        let written = batch.and_then(|batch| batch.payload.downcast::<Written>().ok());
+        let written = batch.and_then(|batch| batch.payload.downcast::<EncodedBatch>().ok());
         let written = written.map(|written| *written).unwrap_or_default();
         if mutations.is_empty() && written.is_empty() {
             // Nothing to write, but objects that the batch found stored may have been freed.
@@ -85,26 +85,26 @@ impl PostgresStore {
     fn commit_written(
         &self,
         epoch: Option<u64>,
-        mut written: Written,
+        mut written: EncodedBatch,
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
         match written.ahead.take() {
             // The batch's objects are on this connection alone, so there is no second attempt.
             Some(mut lease) => {
-                let work = Work { epoch, written: &written, mutations };
+                let work = CommitInput { epoch, written: &written, mutations };
                 let attempt = lease
                     .connection()
-                    .map_err(Failed::from)
+                    .map_err(AttemptError::from)
                     .and_then(|connection| self.try_once(connection, &work, true));
                 lease.discard();
                 attempt.map_err(|failed| match failed {
-                    Failed::For(error) | Failed::Lost(error) => error,
+                    AttemptError::For(error) | AttemptError::Lost(error) => error,
                 })
             }
             None => {
-                let work = Work { epoch, written: &written, mutations };
+                let work = CommitInput { epoch, written: &written, mutations };
                 let mut lost = false;
-                self.pool.persistently(|lease| {
+                self.pool.run_with_retry(|lease| {
                     let attempt = self.try_once(lease.connection()?, &work, false);
                     if attempt.is_err() && !lease.connection().is_ok_and(|connection| connection.is_clean) {
                         // Discarding it also ends what the transaction left open.
@@ -112,13 +112,11 @@ impl PostgresStore {
                     }
                     match attempt {
                         // An attempt that seemed lost took effect after all, and conflicts with its own retry.
-                        Err(Failed::For(error @ (StoreError::Exists { .. } | StoreError::Moved { .. })))
-                            if lost =>
-                        {
-                            self.found(mutations).ok_or(Failed::For(error))
-                        }
+                        Err(AttemptError::For(
+                            error @ (StoreError::Exists { .. } | StoreError::Moved { .. }),
+                        )) if lost => self.find_receipt(mutations).ok_or(AttemptError::For(error)),
                         attempt => {
-                            lost |= matches!(attempt, Err(Failed::Lost(_)));
+                            lost |= matches!(attempt, Err(AttemptError::Lost(_)));
                             attempt
                         }
                     }
@@ -127,37 +125,46 @@ impl PostgresStore {
         }
     }
 
-    fn try_once(&self, connection: &mut Connection, work: &Work<'_>, ahead: bool) -> Result<Receipt, Failed> {
+    fn try_once(
+        &self,
+        connection: &mut Connection,
+        work: &CommitInput<'_>,
+        ahead: bool,
+    ) -> Result<Receipt, AttemptError> {
         let failed = |error: &Error| self.pool.failed("commit to", error);
-        match self.pool.wait(self.attempt(connection, work, ahead)) {
+        match self.pool.wait(self.try_commit(connection, work, ahead)) {
             Ok(receipt) => Ok(receipt),
-            Err(Trouble::Refused(error)) => Err(Failed::For(error)),
-            Err(Trouble::Before(error)) if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
-            // A deadlock or conflict of two commits: the server has let the other one proceed.
-            Err(Trouble::Before(error)) if error::is_conflict(&error) => {
-                Err(Failed::Lost(StoreError::Locked))
+            Err(CommitFailure::Refused(error)) => Err(AttemptError::For(error)),
+            Err(CommitFailure::Before(error)) if error::is_lost(&error) => {
+                Err(AttemptError::Lost(failed(&error)))
             }
-            Err(Trouble::Before(error)) => Err(Failed::For(failed(&error))),
-            Err(Trouble::Unsure { which, error }) => match self.outcome(&which, &error, work.mutations)? {
-                Some(receipt) => Ok(receipt),
-                None if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
-                None => Err(Failed::For(failed(&error))),
-            },
+            // A deadlock or conflict of two commits: the server has let the other one proceed.
+            Err(CommitFailure::Before(error)) if error::is_conflict(&error) => {
+                Err(AttemptError::Lost(StoreError::Locked))
+            }
+            Err(CommitFailure::Before(error)) => Err(AttemptError::For(failed(&error))),
+            Err(CommitFailure::Unsure { which, error }) => {
+                match self.resolve_outcome(&which, &error, work.mutations)? {
+                    Some(receipt) => Ok(receipt),
+                    None if error::is_lost(&error) => Err(AttemptError::Lost(failed(&error))),
+                    None => Err(AttemptError::For(failed(&error))),
+                }
+            }
         }
     }
 
     /// The receipt of a commit, if it took effect. Uses a separate connection: the caller may hold one of the pooled ones,
     /// as may others that wait for the same.
-    fn found(&self, mutations: &[Mutation]) -> Option<Receipt> {
+    fn find_receipt(&self, mutations: &[Mutation]) -> Option<Receipt> {
         self.pool.wait(async {
             let connection = self.pool.connect().await.ok()?;
-            commit_verification::found(&connection.client, mutations).await.ok()?
+            commit_verification::find_receipt(&connection.client, mutations).await.ok()?
         })
     }
 
     /// The receipt of a transaction, if it took effect. Returns only when the outcome is certain, or when the server stays
     /// unreachable.
-    fn outcome(
+    fn resolve_outcome(
         &self,
         which: &TransactionRef,
         error: &Error,
@@ -172,21 +179,23 @@ impl PostgresStore {
             let asked = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
                 match which {
-                    TransactionRef::Transaction(number) => became(&connection, number, mutations).await,
+                    TransactionRef::Transaction(number) => {
+                        transaction_outcome(&connection, number, mutations).await
+                    }
                     TransactionRef::Backend(backend) => {
-                        left(&connection, *backend, &mut idle, mutations).await
+                        backend_outcome(&connection, *backend, &mut idle, mutations).await
                     }
                 }
             });
             match asked {
                 Some(happened) => return Ok(happened),
                 _ if Instant::now() > until => {
-                    return Err(error::server(
+                    return Err(error::server_error(
                         &self.pool.shown,
                         "learn from",
                         format!(
                             "whether a commit took effect; the connection was lost while it was under way ({})",
-                            error::why(error)
+                            error::innermost_message(error)
                         ),
                         "when the server is available again, \"stepback log\" shows whether it was recorded",
                     ));
@@ -199,7 +208,7 @@ impl PostgresStore {
 
 /// What a server backend left behind, if that is certain: when it is gone, or was idle for a while. A backend that lost its
 /// client exits as soon as it notices; one behind a pooler stays.
-async fn left(
+async fn backend_outcome(
     connection: &Connection,
     backend: i32,
     idle: &mut u32,
@@ -209,7 +218,7 @@ async fn left(
     // Check first whether it is active: if it is not, everything it did is visible to the query that follows.
     let at_work = connection.client.query_opt(sql, &[&backend]).await.ok()?;
     let at_work = at_work.map(|row| row.try_get::<_, bool>(0)).transpose().ok()?;
-    let found = commit_verification::found(&connection.client, mutations).await.ok()?;
+    let found = commit_verification::find_receipt(&connection.client, mutations).await.ok()?;
     match at_work {
         None => return Some(found),
         Some(true) => *idle = 0,
@@ -219,7 +228,7 @@ async fn left(
 }
 
 /// The outcome of a transaction, if it is certain.
-async fn became(
+async fn transaction_outcome(
     connection: &Connection,
     transaction: &str,
     mutations: &[Mutation],
@@ -234,7 +243,7 @@ async fn became(
     match status.as_str() {
         "aborted" => Some(None),
         // A server that crashed reuses the number of a lost transaction, so check the rows too.
-        "committed" => commit_verification::found(&connection.client, mutations).await.ok(),
+        "committed" => commit_verification::find_receipt(&connection.client, mutations).await.ok(),
         _ => None,
     }
 }

@@ -13,8 +13,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::append::{self, StepBatch};
-use crate::commit::{COLLECTING, TransactionRef, Trouble, Work};
-use crate::mutations::{self, Assigns, Plan, Planned};
+use crate::commit::{COLLECTING, CommitFailure, CommitInput, TransactionRef};
+use crate::mutations::{self, AssignedNumbers, Plan, PlannedStatement};
 use crate::objects::{self, Columns, TAKE_OVER};
 use crate::pool::Connection;
 use crate::schema::{self, FORMAT};
@@ -28,37 +28,37 @@ const FIRST: &str = "SELECT pg_current_xact_id()::text,
         1 / (coalesce($1 = epoch, true) AND $2 >= (SELECT version FROM stepback_schema))::integer FROM stepback_meta";
 
 /// Everything that one attempt sends.
-struct Sending<'a> {
+struct CommitStatements<'a> {
     client: &'a Client,
-    work: &'a Work<'a>,
+    work: &'a CommitInput<'a>,
     plan: &'a Plan,
     first: Statement,
     insert: Statement,
     beginnings: Vec<Statement>,
     rest: Vec<Statement>,
-    begin: String,
+    begin_transaction: String,
     end: String,
     announcement: String,
 }
 
 impl PostgresStore {
     /// Tries to commit once.
-    pub(crate) async fn attempt(
+    pub(crate) async fn try_commit(
         &self,
         connection: &mut Connection,
-        work: &Work<'_>,
+        work: &CommitInput<'_>,
         ahead: bool,
-    ) -> Result<Receipt, Trouble> {
+    ) -> Result<Receipt, CommitFailure> {
         connection.is_clean = false;
         if !ahead && let Some(batch) = StepBatch::of(work.mutations, work.written.expected.as_ref()) {
-            return self.append(connection, work, batch.to_json()).await;
+            return self.commit_steps(connection, work, batch.to_json()).await;
         }
         let plan = mutations::plan(work.mutations, &self.machine, self.key);
         let first = connection.prepared(FIRST).await?;
         let insert = connection.prepared(objects::INSERT_NEW).await?;
-        let beginnings = prepared(connection, &plan.beginnings).await?;
-        let rest = prepared(connection, &plan.rest).await?;
-        let sending = Sending {
+        let beginnings = prepare_statements(connection, &plan.beginnings).await?;
+        let rest = prepare_statements(connection, &plan.rest).await?;
+        let sending = CommitStatements {
             client: &connection.client,
             work,
             plan: &plan,
@@ -66,23 +66,26 @@ impl PostgresStore {
             insert,
             beginnings,
             rest,
-            begin: format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key),
-            end: format!("{}; SELECT nextval('stepback_commits'); COMMIT", commit_order::taking(self.key)),
-            announcement: notify::announcement(self.key),
+            begin_transaction: format!(
+                "BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})",
+                self.key
+            ),
+            end: format!("{}; SELECT nextval('stepback_commits'); COMMIT", commit_order::lock_sql(self.key)),
+            announcement: notify::notify_sql(self.key),
         };
         match sending.in_two(ahead).await {
-            Err(Trouble::Before(error)) => Err(self.refusal(&connection.client, error).await),
+            Err(CommitFailure::Before(error)) => Err(self.classify_error(&connection.client, error).await),
             done => done,
         }
     }
 
     /// Commits in one call.
-    async fn append(
+    async fn commit_steps(
         &self,
         connection: &mut Connection,
-        work: &Work<'_>,
+        work: &CommitInput<'_>,
         batch: String,
-    ) -> Result<Receipt, Trouble> {
+    ) -> Result<Receipt, CommitFailure> {
         let call = connection.prepared(append::CALL).await?;
         let (known, since) = (FORMAT as i32, work.epoch.map(|epoch| epoch as i64));
         let objects = Columns::new(&work.written.objects);
@@ -95,15 +98,15 @@ impl PostgresStore {
                 let (is_heard, steps) = append::read_result(&appended)?;
                 if is_heard {
                     // A process that misses it finds the commit when it next checks.
-                    let _ = client.batch_execute(&notify::announcement(self.key)).await;
+                    let _ = client.batch_execute(&notify::notify_sql(self.key)).await;
                 }
                 Ok(Receipt { steps, ops: Vec::new() })
             }
             Err(error) if error::is_lost(&error) => {
-                Err(Trouble::Unsure { which: TransactionRef::Backend(connection.backend), error })
+                Err(CommitFailure::Unsure { which: TransactionRef::Backend(connection.backend), error })
             }
             Err(error) => {
-                let refusal = self.refusal(client, error).await;
+                let refusal = self.classify_error(client, error).await;
                 // A single statement leaves no transaction open.
                 connection.is_clean = true;
                 Err(refusal)
@@ -112,7 +115,7 @@ impl PostgresStore {
     }
 
     /// The reason for an error that the server reported before COMMIT.
-    async fn refusal(&self, client: &Client, error: Error) -> Trouble {
+    async fn classify_error(&self, client: &Client, error: Error) -> CommitFailure {
         match error.code().map(SqlState::code) {
             Some(append::COLLECTED) => StoreError::Collected.into(),
             Some(append::CHANGED) => StoreError::Moved { name: "a session or a reference".into() }.into(),
@@ -120,14 +123,14 @@ impl PostgresStore {
                 StoreError::Corrupt { what: "a step of a session that does not exist".into() }.into()
             }
             Some(code) if code == append::NEWER || code == SqlState::DIVISION_BY_ZERO.code() => {
-                self.unfit(client).await.unwrap_or_else(|trouble| trouble)
+                self.failed_precondition(client).await.unwrap_or_else(|trouble| trouble)
             }
-            _ => Trouble::Before(error),
+            _ => CommitFailure::Before(error),
         }
     }
 
     /// Returns why the store does not meet the commit's preconditions.
-    async fn unfit(&self, client: &Client) -> Result<Trouble, Trouble> {
+    async fn failed_precondition(&self, client: &Client) -> Result<CommitFailure, CommitFailure> {
         // The failed transaction may still be open.
         client.batch_execute("ROLLBACK").await?;
         let row = client.query_one("SELECT version FROM stepback_schema", &[]).await?;
@@ -139,9 +142,9 @@ impl PostgresStore {
     }
 }
 
-impl Sending<'_> {
+impl CommitStatements<'_> {
     /// Commits in two round trips: begins first.
-    async fn in_two(&self, ahead: bool) -> Result<Receipt, Trouble> {
+    async fn in_two(&self, ahead: bool) -> Result<Receipt, CommitFailure> {
         let transaction = self.begin().await?;
         if ahead {
             self.client.execute(TAKE_OVER, &[]).await?;
@@ -163,15 +166,17 @@ impl Sending<'_> {
         };
         let (written, (done, ended)) = join(write, self.finish(before)).await;
         // The statements may have arrived all the same, together with COMMIT.
-        let unsure =
-            |error: Error| Trouble::Unsure { which: TransactionRef::Transaction(transaction.clone()), error };
+        let unsure = |error: Error| CommitFailure::Unsure {
+            which: TransactionRef::Transaction(transaction.clone()),
+            error,
+        };
         let lost = |error: Error| match error::is_lost(&error) {
             true => unsure(error),
-            false => Trouble::Before(error),
+            false => CommitFailure::Before(error),
         };
         written.map_err(lost)?;
         take_numbers(done, &self.plan.rest[before..], &mut receipt).map_err(|trouble| match trouble {
-            Trouble::Before(error) => lost(error),
+            CommitFailure::Before(error) => lost(error),
             other => other,
         })?;
         ended.map_err(unsure)?;
@@ -184,7 +189,7 @@ impl Sending<'_> {
         let known = FORMAT as i32;
         // The lock and the query are separate statements, so that the query sees the state after the lock was taken.
         let (begun, found) = join(
-            self.client.batch_execute(&self.begin),
+            self.client.batch_execute(&self.begin_transaction),
             self.client.query_one(&self.first, &[&epoch, &known]),
         )
         .await;
@@ -224,9 +229,9 @@ impl Sending<'_> {
 /// Adds the numbers that statements returned to `receipt`; returns the error of the first that failed.
 fn take_numbers(
     done: Vec<Result<Vec<Row>, Error>>,
-    planned: &[Planned],
+    planned: &[PlannedStatement],
     receipt: &mut Receipt,
-) -> Result<(), Trouble> {
+) -> Result<(), CommitFailure> {
     for (done, planned) in done.into_iter().zip(planned) {
         let returned = match (done, &planned.moves) {
             (Ok(returned), _) => returned,
@@ -237,9 +242,9 @@ fn take_numbers(
         };
         for row in &returned {
             match planned.assigns {
-                Assigns::Nothing => {}
-                Assigns::Steps => receipt.steps.extend(append::read_result(row)?.1),
-                Assigns::Operation => receipt.ops.push(rows::get::<i64>(row, 0)? as u64),
+                AssignedNumbers::Nothing => {}
+                AssignedNumbers::Steps => receipt.steps.extend(append::read_result(row)?.1),
+                AssignedNumbers::Operation => receipt.ops.push(rows::get::<i64>(row, 0)? as u64),
             }
         }
     }
@@ -247,7 +252,10 @@ fn take_numbers(
 }
 
 /// Prepares the planned statements.
-async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Vec<Statement>, Error> {
+async fn prepare_statements(
+    connection: &mut Connection,
+    planned: &[PlannedStatement],
+) -> Result<Vec<Statement>, Error> {
     let mut statements = Vec::with_capacity(planned.len());
     for planned in planned {
         statements.push(connection.prepared(planned.sql).await?);
@@ -256,7 +264,11 @@ async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Ve
 }
 
 /// Runs statements in order, pipelined. Returns the rows of each.
-async fn run(client: &Client, statements: &[Statement], planned: &[Planned]) -> Vec<Result<Vec<Row>, Error>> {
+async fn run(
+    client: &Client,
+    statements: &[Statement],
+    planned: &[PlannedStatement],
+) -> Vec<Result<Vec<Row>, Error>> {
     join_all(statements.iter().zip(planned).map(async |(statement, planned)| {
         let values: Vec<_> = planned.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
         client.query(statement, &values).await

@@ -37,21 +37,22 @@ pub(crate) struct Horizon {
 }
 
 /// The statement that takes the lock for the rest of a transaction.
-pub(crate) fn taking(key: i32) -> String {
+pub(crate) fn lock_sql(key: i32) -> String {
     format!("SELECT pg_advisory_xact_lock_shared({ORDERING}, {key})")
 }
 
 impl PostgresStore {
     /// The current position in the sequence of commits.
     pub(crate) fn current_mark(&self) -> Result<CommitMark, StoreError> {
-        Ok(CommitMark(self.settle()?.commits as u64))
+        Ok(CommitMark(self.settled_horizon()?.commits as u64))
     }
 
     /// Waits until all commits in progress have ended, and returns the point up to which all are final.
-    pub(crate) fn settle(&self) -> Result<Horizon, StoreError> {
+    pub(crate) fn settled_horizon(&self) -> Result<Horizon, StoreError> {
         let until = Instant::now() + self.pool.patience();
-        let settled =
-            self.pool.ask(async |connection| settle(connection, &self.under_way_sql(), until).await)?;
+        let settled = self
+            .pool
+            .ask(async |connection| wait_for_horizon(connection, &self.under_way_sql(), until).await)?;
         settled.ok_or(StoreError::Locked)
     }
 
@@ -66,7 +67,7 @@ impl PostgresStore {
     }
 }
 
-async fn settle(
+async fn wait_for_horizon(
     connection: &mut Connection,
     under_way: &str,
     until: Instant,

@@ -26,9 +26,9 @@ const TLS: [(&str, &str); 7] = [
 ];
 
 /// Converts an error of the server at `shown` that occurred while doing `what`.
-pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
+pub(crate) fn to_store_error(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
     let Some(code) = error.code() else {
-        return server(shown, what, why(error), remedy_without_code(error));
+        return server_error(shown, what, innermost_message(error), remedy_without_code(error));
     };
     if *code == SqlState::UNIQUE_VIOLATION {
         let table = error.as_db_error().and_then(|error| error.table()).unwrap_or_default();
@@ -40,22 +40,27 @@ pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) 
         return StoreError::Locked;
     }
     if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
-        return StoreError::Corrupt { what: format!("{shown}: {}", why(error)) };
+        return StoreError::Corrupt { what: format!("{shown}: {}", innermost_message(error)) };
     }
-    let why = why(error);
+    let why = innermost_message(error);
     // Not every out-of-space error has its own code.
     let full = why.contains("could not extend file") || why.contains("No space left");
-    let remedy = if full { remedy(&SqlState::DISK_FULL) } else { remedy(code) };
-    server(shown, what, why, remedy)
+    let remedy = if full { remedy_for_code(&SqlState::DISK_FULL) } else { remedy_for_code(code) };
+    server_error(shown, what, why, remedy)
 }
 
 /// Creates a server error with a remedy.
-pub(crate) fn server(shown: &str, what: &str, why: impl Into<String>, remedy: &'static str) -> StoreError {
+pub(crate) fn server_error(
+    shown: &str,
+    what: &str,
+    why: impl Into<String>,
+    remedy: &'static str,
+) -> StoreError {
     StoreError::Server { what: format!("cannot {what} {shown}"), why: why.into(), remedy }
 }
 
 /// The remedy for an error code of the server.
-fn remedy(code: &SqlState) -> &'static str {
+fn remedy_for_code(code: &SqlState) -> &'static str {
     match code {
         code if *code == SqlState::INVALID_PASSWORD
             || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION =>
@@ -89,7 +94,7 @@ fn remedy(code: &SqlState) -> &'static str {
 }
 
 fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
-    let why = why(error);
+    let why = innermost_message(error);
     for (words, remedy) in TLS {
         if why.contains(words) {
             return remedy;
@@ -105,7 +110,7 @@ fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
 }
 
 /// The innermost message; the outer ones only say that something failed.
-pub(crate) fn why(error: &tokio_postgres::Error) -> String {
+pub(crate) fn innermost_message(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return match error.detail() {
             Some(detail) => format!("{} ({detail})", error.message()),

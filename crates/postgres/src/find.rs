@@ -12,7 +12,7 @@ use crate::rows::{self, COLUMNS, Record, WIDTH};
 use crate::{PostgresStore, text};
 
 /// A parameter value that a statement owns, with its type.
-pub(crate) type Typed = (Box<dyn ToSql + Sync + Send>, Type);
+pub(crate) type TypedValue = (Box<dyn ToSql + Sync + Send>, Type);
 
 /// Begins a transaction in which both halves of an answer see the same moment.
 pub(crate) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -22,7 +22,7 @@ pub(crate) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ON
 pub(crate) struct Conditions {
     /// The SQL text.
     pub sql: String,
-    values: Vec<Typed>,
+    values: Vec<TypedValue>,
 }
 
 impl Conditions {
@@ -41,13 +41,13 @@ impl Conditions {
 
     fn add_words(&mut self, condition: &str, words: &Option<String>) {
         if let Some(words) = words {
-            self.add(condition, text::stored(words).into_owned(), Type::TEXT);
+            self.add(condition, text::escape_text(words).into_owned(), Type::TEXT);
         }
     }
 
     fn add_number(&mut self, condition: &str, wanted: Option<u64>) {
         if let Some(wanted) = wanted {
-            self.add(condition, number(wanted), Type::INT8);
+            self.add(condition, to_bigint(wanted), Type::INT8);
         }
     }
 
@@ -100,10 +100,10 @@ impl Conditions {
     /// Adds the condition that a step comes after a place in the order of a query.
     fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &StepQuery, from: QueryCursor) {
         let sign = if query.oldest_first { '>' } else { '<' };
-        let position = self.name(number(from.position), Type::INT8);
+        let position = self.name(to_bigint(from.position), Type::INT8);
         if query.by != SortKey::Commit {
             let value = self.name(from.value, Type::INT8);
-            let columns = columns(workspace.is_some(), query.by).join(", ");
+            let columns = order_columns(workspace.is_some(), query.by).join(", ");
             self.sql.push_str(&format!(" AND ({columns}) {sign} ({value}, {position})"));
             return;
         }
@@ -125,12 +125,12 @@ impl Conditions {
     }
 }
 
-pub(crate) fn number(number: u64) -> i64 {
+pub(crate) fn to_bigint(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// The columns that steps are ordered by. In one workspace, numbers are in commit order and have an index.
-fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
+fn order_columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
     match by {
         SortKey::Commit if inside_one => &["s.number"],
         SortKey::Commit => &["s.position"],
@@ -140,15 +140,15 @@ fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
 }
 
 /// `ORDER BY` for a query, within one workspace or across all.
-pub(crate) fn order(inside_one: bool, query: &StepQuery) -> String {
+pub(crate) fn order_by(inside_one: bool, query: &StepQuery) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
-        columns(inside_one, query.by).iter().map(|column| format!("{column}{direction}")).collect();
+        order_columns(inside_one, query.by).iter().map(|column| format!("{column}{direction}")).collect();
     format!(" ORDER BY {}", columns.join(", "))
 }
 
 /// The statement for a page. `settled` is the last position that is final.
-fn page(
+fn page_statement(
     workspace: Option<WorkspaceId>,
     query: &StepQuery,
     limit: Option<u64>,
@@ -163,9 +163,10 @@ fn page(
     if let Some(settled) = settled {
         conditions.add("s.position <= ?", settled, Type::INT8);
     }
-    let limit = limit.map(|most| conditions.name(number(most), Type::INT8));
+    let limit = limit.map(|most| conditions.name(to_bigint(most), Type::INT8));
     let limit = limit.map(|name| format!(" LIMIT {name}")).unwrap_or_default();
-    let (wanted, inside, across) = (&conditions.sql, order(true, query), order(workspace.is_some(), query));
+    let (wanted, inside, across) =
+        (&conditions.sql, order_by(true, query), order_by(workspace.is_some(), query));
     let columns = format!("SELECT {COLUMNS}, s.position, s.workspace");
     let sql = if plain {
         format!("{columns} FROM stepback_steps s WHERE true{wanted}{across}{limit}")
@@ -183,7 +184,7 @@ fn page(
 
 /// The statement for the total. Numbers have no gaps, and steps are counted by session, kind and tool as they are
 /// committed; only queries with other filters count rows now.
-fn total(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String, Conditions) {
+fn total_statement(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     // The whole query, and the part of it that the counters can answer.
     let asked =
@@ -199,8 +200,8 @@ fn total(workspace: Option<WorkspaceId>, query: &StepQuery) -> (String, Conditio
         ..StepQuery::default()
     };
     if asked == numbers {
-        let after = conditions.name(number(query.after.unwrap_or(0)), Type::INT8);
-        let before = conditions.name(number(query.before.unwrap_or(u64::MAX)), Type::INT8);
+        let after = conditions.name(to_bigint(query.after.unwrap_or(0)), Type::INT8);
+        let before = conditions.name(to_bigint(query.before.unwrap_or(u64::MAX)), Type::INT8);
         let mut sql = format!(
             "SELECT coalesce(sum(greatest(0, least(steps, {before} - 1) - {after})), 0)::bigint FROM stepback_workspaces"
         );
@@ -240,7 +241,7 @@ impl PostgresStore {
         workspace: WorkspaceId,
         query: &StepQuery,
     ) -> Result<Vec<StepRow>, StoreError> {
-        let (sql, conditions) = page(Some(workspace), query, query.limit, None);
+        let (sql, conditions) = page_statement(Some(workspace), query, query.limit, None);
         let rows = self
             .pool
             .ask(async |connection| connection.client.query_typed(&sql, &conditions.values()).await)?;
@@ -254,13 +255,13 @@ impl PostgresStore {
     ) -> Result<StepPage, StoreError> {
         // Within one workspace commits are serialised, so what is visible is complete and in order.
         let settled = match (workspace, query.by) {
-            (None, SortKey::Commit) => Some(self.settle()?.position),
+            (None, SortKey::Commit) => Some(self.settled_horizon()?.position),
             _ => None,
         };
         // Fetch one more than requested, to know whether there are more.
         let limit = query.limit.map(|most| most.saturating_add(1));
-        let (sql, conditions) = page(workspace, query, limit, settled);
-        let (counting, counted) = total(workspace, query);
+        let (sql, conditions) = page_statement(workspace, query, limit, settled);
+        let (counting, counted) = total_statement(workspace, query);
         let (rows, total) = self.pool.ask(async |connection| {
             let client = &connection.client;
             let (begun, rows, total, ended) = join4(
@@ -276,7 +277,7 @@ impl PostgresStore {
             Ok(both)
         })?;
         let total = total.first().map(|row| rows::get::<i64>(row, 0)).transpose()?.unwrap_or_default();
-        let mut steps = rows.iter().map(|row| placed(row, query)).collect::<Result<Vec<_>, _>>()?;
+        let mut steps = rows.iter().map(|row| read_step_at(row, query)).collect::<Result<Vec<_>, _>>()?;
         let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         let more = steps.len() > most;
         steps.truncate(most);
@@ -297,8 +298,8 @@ impl PostgresStore {
         let found = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
         let tally = |row: &Row| {
             Ok(StepCount {
-                agent: rows::words(row, 0)?,
-                kind: rows::named(row, 1, StepKind::parse)?,
+                agent: rows::read_text(row, 0)?,
+                kind: rows::read_enum(row, 1, StepKind::parse)?,
                 steps: rows::get::<i64>(row, 2)? as u64,
                 failed: rows::get::<i64>(row, 3)? as u64,
             })
@@ -307,7 +308,7 @@ impl PostgresStore {
     }
 }
 
-fn placed(row: &Row, query: &StepQuery) -> Result<(QueryCursor, StepAt), StoreError> {
+fn read_step_at(row: &Row, query: &StepQuery) -> Result<(QueryCursor, StepAt), StoreError> {
     let stored = StepRow::read(row)?;
     let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;

@@ -33,12 +33,12 @@ const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '
 const SAID: &str = "jsonb_build_array(s.label, s.note, s.tags, s.purged)::text";
 
 /// What the database has for a document's step: its position, and the texts indexed before.
-struct Known {
+struct IndexedStep {
     position: u64,
-    before: Option<Before>,
+    before: Option<IndexedText>,
 }
 
-struct Before {
+struct IndexedText {
     block: i64,
     words: i32,
     text: Vec<u8>,
@@ -47,16 +47,16 @@ struct Before {
 }
 
 /// A document that is new, ready to be stored.
-struct Told<'d> {
+struct NewDocument<'d> {
     document: &'d SearchDocument,
-    before: Option<Before>,
+    before: Option<IndexedText>,
     raw_len: i32,
     text: Vec<u8>,
 }
 
 impl PostgresStore {
     pub(crate) fn list_unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
-        let settled = self.settle()?;
+        let settled = self.settled_horizon()?;
         let state = "SELECT known_to, commits FROM stepback_index";
         let row = self.pool.ask(async |connection| connection.row(state, &[]).await)?;
         let row = row.ok_or_else(|| StoreError::Corrupt { what: "stepback_index is empty".into() })?;
@@ -110,7 +110,7 @@ impl PostgresStore {
         if documents.is_empty() {
             return Ok(());
         }
-        self.changing_index(async |connection| match tell(connection, documents).await? {
+        self.changing_index(async |connection| match index_documents(connection, documents).await? {
             Ok(()) => merge(connection).await,
             Err(error) => Ok(Err(error)),
         })
@@ -154,27 +154,29 @@ impl PostgresStore {
     }
 }
 
-async fn tell(
+async fn index_documents(
     connection: &mut Connection,
     documents: &[SearchDocument],
 ) -> Result<Result<(), StoreError>, Error> {
-    let mut known = match known(connection, documents).await? {
+    let mut known = match read_indexed(connection, documents).await? {
         Ok(known) => known,
         Err(error) => return Ok(Err(error)),
     };
-    let mut told: BTreeMap<u64, Told<'_>> = BTreeMap::new();
+    let mut told: BTreeMap<u64, NewDocument<'_>> = BTreeMap::new();
     for document in documents {
         let step = &document.stored.step;
-        let Some(Known { position, before }) = known.remove(step.id.as_bytes().as_slice()) else { continue };
+        let Some(IndexedStep { position, before }) = known.remove(step.id.as_bytes().as_slice()) else {
+            continue;
+        };
         let (raw_len, text) = pack(&document.texts);
         let raw_len = i32::try_from(raw_len).unwrap_or(i32::MAX);
-        told.insert(position, Told { document, before, raw_len, text });
+        told.insert(position, NewDocument { document, before, raw_len, text });
     }
     let mut block = Block::default();
     let mut columns = TextColumns::default();
     let (mut stale, mut words, mut new) = ((Vec::new(), Vec::new()), 0i64, 0i64);
     for (position, told) in told {
-        let Told { document, before, raw_len, text } = told;
+        let NewDocument { document, before, raw_len, text } = told;
         let annotation = &document.stored.annotation;
         // Another process indexed it first.
         if before.as_ref().is_some_and(|before| before.text == text && before.current) {
@@ -193,9 +195,9 @@ async fn tell(
         columns.positions.push(position as i64);
         columns.words.push(i32::try_from(length).unwrap_or(i32::MAX));
         columns.is_said.push(document.stored.purged || *annotation != Annotation::default());
-        columns.labels.push(annotation.label.as_deref().map(|label| text::stored(label).into_owned()));
-        columns.notes.push(annotation.note.as_deref().map(|note| text::stored(note).into_owned()));
-        columns.tags.push(text::document(&annotation.tags));
+        columns.labels.push(annotation.label.as_deref().map(|label| text::escape_text(label).into_owned()));
+        columns.notes.push(annotation.note.as_deref().map(|note| text::escape_text(note).into_owned()));
+        columns.tags.push(text::to_json(&annotation.tags));
         columns.purged.push(document.stored.purged);
         columns.lengths.push(raw_len);
         columns.texts.push(text);
@@ -213,27 +215,27 @@ async fn tell(
 }
 
 /// What the database has for the steps of documents, by their ids.
-async fn known(
+async fn read_indexed(
     connection: &mut Connection,
     documents: &[SearchDocument],
-) -> Result<Result<HashMap<Vec<u8>, Known>, StoreError>, Error> {
+) -> Result<Result<HashMap<Vec<u8>, IndexedStep>, StoreError>, Error> {
     let sql = format!(
         "SELECT s.id, s.position, t.block, t.words, t.text, t.said IS NOT DISTINCT FROM CASE WHEN {IS_SAID} THEN {SAID} END
          FROM stepback_steps s LEFT JOIN stepback_texts t ON t.position = s.position WHERE s.id = ANY($1)"
     );
     let ids: Vec<&[u8]> =
         documents.iter().map(|document| document.stored.step.id.as_bytes().as_slice()).collect();
-    let read = |row: &Row| -> Result<(Vec<u8>, Known), StoreError> {
+    let read = |row: &Row| -> Result<(Vec<u8>, IndexedStep), StoreError> {
         let before = match rows::get::<Option<i64>>(row, 2)? {
             None => None,
-            Some(block) => Some(Before {
+            Some(block) => Some(IndexedText {
                 block,
                 words: rows::get(row, 3)?,
                 text: rows::get(row, 4)?,
                 current: rows::get(row, 5)?,
             }),
         };
-        Ok((rows::get(row, 0)?, Known { position: rows::get::<i64>(row, 1)? as u64, before }))
+        Ok((rows::get(row, 0)?, IndexedStep { position: rows::get::<i64>(row, 1)? as u64, before }))
     };
     Ok(connection.rows(&sql, &[&ids]).await?.iter().map(read).collect())
 }

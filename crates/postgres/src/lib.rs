@@ -78,7 +78,7 @@ pub struct PostgresStore {
     key: i32,
     recent: Recent,
     /// Notifications of commits; started when a caller first waits for one.
-    ears: OnceLock<notify::Listener>,
+    listener: OnceLock<notify::Listener>,
     patience: Option<Duration>,
 }
 
@@ -125,15 +125,15 @@ impl PostgresStore {
 
     /// Opens a store, creating its tables if there are none.
     pub fn connect(access: &Access) -> Result<Self, StoreError> {
-        Self::open_with(access, schema::Make::Yes)
+        Self::open_with(access, schema::CreateTables::Yes)
     }
 
     /// Opens a store; fails with [`StoreError::Absent`] if the database has none of stepback's tables.
     pub fn connect_existing(access: &Access) -> Result<Self, StoreError> {
-        Self::open_with(access, schema::Make::No)
+        Self::open_with(access, schema::CreateTables::No)
     }
 
-    fn open_with(access: &Access, make: schema::Make) -> Result<Self, StoreError> {
+    fn open_with(access: &Access, make: schema::CreateTables) -> Result<Self, StoreError> {
         let address = address::parse(&access.url, access.password.as_deref())?;
         let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(PATIENCE))?);
         let found = schema::prepare(&pool, make)?;
@@ -141,10 +141,10 @@ impl PostgresStore {
         Ok(Self {
             pool,
             local: access.local.clone(),
-            machine: access.machine.clone().unwrap_or_else(address::machine),
+            machine: access.machine.clone().unwrap_or_else(address::machine_name),
             key: found.key,
             recent: Recent::default(),
-            ears: OnceLock::new(),
+            listener: OnceLock::new(),
             patience: access.patience,
         })
     }

@@ -30,26 +30,26 @@ const WITHOUT: Duration = Duration::from_millis(200);
 
 /// The number of notifications received, and whether there is a connection to receive them on.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Heard {
+pub(crate) struct ListenState {
     count: u64,
     listening: bool,
 }
 
 /// A thread that listens until this is dropped.
 pub(crate) struct Listener {
-    heard: watch::Receiver<Heard>,
+    heard: watch::Receiver<ListenState>,
     handle: Handle,
 }
 
 impl Listener {
     fn new(way: Arc<Connector>, key: i32) -> Result<Self, StoreError> {
         let failed = |error| StoreError::io("listen to", "the database")(error);
-        let (sender, heard) = watch::channel(Heard::default());
+        let (sender, heard) = watch::channel(ListenState::default());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
         std::thread::Builder::new()
             .name("postgres".into())
-            .spawn(move || runtime.block_on(listen(&way, key.to_string(), sender)))
+            .spawn(move || runtime.block_on(run_listener(&way, key.to_string(), sender)))
             .map_err(failed)?;
         Ok(Self { heard, handle })
     }
@@ -62,7 +62,7 @@ impl PostgresStore {
         after: CommitMark,
         patience: Duration,
     ) -> Result<CommitMark, StoreError> {
-        let ears = self.ears()?;
+        let ears = self.listener()?;
         let mut heard = ears.heard.clone();
         let until = Instant::now() + patience;
         loop {
@@ -80,20 +80,20 @@ impl PostgresStore {
     }
 
     /// The listener, started on first use.
-    fn ears(&self) -> Result<&Listener, StoreError> {
-        match self.ears.get() {
+    fn listener(&self) -> Result<&Listener, StoreError> {
+        match self.listener.get() {
             Some(ears) => Ok(ears),
             None => {
                 let ears = Listener::new(self.pool.way.clone(), self.key)?;
                 // Another thread may have started one first; an unused listener ends by itself.
-                Ok(self.ears.get_or_init(|| ears))
+                Ok(self.listener.get_or_init(|| ears))
             }
         }
     }
 }
 
 /// Listens until the store is dropped.
-async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
+async fn run_listener(way: &Connector, key: String, sender: watch::Sender<ListenState>) {
     loop {
         if let Ok((client, mut connection)) = way.dial().await {
             let listen = format!("LISTEN {CHANNEL}; SELECT pg_advisory_lock_shared({LISTENING}, {key})");
@@ -114,7 +114,9 @@ async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
             let listening = async {
                 if asking.await.is_ok() {
                     // Commits from before listening began have to be checked too.
-                    sender.send_modify(|heard| *heard = Heard { count: heard.count + 1, listening: true });
+                    sender.send_modify(|heard| {
+                        *heard = ListenState { count: heard.count + 1, listening: true }
+                    });
                     // The connection closes when the client is dropped.
                     sender.closed().await;
                 }
@@ -134,6 +136,6 @@ async fn listen(way: &Connector, key: String, sender: watch::Sender<Heard>) {
 
 /// The statement that announces a commit. It is sent after COMMIT, so that no lock is held while the commit becomes
 /// durable; for a notification alone the server does not wait for the disk.
-pub(crate) fn announcement(key: i32) -> String {
+pub(crate) fn notify_sql(key: i32) -> String {
     format!("NOTIFY {CHANNEL}, '{key}'")
 }

@@ -54,7 +54,7 @@ const CLOSE: usize = 16;
 const MAX_DIFFERENCES: u32 = 96;
 
 /// An object in its stored form.
-pub(crate) struct Encoded {
+pub(crate) struct EncodedObject {
     hash: Hash,
     kind: ObjectKind,
     codec: Codec,
@@ -77,8 +77,8 @@ pub(crate) struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     /// Sorts by hash, so that two commits which store the same objects lock them in the same order.
-    pub fn new(objects: &'a [Encoded]) -> Self {
-        let mut sorted: Vec<&Encoded> = objects.iter().collect();
+    pub fn new(objects: &'a [EncodedObject]) -> Self {
+        let mut sorted: Vec<&EncodedObject> = objects.iter().collect();
         sorted.sort_unstable_by_key(|object| object.hash);
         Self {
             hashes: sorted.iter().map(|object| object.hash.as_bytes().as_slice()).collect(),
@@ -105,15 +105,15 @@ pub(crate) const TAKE_OVER: &str = "INSERT INTO stepback_objects SELECT * FROM p
 
 /// A finished batch that waits for its commit.
 #[derive(Default)]
-pub(crate) struct Written {
-    pub objects: Vec<Encoded>,
+pub(crate) struct EncodedBatch {
+    pub objects: Vec<EncodedObject>,
     /// The connection whose temporary table holds the rest of the batch.
     pub ahead: Option<Lease>,
     /// What must be unchanged when it is committed.
     pub expected: Option<ReadVersions>,
 }
 
-impl Written {
+impl EncodedBatch {
     /// Whether the batch wrote nothing.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.ahead.is_none()
@@ -180,19 +180,19 @@ pub(crate) struct Batch<'a> {
 struct Pending {
     seen: HashSet<Hash>,
     bytes: usize,
-    written: Written,
+    written: EncodedBatch,
 }
 
 impl PostgresStore {
     /// Starts a batch.
     pub(crate) fn new_batch(&self, epoch: u64, expected: Option<ReadVersions>) -> Batch<'_> {
-        let written = Written { expected, ..Written::default() };
+        let written = EncodedBatch { expected, ..EncodedBatch::default() };
         let inner = Mutex::new(Pending { written, ..Pending::default() });
         Batch { store: self, epoch, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
     }
 
     /// The delta depth of a stored object, and its base.
-    fn place(&self, kind: ObjectKind, hash: Hash) -> Result<Option<(u8, Option<Hash>)>, StoreError> {
+    fn delta_base(&self, kind: ObjectKind, hash: Hash) -> Result<Option<(u8, Option<Hash>)>, StoreError> {
         let sql = "SELECT depth, base FROM stepback_objects WHERE hash = $1 AND kind = $2";
         let key = hash.as_bytes().as_slice();
         let row = self.pool.ask(async |connection| connection.row(sql, &[&key, &(kind as i16)]).await)?;
@@ -203,15 +203,15 @@ impl PostgresStore {
 }
 
 impl Batch<'_> {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn lock_pending(&self) -> MutexGuard<'_, Pending> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Encodes an object as a delta against the base of `similar` if that is close enough, else against `similar`.
-    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<(u8, Hash, Vec<u8>)> {
+    fn encode_delta(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<(u8, Hash, Vec<u8>)> {
         let left = |left: u32| left.checked_sub(1);
         self.differences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
-        let (depth, base) = self.store.place(kind, similar).ok()??;
+        let (depth, base) = self.store.delta_base(kind, similar).ok()??;
         let against = |base: Hash, depth: u8, share: usize| {
             let base_bytes = self.store.read(kind, base).ok()?;
             let stored = codec::compress_on(&base_bytes, bytes)?;
@@ -221,10 +221,12 @@ impl Batch<'_> {
             .or_else(|| (depth < codec::MAX_DEPTH).then(|| against(similar, depth + 1, 2)).flatten())
     }
 
-    fn encode(&self, kind: ObjectKind, hash: Hash, bytes: &[u8], similar: Option<Hash>) -> Encoded {
+    fn encode(&self, kind: ObjectKind, hash: Hash, bytes: &[u8], similar: Option<Hash>) -> EncodedObject {
         let raw_len = bytes.len() as u64;
-        let form = |codec, depth, base, payload| Encoded { hash, kind, codec, depth, raw_len, base, payload };
-        if let Some((depth, base, stored)) = similar.and_then(|similar| self.difference(kind, bytes, similar))
+        let form =
+            |codec, depth, base, payload| EncodedObject { hash, kind, codec, depth, raw_len, base, payload };
+        if let Some((depth, base, stored)) =
+            similar.and_then(|similar| self.encode_delta(kind, bytes, similar))
         {
             return form(Codec::ZstdOnBase, depth, Some(base), stored);
         }
@@ -235,7 +237,7 @@ impl Batch<'_> {
     }
 
     /// Sends what is in memory to the temporary table.
-    fn send(&self, pending: &mut Pending) -> Result<(), StoreError> {
+    fn send_pending(&self, pending: &mut Pending) -> Result<(), StoreError> {
         let mut objects = std::mem::take(&mut pending.written.objects);
         pending.bytes = 0;
         self.forget_stored(&mut objects)?;
@@ -252,7 +254,7 @@ impl Batch<'_> {
     }
 
     /// Drops objects that are stored already.
-    fn forget_stored(&self, objects: &mut Vec<Encoded>) -> Result<(), StoreError> {
+    fn forget_stored(&self, objects: &mut Vec<EncodedObject>) -> Result<(), StoreError> {
         if objects.is_empty() {
             return Ok(());
         }
@@ -266,7 +268,7 @@ impl Batch<'_> {
     }
 }
 
-async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<(), Error> {
+async fn send_ahead(connection: &mut Connection, objects: &[EncodedObject]) -> Result<(), Error> {
     let make =
         "CREATE TEMPORARY TABLE IF NOT EXISTS stepback_ahead (LIKE stepback_objects INCLUDING STORAGE)";
     connection.client.batch_execute(make).await?;
@@ -278,7 +280,7 @@ async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<
 impl ObjectSink for Batch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = Hash::of(kind, bytes);
-        if self.pending().seen.contains(&hash) {
+        if self.lock_pending().seen.contains(&hash) {
             return Ok(hash);
         }
         if bytes.len() > LARGEST {
@@ -290,12 +292,12 @@ impl ObjectSink for Batch<'_> {
             return Ok(hash);
         }
         let object = self.encode(kind, hash, bytes, similar);
-        let mut pending = self.pending();
+        let mut pending = self.lock_pending();
         if pending.seen.insert(hash) {
             pending.bytes += object.payload.len() + 200;
             pending.written.objects.push(object);
             if pending.bytes > MOST_IN_MEMORY {
-                self.send(&mut pending)?;
+                self.send_pending(&mut pending)?;
             }
         }
         Ok(hash)
@@ -305,13 +307,13 @@ impl ObjectSink for Batch<'_> {
 impl ObjectBatch for Batch<'_> {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
         // The hash covers the kind, so an object seen with this hash has this kind.
-        Ok(self.pending().seen.contains(&hash) || self.store.contains(kind, hash)?)
+        Ok(self.lock_pending().seen.contains(&hash) || self.store.contains(kind, hash)?)
     }
 
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
-        let mut pending = self.pending();
+        let mut pending = self.lock_pending();
         if pending.written.ahead.is_some() {
-            self.send(&mut pending)?;
+            self.send_pending(&mut pending)?;
         } else if pending.bytes > WORTH_ASKING {
             self.forget_stored(&mut pending.written.objects)?;
         }

@@ -15,7 +15,7 @@ impl PlanStore for PostgresStore {
         let sql = "INSERT INTO stepback_plans (id, workspace, created_at, body) VALUES ($1, $2, $3, $4)
                    ON CONFLICT (id) DO UPDATE SET workspace = excluded.workspace,
                        created_at = excluded.created_at, body = excluded.body";
-        let (id, workspace) = (text::stored(&plan.id), plan.workspace.as_bytes().as_slice());
+        let (id, workspace) = (text::escape_text(&plan.id), plan.workspace.as_bytes().as_slice());
         let created_at = plan.created_at.as_micros();
         self.pool.ask(async |connection| {
             connection.rows(sql, &[&id, &workspace, &created_at, &plan.body]).await.map(drop)
@@ -23,13 +23,13 @@ impl PlanStore for PostgresStore {
     }
 
     fn plan(&self, id: &str) -> Result<Option<StoredPlan>, StoreError> {
-        let (sql, id) = (format!("{PLAN} WHERE id = $1"), text::stored(id));
+        let (sql, id) = (format!("{PLAN} WHERE id = $1"), text::escape_text(id));
         let row = self.pool.ask(async |connection| connection.row(&sql, &[&id]).await)?;
         row.as_ref().map(read_plan).transpose()
     }
 
     fn remove_plan(&self, id: &str) -> Result<bool, StoreError> {
-        let (sql, id) = ("DELETE FROM stepback_plans WHERE id = $1 RETURNING 1", text::stored(id));
+        let (sql, id) = ("DELETE FROM stepback_plans WHERE id = $1 RETURNING 1", text::escape_text(id));
         Ok(self.pool.ask(async |connection| connection.row(sql, &[&id]).await)?.is_some())
     }
 
@@ -51,7 +51,7 @@ impl PlanStore for PostgresStore {
 
 fn read_plan(row: &Row) -> Result<StoredPlan, StoreError> {
     Ok(StoredPlan {
-        id: rows::words(row, 0)?,
+        id: rows::read_text(row, 0)?,
         workspace: rows::id(row, 1, WorkspaceId::from_slice)?,
         created_at: Timestamp::from_micros(rows::get(row, 2)?),
         body: rows::get(row, 3)?,

@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     pub is_clean: bool,
     statements: HashMap<String, Statement>,
     /// The task that drives the connection's I/O while a thread waits for an answer.
-    moving: JoinHandle<()>,
+    io_task: JoinHandle<()>,
 }
 
 impl Connection {
@@ -100,12 +100,12 @@ pub(crate) struct Pool {
     /// `Some` until the pool is dropped.
     runtime: Option<Runtime>,
     patience: Duration,
-    state: Mutex<Idle>,
+    state: Mutex<PoolState>,
     returned: Condvar,
 }
 
 #[derive(Default)]
-struct Idle {
+struct PoolState {
     /// Idle connections, with the time of their last use.
     connections: Vec<(Connection, Instant)>,
     in_use: usize,
@@ -123,7 +123,7 @@ impl Pool {
     pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
         let tls = Tls::new(&address.tls).map_err(|why| {
             let remedy = "see docs/guide/teams.md for sslmode and sslrootcert";
-            error::server(&address.shown, "protect connections to", why, remedy)
+            error::server_error(&address.shown, "protect connections to", why, remedy)
         })?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StoreError::io("prepare to connect to", &address.shown))?;
@@ -154,7 +154,7 @@ impl Pool {
 
     /// Converts a server error that occurred while doing `what`.
     pub fn failed(&self, what: &str, error: &Error) -> StoreError {
-        error::translate(&self.shown, what, error)
+        error::to_store_error(&self.shown, what, error)
     }
 
     /// Leases a connection for exclusive use.
@@ -200,22 +200,22 @@ impl Pool {
         self: &Arc<Self>,
         question: impl AsyncFn(&mut Connection) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
-        self.persistently(|lease| {
+        self.run_with_retry(|lease| {
             let connection = lease.connection()?;
             self.wait(question(connection)).map_err(|error| {
                 // Discarding it also ends a transaction that may be open.
                 lease.discard();
                 let lost = error::is_lost(&error);
                 let failure = self.failed("read from", &error);
-                if lost { Failed::Lost(failure) } else { Failed::For(failure) }
+                if lost { AttemptError::Lost(failure) } else { AttemptError::For(failure) }
             })
         })
     }
 
     /// Runs `work` on a connection, and retries on a new one whenever the connection is lost before anything was decided.
-    pub fn persistently<T>(
+    pub fn run_with_retry<T>(
         self: &Arc<Self>,
-        mut work: impl FnMut(&mut Lease) -> Result<T, Failed>,
+        mut work: impl FnMut(&mut Lease) -> Result<T, AttemptError>,
     ) -> Result<T, StoreError> {
         let mut last = None;
         let until = Instant::now() + self.patience;
@@ -235,8 +235,8 @@ impl Pool {
             };
             match work(&mut lease) {
                 Ok(done) => return Ok(done),
-                Err(Failed::For(error)) => return Err(error),
-                Err(Failed::Lost(error)) => {
+                Err(AttemptError::For(error)) => return Err(error),
+                Err(AttemptError::Lost(error)) => {
                     lease.discard();
                     // The other connections were most likely lost too.
                     self.state.lock().unwrap_or_else(PoisonError::into_inner).connections.clear();
@@ -264,7 +264,7 @@ impl Pool {
             _ => None,
         });
         match said {
-            Some((version, _)) if version < OLDEST => Err(error::server(
+            Some((version, _)) if version < OLDEST => Err(error::server_error(
                 &self.shown,
                 "use",
                 format!("the server is PostgreSQL {}, but 13 or later is required", version / 10_000),
@@ -272,14 +272,20 @@ impl Pool {
             )),
             _ => {
                 let backend = said.map_or(0, |(_, backend)| backend);
-                Ok(Connection { client, backend, is_clean: true, statements: HashMap::new(), moving })
+                Ok(Connection {
+                    client,
+                    backend,
+                    is_clean: true,
+                    statements: HashMap::new(),
+                    io_task: moving,
+                })
             }
         }
     }
 
     /// Closes a connection, and with it any open transaction.
     fn close(&self, connection: Connection) {
-        let Connection { client, moving, .. } = connection;
+        let Connection { client, io_task: moving, .. } = connection;
         drop(client);
         self.wait(async {
             let _ = tokio::time::timeout(GOODBYE, moving).await;
@@ -297,14 +303,14 @@ impl Drop for Pool {
 }
 
 /// Why `work` did not succeed.
-pub(crate) enum Failed {
+pub(crate) enum AttemptError {
     /// An error that a retry would not fix.
     For(StoreError),
     /// The connection was lost before anything was decided.
     Lost(StoreError),
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for AttemptError {
     fn from(error: StoreError) -> Self {
         Self::For(error)
     }

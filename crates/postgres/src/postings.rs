@@ -13,13 +13,13 @@ use stepback_store::StoreError;
 /// The words of a block with their places.
 #[derive(Default)]
 pub(crate) struct Block {
-    words: BTreeMap<String, Places>,
+    words: BTreeMap<String, WordPostings>,
     /// The number of steps in the block.
     pub documents: usize,
 }
 
 #[derive(Default)]
-struct Places {
+struct WordPostings {
     last: u64,
     bytes: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl Block {
             place += 1;
         }
         for (word, places) in found {
-            let Places { last, bytes } = self.words.entry(word.into_owned()).or_default();
+            let WordPostings { last, bytes } = self.words.entry(word.into_owned()).or_default();
             write(bytes, position - *last);
             *last = position;
             write(bytes, length);
@@ -82,7 +82,7 @@ fn read(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// A row of the index.
-pub(crate) struct Row<'r> {
+pub(crate) struct IndexRow<'r> {
     pub block: i64,
     pub places: &'r [u8],
 }
@@ -100,24 +100,24 @@ pub(crate) struct PhraseHit {
     pub count: u64,
 }
 
-fn damaged() -> StoreError {
+fn damaged_row() -> StoreError {
     StoreError::Corrupt { what: "the index: a row of places cannot be read".into() }
 }
 
 /// Calls `visit` for each step of an index row, with the bytes of its places.
-fn each<'r>(
-    row: &Row<'r>,
+fn visit_steps<'r>(
+    row: &IndexRow<'r>,
     stale: &Stale,
     mut visit: impl FnMut(PhraseHit, &'r [u8]),
 ) -> Result<(), StoreError> {
     let (mut bytes, mut position) = (row.places, 0u64);
     while !bytes.is_empty() {
-        let mut next = || read(&mut bytes).ok_or_else(damaged);
-        position = position.checked_add(next()?).ok_or_else(damaged)?;
+        let mut next = || read(&mut bytes).ok_or_else(damaged_row);
+        position = position.checked_add(next()?).ok_or_else(damaged_row)?;
         let (length, count) = (next()?, next()?);
         let places = bytes;
         for _ in 0..count {
-            let end = bytes.iter().position(|byte| *byte < 0x80).ok_or_else(damaged)?;
+            let end = bytes.iter().position(|byte| *byte < 0x80).ok_or_else(damaged_row)?;
             bytes = &bytes[end + 1..];
         }
         if stale.is_empty() || !stale.contains(&(row.block, position)) {
@@ -154,9 +154,9 @@ impl PhraseMatcher {
     }
 
     /// Adds a row of a word that may stand at the current place.
-    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
+    pub fn add(&mut self, row: &IndexRow<'_>, stale: &Stale) -> Result<(), StoreError> {
         let Self { before, here } = self;
-        each(row, stale, |having, places| {
+        visit_steps(row, stale, |having, places| {
             let begun = match before {
                 None => None,
                 Some(before) => match before.get(&having.position) {
@@ -195,8 +195,8 @@ pub(crate) struct AnyOf {
 
 impl AnyOf {
     /// Adds a row of one of the words.
-    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
-        each(row, stale, |having, _| self.all.push(having))
+    pub fn add(&mut self, row: &IndexRow<'_>, stale: &Stale) -> Result<(), StoreError> {
+        visit_steps(row, stale, |having, _| self.all.push(having))
     }
 
     /// The steps, in order.
@@ -214,7 +214,7 @@ impl AnyOf {
 }
 
 /// The hit at a position.
-pub(crate) fn at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
+pub(crate) fn hit_at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
     list.binary_search_by_key(&position, |having| having.position).ok().map(|found| &list[found])
 }
 
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(block.add(7, &texts("red green red", "green blue")), 5);
         assert_eq!(block.add(300, &texts("blue", "red")), 2);
         let rows: HashMap<&str, &[u8]> = block.rows().collect();
-        let row = |word: &str| Row { block: 1, places: rows[word] };
+        let row = |word: &str| IndexRow { block: 1, places: rows[word] };
         let none = Stale::new();
         let counts = |found: Vec<PhraseHit>| -> Vec<(u64, u64, u64)> {
             found.iter().map(|having| (having.position, having.length, having.count)).collect()
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(phrase(&[&["red"], &["green"], &["blue"]]), [], "a phrase goes over two fields");
         assert_eq!(phrase(&[&["blue"], &["red"]]), [], "a phrase goes over two fields");
         for end in 1..rows["red"].len() {
-            let cut = Row { block: 1, places: &rows["red"][..end] };
+            let cut = IndexRow { block: 1, places: &rows["red"][..end] };
             let read = AnyOf::default().add(&cut, &none);
             assert!(read.is_err() || end == rows["red"].len() - 5, "{end}");
         }

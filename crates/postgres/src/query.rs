@@ -76,18 +76,18 @@ impl SessionStore for PostgresStore {
 
 impl RefStore for PostgresStore {
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        let name = text::stored(name);
+        let name = text::escape_text(name);
         let sql = "SELECT value FROM stepback_refs WHERE name = $1";
         let row = self.pool.ask(async |connection| connection.row(sql, &[&name]).await)?;
         row.map(|row| rows::id(&row, 0, StepId::from_slice)).transpose()
     }
 
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        let prefix = text::stored(prefix);
+        let prefix = text::escape_text(prefix);
         let sql =
             "SELECT name, value FROM stepback_refs WHERE name >= $1 AND starts_with(name, $1) ORDER BY name";
         let rows = self.pool.ask(async |connection| connection.rows(sql, &[&prefix]).await)?;
-        rows.iter().map(|row| Ok((rows::words(row, 0)?, rows::id(row, 1, StepId::from_slice)?))).collect()
+        rows.iter().map(|row| Ok((rows::read_text(row, 0)?, rows::id(row, 1, StepId::from_slice)?))).collect()
     }
 }
 

@@ -48,9 +48,9 @@ impl Record for Session {
         Ok(Self {
             id: id(row, 0, SessionId::from_slice)?,
             workspace: id(row, 1, WorkspaceId::from_slice)?,
-            agent: words(row, 2)?,
+            agent: read_text(row, 2)?,
             started_at: Timestamp::from_micros(get(row, 3)?),
-            info: document(row, 4)?,
+            info: read_json(row, 4)?,
         })
     }
 }
@@ -62,10 +62,10 @@ impl Record for StepRow {
             session: id(row, 1, SessionId::from_slice)?,
             number: get::<i64>(row, 2)? as u64,
             parent: maybe_id(row, 3, StepId::from_slice)?,
-            kind: named(row, 4, StepKind::parse)?,
+            kind: read_enum(row, 4, StepKind::parse)?,
             at: Timestamp::from_micros(get(row, 5)?),
             state: id(row, 6, Hash::from_slice)?,
-            summary: words(row, 7)?,
+            summary: read_text(row, 7)?,
             meta: StepMeta {
                 iteration: get::<i64>(row, 14)? as u64,
                 worker: maybe_words(row, 15)?,
@@ -77,9 +77,9 @@ impl Record for StepRow {
             },
         };
         let annotation =
-            Annotation { label: maybe_words(row, 8)?, note: maybe_words(row, 9)?, tags: document(row, 10)? };
+            Annotation { label: maybe_words(row, 8)?, note: maybe_words(row, 9)?, tags: read_json(row, 10)? };
         let trigger = match get::<Option<&str>>(row, 11)? {
-            Some(_) => Some(named(row, 11, Trigger::parse)?),
+            Some(_) => Some(read_enum(row, 11, Trigger::parse)?),
             None => None,
         };
         let hidden_by = maybe_id(row, 12, OpId::from_slice)?;
@@ -94,9 +94,9 @@ impl Record for Operation {
             workspace: id(row, 1, WorkspaceId::from_slice)?,
             number: get::<i64>(row, 2)? as u64,
             at: Timestamp::from_micros(get(row, 3)?),
-            summary: words(row, 4)?,
-            action: document::<OperationAction>(row, 5)?,
-            status: named(row, 6, OpStatus::parse)?,
+            summary: read_text(row, 4)?,
+            action: read_json::<OperationAction>(row, 5)?,
+            status: read_enum(row, 6, OpStatus::parse)?,
             undone: get(row, 7)?,
             journal: maybe_id(row, 8, Hash::from_slice)?,
         })
@@ -105,12 +105,12 @@ impl Record for Operation {
 
 /// Reads one column.
 pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreError> {
-    row.try_get(column).map_err(|error| damaged(column, error))
+    row.try_get(column).map_err(|error| damaged_column(column, error))
 }
 
 /// Reads a column with an id or a hash.
 pub(crate) fn id<T>(row: &Row, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, StoreError> {
-    parse(get(row, column)?).ok_or_else(|| damaged(column, "wrong length"))
+    parse(get(row, column)?).ok_or_else(|| damaged_column(column, "wrong length"))
 }
 
 /// Reads a nullable column with an id or a hash.
@@ -123,23 +123,27 @@ pub(crate) fn maybe_id<T>(
 }
 
 /// Reads a column with text.
-pub(crate) fn words(row: &Row, column: usize) -> Result<String, StoreError> {
-    Ok(text::original(get(row, column)?))
+pub(crate) fn read_text(row: &Row, column: usize) -> Result<String, StoreError> {
+    Ok(text::unescape_text(get(row, column)?))
 }
 
 fn maybe_words(row: &Row, column: usize) -> Result<Option<String>, StoreError> {
-    Ok(get::<Option<String>>(row, column)?.map(text::original))
+    Ok(get::<Option<String>>(row, column)?.map(text::unescape_text))
 }
 
-pub(crate) fn named<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
+pub(crate) fn read_enum<T>(
+    row: &Row,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<T, StoreError> {
     let text: &str = get(row, column)?;
-    parse(text).ok_or_else(|| damaged(column, format!("unknown value {text:?}")))
+    parse(text).ok_or_else(|| damaged_column(column, format!("unknown value {text:?}")))
 }
 
-fn document<T: serde::de::DeserializeOwned>(row: &Row, column: usize) -> Result<T, StoreError> {
-    text::record(get(row, column)?).map_err(|error| damaged(column, error))
+fn read_json<T: serde::de::DeserializeOwned>(row: &Row, column: usize) -> Result<T, StoreError> {
+    text::from_json(get(row, column)?).map_err(|error| damaged_column(column, error))
 }
 
-fn damaged(column: usize, reason: impl std::fmt::Display) -> StoreError {
+fn damaged_column(column: usize, reason: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { what: format!("column {column} of a row cannot be read: {reason}") }
 }

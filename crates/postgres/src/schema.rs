@@ -19,7 +19,7 @@ const MIGRATING: i32 = 0x5342_0001;
 
 /// Whether to create the tables if there are none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Make {
+pub(crate) enum CreateTables {
     /// Create them.
     Yes,
     /// Do not create them; the store must exist.
@@ -27,7 +27,7 @@ pub(crate) enum Make {
 }
 
 /// The identity of a store, read when it is opened.
-pub(crate) struct Found {
+pub(crate) struct StoreIdentity {
     /// Unique id of the store.
     pub id: String,
     /// The second half of the keys of its locks.
@@ -35,9 +35,9 @@ pub(crate) struct Found {
 }
 
 /// Checks that the tables exist and that their format is not too new; otherwise creates or migrates them.
-pub(crate) fn prepare(pool: &Arc<Pool>, make: Make) -> Result<Found, StoreError> {
-    match pool.ask(async |connection| version(connection).await)? {
-        None if make == Make::No => return Err(StoreError::Absent { path: (&pool.shown).into() }),
+pub(crate) fn prepare(pool: &Arc<Pool>, make: CreateTables) -> Result<StoreIdentity, StoreError> {
+    match pool.ask(async |connection| read_version(connection).await)? {
+        None if make == CreateTables::No => return Err(StoreError::Absent { path: (&pool.shown).into() }),
         Some(FORMAT) => {}
         Some(newer) if newer > FORMAT => return Err(too_new(&pool.shown, newer)),
         _ => migrate(pool)?,
@@ -52,7 +52,7 @@ pub(crate) fn prepare(pool: &Arc<Pool>, make: Make) -> Result<Found, StoreError>
     if incomplete {
         return Err(StoreError::NotAStore { path: (&pool.shown).into(), reason: INCOMPLETE_REASON.into() });
     }
-    Ok(Found { id, key: key as i32 })
+    Ok(StoreIdentity { id, key: key as i32 })
 }
 
 /// The error for a store whose format is newer than this program.
@@ -61,7 +61,7 @@ pub(crate) fn too_new(shown: &str, found: u32) -> StoreError {
 }
 
 /// The format of the tables, if there are any.
-async fn version(connection: &mut Connection) -> Result<Option<u32>, Error> {
+async fn read_version(connection: &mut Connection) -> Result<Option<u32>, Error> {
     let there = connection.row("SELECT to_regclass('stepback_schema') IS NOT NULL", &[]).await?;
     if !there.map(|row| row.try_get::<_, bool>(0)).transpose()?.unwrap_or_default() {
         return Ok(None);
@@ -86,7 +86,7 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
         );
         connection.client.batch_execute(&commits).await?;
         // Another process may have migrated during the wait.
-        let found = version(connection).await?.unwrap_or(0);
+        let found = read_version(connection).await?.unwrap_or(0);
         if found > FORMAT {
             return Ok(Err(too_new(&pool.shown, found)));
         }

@@ -16,7 +16,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
 use crate::PostgresStore;
-use crate::find::{Conditions, SNAPSHOT, order};
+use crate::find::{Conditions, SNAPSHOT, order_by};
 use crate::pool::Connection;
 use crate::postings::{self, AnyOf, PhraseHit, PhraseMatcher, Stale};
 use crate::rows::{self, COLUMNS, Record, WIDTH};
@@ -54,7 +54,7 @@ async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<Sea
     let (mut ranked, total) = match &search.pattern {
         Pattern::Words { with, without } => {
             let matching = sound!(by_words(connection, with, without, search.ranked).await?);
-            let ranked = sound!(among(connection, search, matching).await?);
+            let ranked = sound!(filter_matches(connection, search, matching).await?);
             let total = ranked.len() as u64;
             (ranked, total)
         }
@@ -62,7 +62,7 @@ async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<Sea
     };
     let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let shown: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
-    let hits = sound!(hits(connection, search, &shown).await?);
+    let hits = sound!(load_hits(connection, search, &shown).await?);
     let end = search.skip.saturating_add(search.limit);
     Ok(Ok(SearchResult {
         hits,
@@ -73,7 +73,7 @@ async fn find(connection: &mut Connection, search: &SearchRequest) -> Answer<Sea
 }
 
 /// Entries of the index that are out of date, because their step was indexed again in another block.
-async fn stale(connection: &mut Connection) -> Result<Stale, Error> {
+async fn stale_entries(connection: &mut Connection) -> Result<Stale, Error> {
     let rows = connection.rows("SELECT block, position FROM stepback_stale", &[]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64))).collect()
 }
@@ -82,13 +82,13 @@ async fn stale(connection: &mut Connection) -> Result<Stale, Error> {
 async fn each_row(
     connection: &mut Connection,
     words: &[i32],
-    mut visit: impl FnMut(&postings::Row<'_>) -> Result<(), StoreError>,
+    mut visit: impl FnMut(&postings::IndexRow<'_>) -> Result<(), StoreError>,
 ) -> Answer<()> {
     let sql = "SELECT block, places FROM stepback_postings WHERE word = ANY($1)";
     let statement = connection.prepared(sql).await?;
     let mut rows = pin!(connection.client.query_raw(&statement, [&words]).await?);
     while let Some(row) = rows.try_next().await? {
-        let row = postings::Row { block: row.try_get(0)?, places: row.try_get(1)? };
+        let row = postings::IndexRow { block: row.try_get(0)?, places: row.try_get(1)? };
         sound!(visit(&row));
     }
     Ok(Ok(()))
@@ -102,7 +102,11 @@ async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -
 }
 
 /// The steps that contain a phrase, given as the words that may stand at each of its places.
-async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<PhraseHit>> {
+async fn find_phrase(
+    connection: &mut Connection,
+    phrase: &[Vec<i32>],
+    stale: &Stale,
+) -> Answer<Vec<PhraseHit>> {
     if let [words] = phrase {
         return having_any(connection, words, stale).await;
     }
@@ -124,26 +128,26 @@ async fn by_words(
     scored: bool,
 ) -> Answer<Ranked> {
     let phrases: Vec<&Phrase> = with.iter().chain(without).collect();
-    let stale = stale(connection).await?;
+    let stale = stale_entries(connection).await?;
     let mut lists = Vec::with_capacity(phrases.len());
     for phrase in phrases {
         let words = ids_of(connection, phrase).await?;
-        lists.push(sound!(having(connection, &words, &stale).await?));
+        lists.push(sound!(find_phrase(connection, &words, &stale).await?));
     }
     let (with, without) = lists.split_at(with.len());
     let Some(fewest) = with.iter().min_by_key(|list| list.len()) else { return Ok(Ok(Vec::new())) };
-    let ranking = ranking(connection).await?;
+    let ranking = load_ranking(connection).await?;
     let weights: Vec<f64> = with.iter().map(|list| ranking.weight(list.len() as u64)).collect();
     let fits = |having: &&PhraseHit| {
-        with.iter().all(|list| postings::at(list, having.position).is_some())
-            && !without.iter().any(|list| postings::at(list, having.position).is_some())
+        with.iter().all(|list| postings::hit_at(list, having.position).is_some())
+            && !without.iter().any(|list| postings::hit_at(list, having.position).is_some())
     };
     let score = |having: &PhraseHit| -> f64 {
         if !scored {
             return 0.0;
         }
         let of = |(list, weight): (&Vec<PhraseHit>, &f64)| {
-            let count = postings::at(list, having.position).map_or(0, |found| found.count);
+            let count = postings::hit_at(list, having.position).map_or(0, |found| found.count);
             ranking.score(*weight, count, having.length)
         };
         with.iter().zip(&weights).map(of).sum()
@@ -151,7 +155,7 @@ async fn by_words(
     Ok(Ok(fewest.iter().filter(fits).map(|having| (having.position as i64, score(having))).collect()))
 }
 
-async fn ranking(connection: &mut Connection) -> Result<Ranking, Error> {
+async fn load_ranking(connection: &mut Connection) -> Result<Ranking, Error> {
     let row = connection.client.query_one("SELECT documents, words FROM stepback_index", &[]).await?;
     let (documents, words) = (row.try_get::<_, i64>(0)? as f64, row.try_get::<_, i64>(1)? as f64);
     Ok(Ranking { documents, average: words / documents })
@@ -173,7 +177,11 @@ async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<
 }
 
 /// Those of `matching` that pass the search's filters, in the requested order.
-async fn among(connection: &mut Connection, search: &SearchRequest, matching: Ranked) -> Answer<Ranked> {
+async fn filter_matches(
+    connection: &mut Connection,
+    search: &SearchRequest,
+    matching: Ranked,
+) -> Answer<Ranked> {
     let mut ranked = matching;
     let mut conditions = Conditions::default();
     let positions: Vec<i64> = ranked.iter().map(|(position, _)| *position).collect();
@@ -183,7 +191,7 @@ async fn among(connection: &mut Connection, search: &SearchRequest, matching: Ra
         best_first(&mut ranked);
         return Ok(Ok(ranked));
     }
-    let order = if search.ranked { String::new() } else { order(false, &search.among) };
+    let order = if search.ranked { String::new() } else { order_by(false, &search.among) };
     let sql = format!(
         "SELECT s.position FROM stepback_steps s WHERE s.position = ANY({name}){}{order}",
         conditions.sql
@@ -213,7 +221,7 @@ async fn by_substring(
 ) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
-    let (needed, stale) = (trigrams::of(wanted), stale(connection).await?);
+    let (needed, stale) = (trigrams::substring_parts(wanted), stale_entries(connection).await?);
     for part in &needed {
         let Some(words) = trigrams::few_words(connection, part).await? else { continue };
         let all: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
@@ -248,7 +256,7 @@ async fn by_substring(
         "SELECT t.position, t.raw_len, CASE WHEN t.position = ANY({certain_name}) THEN NULL ELSE t.text END
          FROM stepback_texts t JOIN stepback_steps s ON s.position = t.position WHERE {limited}{}{}",
         conditions.sql,
-        order(false, &ordered)
+        order_by(false, &ordered)
     );
     let mut ranked = Vec::new();
     let mut found = pin!(connection.client.query_typed_raw(&sql, conditions.values()).await?);
@@ -270,7 +278,11 @@ async fn by_substring(
 }
 
 /// What is shown of steps, in the given order.
-async fn hits(connection: &mut Connection, search: &SearchRequest, shown: &Ranked) -> Answer<Vec<SearchHit>> {
+async fn load_hits(
+    connection: &mut Connection,
+    search: &SearchRequest,
+    shown: &Ranked,
+) -> Answer<Vec<SearchHit>> {
     let sql = format!(
         "SELECT {COLUMNS}, s.workspace, s.position, t.raw_len, t.text
          FROM stepback_steps s JOIN stepback_texts t ON t.position = s.position WHERE s.position = ANY($1)"

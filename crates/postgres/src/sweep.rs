@@ -133,8 +133,8 @@ impl MaintenanceStore for PostgresStore {
             }
             let end = format!(
                 "UPDATE stepback_meta SET epoch = epoch + 1; {}; SELECT nextval('stepback_commits'); COMMIT; {}",
-                commit_order::taking(self.key),
-                notify::announcement(self.key)
+                commit_order::lock_sql(self.key),
+                notify::notify_sql(self.key)
             );
             connection.client.batch_execute(&end).await?;
             Ok(Ok(()))
@@ -154,7 +154,7 @@ impl MaintenanceStore for PostgresStore {
                     .client
                     .batch_execute(&format!("{how} stepback_objects"))
                     .await
-                    .map_err(|error| error::translate(&self.pool.shown, "clean up", &error))
+                    .map_err(|error| error::to_store_error(&self.pool.shown, "clean up", &error))
             });
             drop(vacuumed);
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 const MARK: char = '\u{f8ff}';
 
 /// Escapes `text` for storage.
-pub(crate) fn stored(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', MARK]) {
         return Cow::Borrowed(text);
     }
@@ -27,7 +27,7 @@ pub(crate) fn stored(text: &str) -> Cow<'_, str> {
 }
 
 /// Reverses [`stored`].
-pub(crate) fn original(text: String) -> String {
+pub(crate) fn unescape_text(text: String) -> String {
     if !text.contains(MARK) {
         return text;
     }
@@ -43,35 +43,35 @@ pub(crate) fn original(text: String) -> String {
 }
 
 /// Serialises a record as the text of a JSON document.
-pub(crate) fn document(record: &impl serde::Serialize) -> String {
+pub(crate) fn to_json(record: &impl serde::Serialize) -> String {
     // The records are plain data with string keys, which always serialise.
     let text = serde_json::to_string(record).unwrap_or_default();
     if !text.contains("\\u0000") && !text.contains(MARK) {
         return text;
     }
     let mut value = serde_json::from_str(&text).unwrap_or(Value::Null);
-    change(&mut value, &|text| stored(text).into_owned());
+    map_strings(&mut value, &|text| escape_text(text).into_owned());
     value.to_string()
 }
 
 /// Reads a record from the text of a JSON document.
-pub(crate) fn record<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     if !text.contains(MARK) {
         return serde_json::from_str(text);
     }
     let mut value = serde_json::from_str(text)?;
-    change(&mut value, &|text| original(text.to_string()));
+    map_strings(&mut value, &|text| unescape_text(text.to_string()));
     serde_json::from_value(value)
 }
 
-fn change(value: &mut Value, of_text: &dyn Fn(&str) -> String) {
+fn map_strings(value: &mut Value, of_text: &dyn Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = of_text(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| change(item, of_text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| map_strings(item, of_text)),
         Value::Object(fields) => {
             let old = std::mem::take(fields);
             for (name, mut value) in old {
-                change(&mut value, of_text);
+                map_strings(&mut value, of_text);
                 fields.insert(of_text(&name), value);
             }
         }
@@ -88,17 +88,17 @@ mod tests {
         for text in
             ["", "plain", "\0", "a\0b\0", "\u{f8ff}", "\u{f8ff}0", "\0\u{f8ff}\0", "ü\u{f8ff}\u{f8ff}0"]
         {
-            let kept = stored(text).into_owned();
+            let kept = escape_text(text).into_owned();
             assert!(!kept.contains('\0'));
-            assert_eq!(original(kept), text);
+            assert_eq!(unescape_text(kept), text);
         }
     }
 
     #[test]
     fn every_document_comes_back() {
         let value = serde_json::json!({ "a\0": ["\0", { "\u{f8ff}": "\\u0000" }], "b": 1.5 });
-        let kept = document(&value);
+        let kept = to_json(&value);
         assert!(!kept.replace("\\\\u0000", "").contains("\\u0000"), "{kept}");
-        assert_eq!(record::<Value>(&kept).ok(), Some(value));
+        assert_eq!(from_json::<Value>(&kept).ok(), Some(value));
     }
 }

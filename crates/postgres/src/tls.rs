@@ -50,7 +50,7 @@ impl Mode {
     }
 
     /// The part of the mode that the client library handles.
-    pub fn library(self) -> SslMode {
+    pub fn to_ssl_mode(self) -> SslMode {
         match self {
             Self::Disable => SslMode::Disable,
             Self::Prefer => SslMode::Prefer,
@@ -61,7 +61,7 @@ impl Mode {
 
 /// The TLS options of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct TlsOptions {
     pub mode: Mode,
     /// A file with the certificates to trust, instead of the system's.
     pub roots: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
     /// Reads the certificates that are needed, if any.
-    pub fn new(asked: &Asked) -> Result<Self, String> {
+    pub fn new(asked: &TlsOptions) -> Result<Self, String> {
         let provider = Arc::new(crypto::ring::default_provider());
         // With a list of trusted certificates, `require` means `verify-ca`, as in PostgreSQL's own programs.
         let verify = match asked.mode {
@@ -81,7 +81,7 @@ impl Tls {
             Mode::Require => asked.roots.is_some(),
             Mode::Disable | Mode::Prefer => false,
         };
-        let chain = if verify { Some(chain(asked.roots.as_deref(), &provider)?) } else { None };
+        let chain = if verify { Some(chain_verifier(asked.roots.as_deref(), &provider)?) } else { None };
         let verifier = Verifier {
             chain,
             host: asked.mode == Mode::VerifyFull,
@@ -98,7 +98,10 @@ impl Tls {
 }
 
 /// The verifier of certificate chains.
-fn chain(roots: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
+fn chain_verifier(
+    roots: Option<&Path>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut store = RootCertStore::empty();
     match roots {
         // As in PostgreSQL's own programs.

@@ -36,7 +36,7 @@ pub(crate) struct TermMatch {
 
 /// The parts of the substring `wanted`. A long word at an edge gives no part, since the index keeps only the beginning of
 /// such words.
-pub(crate) fn of(wanted: &str) -> Vec<Part> {
+pub(crate) fn substring_parts(wanted: &str) -> Vec<Part> {
     words(wanted)
         .filter_map(|word| {
             let (first, last) = (word.start == 0, word.end == wanted.len());
@@ -55,7 +55,7 @@ pub(crate) fn of(wanted: &str) -> Vec<Part> {
 
 impl Part {
     /// The part as a pattern for `LIKE`.
-    fn pattern(&self) -> String {
+    fn like_pattern(&self) -> String {
         let (before, text, after) = match self {
             Self::Whole(text) => ("", text, ""),
             Self::Beginning(text) => ("", text, "%"),
@@ -74,7 +74,7 @@ pub(crate) async fn words_fitting(
     most: usize,
 ) -> Result<Vec<(i32, bool)>, Error> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let pattern = part.pattern();
+    let pattern = part.like_pattern();
     let rows = match part {
         Part::Beginning(begin) => {
             // In byte order, all words with this prefix are adjacent; no word contains this character.
@@ -122,16 +122,16 @@ mod tests {
     #[test]
     fn a_substring_falls_apart_into_what_is_known_of_its_words() {
         let part = |make: fn(String) -> Part, text: &str| make(text.to_string());
-        assert_eq!(of("oo_ba"), [part(Part::Inside, "oo_ba")]);
-        assert_eq!(of("(&mut y)?"), [part(Part::Whole, "mut"), part(Part::Whole, "y")]);
+        assert_eq!(substring_parts("oo_ba"), [part(Part::Inside, "oo_ba")]);
+        assert_eq!(substring_parts("(&mut y)?"), [part(Part::Whole, "mut"), part(Part::Whole, "y")]);
         assert_eq!(
-            of("ain.rs:1"),
+            substring_parts("ain.rs:1"),
             [part(Part::End, "ain"), part(Part::Whole, "rs"), part(Part::Beginning, "1")]
         );
-        assert_eq!(of("%"), []);
+        assert_eq!(substring_parts("%"), []);
         let long = "a".repeat(100);
-        assert_eq!(of(&long), []);
-        assert_eq!(of(&format!(".{long}.")), [Part::Whole("a".repeat(64))]);
-        assert_eq!(part(Part::Inside, "oo_ba").pattern(), "%oo\\_ba%");
+        assert_eq!(substring_parts(&long), []);
+        assert_eq!(substring_parts(&format!(".{long}.")), [Part::Whole("a".repeat(64))]);
+        assert_eq!(part(Part::Inside, "oo_ba").like_pattern(), "%oo\\_ba%");
     }
 }

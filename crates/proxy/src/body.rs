@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::connect::{AnyBody, AnyError};
 use crate::recording::{Recording, RequestRecorder, StreamState};
-use crate::refusal::chain;
+use crate::refusal::error_chain;
 use crate::state::ProxyState;
 
 /// After the end of the model's answer, the sink is called once nothing has arrived for this long. What arrives later is
@@ -43,7 +43,7 @@ pub(crate) struct RequestBody<B> {
 impl<B: Body<Data = Bytes>> RequestBody<B> {
     pub(crate) fn new(inner: B, asked: Arc<RequestRecorder>) -> Self {
         if inner.is_end_stream() {
-            asked.complete();
+            asked.finish_body();
         }
         Self { inner, asked }
     }
@@ -59,10 +59,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
         if let Some(piece) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
-            self.asked.piece(piece);
+            self.asked.add_chunk(piece);
         }
         if frame.is_none() || self.inner.is_end_stream() {
-            self.asked.complete();
+            self.asked.finish_body();
         }
         Poll::Ready(frame)
     }
@@ -82,16 +82,16 @@ pub(crate) struct AnswerBody {
     inner: AnyBody,
     /// The recording; `None` once the sink was called.
     recording: Option<Recording>,
-    stage: Stage,
+    stage: AnswerStage,
     held: VecDeque<Frame<Bytes>>,
     held_bytes: usize,
     /// Set when the model's answer has ended: the latest time until which more is waited for.
     settled: Option<Instant>,
-    over: Option<Over>,
+    body_end: Option<BodyEnd>,
     silence: Pin<Box<Sleep>>,
 }
 
-enum Stage {
+enum AnswerStage {
     /// Chunks are passed on.
     Passing,
     /// The answer may have ended; its last chunk is held back until the next one shows whether it has.
@@ -107,7 +107,7 @@ enum Stage {
 }
 
 /// How the inner body ended.
-enum Over {
+enum BodyEnd {
     Clean,
     Broken(AnyError),
 }
@@ -118,11 +118,11 @@ impl AnswerBody {
             shared: Arc::clone(shared),
             inner,
             recording,
-            stage: Stage::Passing,
+            stage: AnswerStage::Passing,
             held: VecDeque::new(),
             held_bytes: 0,
             settled: None,
-            over: None,
+            body_end: None,
             silence: Box::pin(tokio::time::sleep(shared.limits.idle)),
         }
     }
@@ -130,14 +130,14 @@ impl AnswerBody {
     /// For an answer without a body, calls the sink before the head is sent: no chunks will be polled.
     pub(crate) async fn tell_if_empty(&mut self) {
         if self.inner.is_end_stream() {
-            self.over = Some(Over::Clean);
+            self.body_end = Some(BodyEnd::Clean);
             if let Some(recording) = self.recording.take() {
-                let told = recording.tell(AnswerEnd::Complete);
-                if tokio::time::timeout(self.shared.patience(), told).await.is_err() {
+                let told = recording.notify_sink(AnswerEnd::Complete);
+                if tokio::time::timeout(self.shared.sink_timeout(), told).await.is_err() {
                     self.shared.was_late();
                 }
             }
-            self.stage = Stage::Releasing;
+            self.stage = AnswerStage::Releasing;
         }
     }
 
@@ -162,60 +162,60 @@ impl AnswerBody {
     }
 
     /// Starts to tell the sink how the answer ended.
-    fn tell(&mut self) {
-        let ended = match &self.over {
-            Some(Over::Broken(error)) => AnswerEnd::CutOff(chain(&**error)),
-            Some(Over::Clean) | None => AnswerEnd::Complete,
+    fn notify_sink(&mut self) {
+        let ended = match &self.body_end {
+            Some(BodyEnd::Broken(error)) => AnswerEnd::CutOff(error_chain(&**error)),
+            Some(BodyEnd::Clean) | None => AnswerEnd::Complete,
         };
         self.stage = match self.recording.take() {
             Some(recording) => {
-                let patience = tokio::time::sleep(self.shared.patience());
-                Stage::Telling(recording.tell(ended), Box::pin(patience))
+                let patience = tokio::time::sleep(self.shared.sink_timeout());
+                AnswerStage::Telling(recording.notify_sink(ended), Box::pin(patience))
             }
-            None => Stage::Releasing,
+            None => AnswerStage::Releasing,
         };
     }
 
     /// Handles a chunk. Returns it if it can be sent at once.
-    fn take(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
+    fn handle_frame(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
         match frame {
             Some(Ok(frame)) => {
                 let says = match (&mut self.recording, frame.data_ref()) {
-                    (Some(recording), Some(piece)) => recording.piece(piece),
+                    (Some(recording), Some(piece)) => recording.add_chunk(piece),
                     _ => StreamState::More,
                 };
                 if self.inner.is_end_stream() {
                     if let Some(recording) = &mut self.recording {
                         recording.at_end();
                     }
-                    self.over = Some(Over::Clean);
+                    self.body_end = Some(BodyEnd::Clean);
                     self.hold(frame);
-                    self.tell();
+                    self.notify_sink();
                 } else if says == StreamState::PerhapsAll {
                     self.hold(frame);
-                    if !matches!(self.stage, Stage::Doubting(_)) {
-                        self.stage = Stage::Doubting(Box::pin(tokio::time::sleep(DOUBT)));
+                    if !matches!(self.stage, AnswerStage::Doubting(_)) {
+                        self.stage = AnswerStage::Doubting(Box::pin(tokio::time::sleep(DOUBT)));
                     }
                 } else if says == StreamState::All {
                     self.hold(frame);
                     let now = Instant::now();
                     let latest = *self.settled.get_or_insert(now + SETTLED);
                     let quiet = tokio::time::sleep_until((now + QUIET).min(latest));
-                    self.stage = Stage::Settling(Box::pin(quiet));
+                    self.stage = AnswerStage::Settling(Box::pin(quiet));
                     if self.held_bytes > MOST_HELD {
-                        self.tell();
+                        self.notify_sink();
                     }
                 } else {
                     return Some(frame);
                 }
             }
             Some(Err(error)) => {
-                self.over = Some(Over::Broken(error));
-                self.tell();
+                self.body_end = Some(BodyEnd::Broken(error));
+                self.notify_sink();
             }
             None => {
-                self.over = Some(Over::Clean);
-                self.tell();
+                self.body_end = Some(BodyEnd::Clean);
+                self.notify_sink();
             }
         }
         None
@@ -233,62 +233,62 @@ impl Body for AnswerBody {
         let this = &mut *self;
         loop {
             match &mut this.stage {
-                Stage::Passing => {
+                AnswerStage::Passing => {
                     let frame = ready!(this.poll_inner(cx));
-                    if let Some(frame) = this.take(frame) {
+                    if let Some(frame) = this.handle_frame(frame) {
                         return Poll::Ready(Some(Ok(frame)));
                     }
                 }
-                Stage::Doubting(long_enough) => {
+                AnswerStage::Doubting(long_enough) => {
                     let over = long_enough.as_mut().poll(cx).is_ready();
                     match this.poll_inner(cx) {
                         Poll::Ready(frame) => {
-                            let goes_on = this.take(frame).map(|frame| this.hold(frame)).is_some();
-                            let doubts = matches!(this.stage, Stage::Doubting(_));
+                            let goes_on = this.handle_frame(frame).map(|frame| this.hold(frame)).is_some();
+                            let doubts = matches!(this.stage, AnswerStage::Doubting(_));
                             if goes_on || doubts && (over || this.held_bytes > MOST_HELD) {
-                                this.stage = Stage::Releasing;
+                                this.stage = AnswerStage::Releasing;
                             }
                         }
-                        Poll::Pending if over => this.stage = Stage::Releasing,
+                        Poll::Pending if over => this.stage = AnswerStage::Releasing,
                         Poll::Pending => return Poll::Pending,
                     }
                 }
-                Stage::Settling(quiet) => {
+                AnswerStage::Settling(quiet) => {
                     let over = quiet.as_mut().poll(cx).is_ready();
                     match this.poll_inner(cx) {
                         Poll::Ready(frame) => {
-                            if let Some(frame) = this.take(frame) {
+                            if let Some(frame) = this.handle_frame(frame) {
                                 this.hold(frame);
                             }
                         }
-                        Poll::Pending if over => this.tell(),
+                        Poll::Pending if over => this.notify_sink(),
                         Poll::Pending => return Poll::Pending,
                     }
                 }
-                Stage::Telling(told, patience) => {
+                AnswerStage::Telling(told, patience) => {
                     if Pin::new(told).poll(cx).is_pending() {
                         ready!(patience.as_mut().poll(cx));
                         this.shared.was_late();
                     }
-                    this.stage = Stage::Releasing;
+                    this.stage = AnswerStage::Releasing;
                 }
-                Stage::Releasing => {
+                AnswerStage::Releasing => {
                     if let Some(frame) = this.held.pop_front() {
                         this.held_bytes -= frame.data_ref().map_or(0, Bytes::len);
                         return Poll::Ready(Some(Ok(frame)));
                     }
-                    match &this.over {
-                        Some(Over::Clean) => return Poll::Ready(None),
-                        Some(Over::Broken(_)) => {
-                            this.stage = Stage::Breaking(Box::pin(tokio::time::sleep(LEAVING)));
+                    match &this.body_end {
+                        Some(BodyEnd::Clean) => return Poll::Ready(None),
+                        Some(BodyEnd::Broken(_)) => {
+                            this.stage = AnswerStage::Breaking(Box::pin(tokio::time::sleep(LEAVING)));
                         }
-                        None => this.stage = Stage::Passing,
+                        None => this.stage = AnswerStage::Passing,
                     }
                 }
-                Stage::Breaking(leaving) => {
+                AnswerStage::Breaking(leaving) => {
                     ready!(leaving.as_mut().poll(cx));
-                    return Poll::Ready(match this.over.take() {
-                        Some(Over::Broken(error)) => Some(Err(error)),
+                    return Poll::Ready(match this.body_end.take() {
+                        Some(BodyEnd::Broken(error)) => Some(Err(error)),
                         _ => None,
                     });
                 }
@@ -297,9 +297,9 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.stage, Stage::Releasing)
+        matches!(self.stage, AnswerStage::Releasing)
             && self.held.is_empty()
-            && matches!(self.over, Some(Over::Clean))
+            && matches!(self.body_end, Some(BodyEnd::Clean))
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -12,21 +12,21 @@ const UNPROVEN: usize = 1 << 16;
 
 /// A number of bytes that all copies share.
 pub(crate) struct Budget {
-    held: AtomicU64,
+    held_bytes: AtomicU64,
     most: u64,
 }
 
 impl Budget {
     pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { held: AtomicU64::new(0), most })
+        Arc::new(Self { held_bytes: AtomicU64::new(0), most })
     }
 
     pub(crate) fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
-    fn take(&self, bytes: u64) -> bool {
-        self.held
+    fn try_reserve(&self, bytes: u64) -> bool {
+        self.held_bytes
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
                 held.checked_add(bytes).filter(|sum| *sum <= self.most)
             })
@@ -35,20 +35,20 @@ impl Budget {
 }
 
 /// A share of the budget, returned when dropped.
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// A copy of a body in transit.
 pub(crate) struct BodyCapture {
-    share: Share,
+    share: BudgetShare,
     most: u64,
     bytes: Vec<u8>,
     /// How many bytes passed, as transferred.
@@ -69,22 +69,22 @@ pub(crate) struct BodyCapture {
 }
 
 /// A complete copy.
-pub(crate) struct Text {
+pub(crate) struct CapturedText {
     pub(crate) body: String,
     pub(crate) chunks: Chunks,
     pub(crate) left_out: u64,
     /// Whether the body is decompressed.
     pub(crate) decoded: bool,
-    pub(crate) share: Share,
+    pub(crate) share: BudgetShare,
 }
 
 impl BodyCapture {
     /// Creates an empty copy; `encoding` is the body's `content-encoding`.
     pub(crate) fn new(budget: &Arc<Budget>, most: u64, encoding: Option<&str>) -> Self {
         let encoding = encoding.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
-        let decoder = encoding.and_then(Decoder::of);
+        let decoder = encoding.and_then(Decoder::for_encoding);
         Self {
-            share: Share { budget: Arc::clone(budget), bytes: 0 },
+            share: BudgetShare { budget: Arc::clone(budget), bytes: 0 },
             most,
             bytes: Vec::new(),
             passed: 0,
@@ -111,29 +111,29 @@ impl BodyCapture {
         let before = self.bytes.len();
         let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
         match self.decoder.as_mut().map(|decoder| decoder.push(piece, room)) {
-            None => self.keep(piece, room),
+            None => self.append_bounded(piece, room),
             Some(Decoded::Bytes(bytes)) => {
                 if !bytes.is_empty() {
                     self.unproven = Vec::new();
                 } else if before == 0 && self.unproven.len() < UNPROVEN {
                     self.unproven.extend_from_slice(piece);
                 }
-                self.keep(&bytes, room);
+                self.append_bounded(&bytes, room);
             }
             Some(Decoded::TooMuch(bytes)) => {
-                self.keep(&bytes, room);
+                self.append_bounded(&bytes, room);
                 self.full = true;
                 // How much more there was is unknown; only that there was more.
                 self.left_out += 1;
             }
             Some(Decoded::Broken(bytes)) if before > 0 || !bytes.is_empty() => {
                 self.not_decoded();
-                self.keep(&bytes, room);
+                self.append_bounded(&bytes, room);
             }
             Some(Decoded::Broken(_)) => {
                 let mut raw = self.not_decoded();
                 raw.extend_from_slice(piece);
-                self.keep(&raw, room);
+                self.append_bounded(&raw, room);
             }
         }
         let kept = self.bytes.len() - before;
@@ -150,9 +150,9 @@ impl BodyCapture {
         std::mem::take(&mut self.unproven)
     }
 
-    fn keep(&mut self, piece: &[u8], room: usize) {
+    fn append_bounded(&mut self, piece: &[u8], room: usize) {
         let fits = piece.len().min(room);
-        if self.share.budget.take(fits as u64) {
+        if self.share.budget.try_reserve(fits as u64) {
             self.share.bytes += fits as u64;
             self.bytes.extend_from_slice(&piece[..fits]);
             self.left_out += (piece.len() - fits) as u64;
@@ -174,20 +174,20 @@ impl BodyCapture {
     }
 
     /// Returns what was kept, as text.
-    pub(crate) fn text(mut self) -> Text {
+    pub(crate) fn text(mut self) -> CapturedText {
         if !self.unproven.is_empty() {
             // The body ended before the decoder produced output.
             let raw = self.not_decoded();
             let room = usize::try_from(self.most).unwrap_or(usize::MAX);
-            self.keep(&raw, room);
+            self.append_bounded(&raw, room);
             self.chunks.push(self.last, self.bytes.len() as u64);
         }
         let mut chunks = self.chunks;
         let body = match String::from_utf8(self.bytes) {
             Ok(body) => body,
-            Err(error) => lossy(error.as_bytes(), &mut chunks),
+            Err(error) => decode_lossy(error.as_bytes(), &mut chunks),
         };
-        Text { body, chunks, left_out: self.left_out, decoded: self.decoded, share: self.share }
+        CapturedText { body, chunks, left_out: self.left_out, decoded: self.decoded, share: self.share }
     }
 }
 
@@ -198,7 +198,7 @@ fn end_of_last_event(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Converts bytes to text as far as possible, and adjusts the sizes of the chunks to the result.
-fn lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
+fn decode_lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
     let mut body = String::with_capacity(bytes.len());
     let mut read = 0usize;
     let mut chunk_end = 0u64;

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// Returns the TLS configuration. `needed` is false if no TLS connection will be made: reading the system's certificates
 /// takes some milliseconds.
-pub(crate) fn trust(needed: bool, added: Option<&Path>) -> io::Result<ClientConfig> {
+pub(crate) fn client_config(needed: bool, added: Option<&Path>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     if needed {
         // Some of a system's certificates may be unusable; the others still work. With none at all, connecting fails with

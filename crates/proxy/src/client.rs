@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 
 use crate::body_capture::{BodyCapture, Budget};
 use crate::connect::{self, Models};
-use crate::handler::whole;
-use crate::refusal::{Failure, chain};
+use crate::handler::full_body;
+use crate::refusal::{Failure, error_chain};
 use crate::upstream::Target;
 use crate::{ProxyLimits, certificates, headers};
 
@@ -40,7 +40,7 @@ impl UpstreamClient {
     /// Creates a client. `certificates` are trusted in addition to those of the system.
     pub fn new(limits: ProxyLimits, certificates: Option<&Path>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let models = connect::models(certificates::trust(true, certificates)?, limits.connect);
+        let models = connect::new_client(certificates::client_config(true, certificates)?, limits.connect);
         Ok(Self { runtime, models, limits })
     }
 
@@ -59,11 +59,11 @@ impl UpstreamClient {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(whole(body.into())).map_err(|error| wrong(&error))?;
-        self.runtime.block_on(self.ask(&target.shown, request, on_chunk))
+        let request = request.body(full_body(body.into())).map_err(|error| wrong(&error))?;
+        self.runtime.block_on(self.send_request(&target.shown, request, on_chunk))
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
         shown: &str,
         request: Request<connect::AnyBody>,
@@ -74,8 +74,8 @@ impl UpstreamClient {
         let idle = self.limits.idle;
         let answer = match tokio::time::timeout(idle, self.models.request(request)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Error::Failed(Failure::of(shown, &error).message())),
-            Err(_) => return Err(Error::Failed(Failure::silent(shown, idle.as_secs()).message())),
+            Ok(Err(error)) => return Err(Error::Failed(Failure::from_error(shown, &error).message())),
+            Err(_) => return Err(Error::Failed(Failure::idle_timeout(shown, idle.as_secs()).message())),
         };
         let (parts, mut body) = answer.into_parts();
         let encoding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
@@ -85,8 +85,8 @@ impl UpstreamClient {
         let ended = loop {
             match tokio::time::timeout(idle, body.frame()).await {
                 Ok(None) => break AnswerEnd::Complete,
-                Ok(Some(Err(error))) => break AnswerEnd::CutOff(chain(&error)),
-                Err(_) => break AnswerEnd::CutOff(silent(idle)),
+                Ok(Some(Err(error))) => break AnswerEnd::CutOff(error_chain(&error)),
+                Err(_) => break AnswerEnd::CutOff(silence_message(idle)),
                 Ok(Some(Ok(frame))) => {
                     let Some(piece) = frame.data_ref() else { continue };
                     let after = micros();
@@ -100,7 +100,7 @@ impl UpstreamClient {
         let text = copy.text();
         Ok(Response {
             status: parts.status.as_u16(),
-            headers: headers::about_the_message(&headers::recordable(&parts.headers), text.decoded),
+            headers: headers::about_the_message(&headers::recordable_headers(&parts.headers), text.decoded),
             body: text.body,
             chunks: text.chunks,
             ended,
@@ -111,6 +111,6 @@ impl UpstreamClient {
     }
 }
 
-fn silent(idle: Duration) -> String {
+fn silence_message(idle: Duration) -> String {
     format!("no data for {} s", idle.as_secs_f32())
 }

@@ -29,7 +29,7 @@ pub(crate) type Models = Client<InTime, AnyBody>;
 const KEPT: Duration = Duration::from_secs(30);
 
 /// Creates a client with its connection pool. It must be used within a tokio runtime.
-pub(crate) fn models(trust: rustls::ClientConfig, patience: Duration) -> Models {
+pub(crate) fn new_client(trust: rustls::ClientConfig, patience: Duration) -> Models {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

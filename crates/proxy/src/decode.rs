@@ -51,7 +51,7 @@ enum Kind {
 
 impl Decoder {
     /// Returns the decoder for a `content-encoding`; `None` if it is unknown or empty.
-    pub(crate) fn of(encoding: &str) -> Option<Self> {
+    pub(crate) fn for_encoding(encoding: &str) -> Option<Self> {
         let kind = match encoding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => {
                 Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(BoundedBuffer::default())))
@@ -82,18 +82,18 @@ impl Decoder {
             };
         }
         match &mut self.0 {
-            Kind::Gzip(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Zlib(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Deflate(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Brotli(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
-            Kind::Zstd(context) => zstd(context, piece, most),
+            Kind::Gzip(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Zlib(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Deflate(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Brotli(decoder) => decode_through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Zstd(context) => decode_zstd(context, piece, most),
             Kind::DeflateOfSomeForm => Decoded::Bytes(Vec::new()),
         }
     }
 }
 
 /// Writes a chunk through a decoder and returns the output.
-fn through<D: Write>(
+fn decode_through<D: Write>(
     decoder: &mut D,
     room: impl Fn(&mut D) -> &mut BoundedBuffer,
     piece: &[u8],
@@ -110,7 +110,7 @@ fn through<D: Write>(
     }
 }
 
-fn zstd(context: &mut zstd_safe::DCtx<'static>, piece: &[u8], most: usize) -> Decoded {
+fn decode_zstd(context: &mut zstd_safe::DCtx<'static>, piece: &[u8], most: usize) -> Decoded {
     let mut bytes = Vec::new();
     let mut input = zstd_safe::InBuffer::around(piece);
     let mut buffer = vec![0u8; zstd_safe::DCtx::out_size().min(most.max(1))];
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn unpacked(encoding: &str, packed: &[u8], piece: usize) -> Vec<u8> {
-        let mut decoder = Decoder::of(encoding).unwrap();
+        let mut decoder = Decoder::for_encoding(encoding).unwrap();
         let mut all = Vec::new();
         for piece in packed.chunks(piece) {
             match decoder.push(piece, 1 << 20) {
@@ -205,7 +205,7 @@ mod tests {
     fn a_body_that_unpacks_to_too_much_stops() {
         let zeros = vec![0u8; 10 << 20];
         for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("zstd", "zstd")] {
-            let mut decoder = Decoder::of(encoding).unwrap();
+            let mut decoder = Decoder::for_encoding(encoding).unwrap();
             assert_eq!(decoder.push(&packed(form, &zeros), 1000), Decoded::TooMuch(vec![0; 1000]), "{form}");
         }
     }
@@ -213,10 +213,10 @@ mod tests {
     #[test]
     fn what_is_not_what_it_says_is_broken() {
         for encoding in ["gzip", "deflate", "zstd", "br"] {
-            let mut decoder = Decoder::of(encoding).unwrap();
+            let mut decoder = Decoder::for_encoding(encoding).unwrap();
             let text = b"{\"type\":\"error\", and a good deal more of plain text, so that nobody waits for the rest of it}";
             assert!(matches!(decoder.push(text, 1000), Decoded::Broken(_)), "{encoding}");
         }
-        assert!(Decoder::of("identity").is_none());
+        assert!(Decoder::for_encoding("identity").is_none());
     }
 }

@@ -9,14 +9,14 @@ use stepback_llm_wire::Wire;
 
 use crate::body::AnswerBody;
 use crate::connect::AnyBody;
-use crate::handler::{ProxyResult, given};
+use crate::handler::{ProxyResult, error_response};
 use crate::headers::drop_hop_by_hop;
 use crate::recording::Recording;
 use crate::refusal::{Failure, find};
 use crate::state::ProxyState;
 
 /// A request to be sent.
-pub(crate) struct Sending<'a> {
+pub(crate) struct UpstreamRequest<'a> {
     pub(crate) parts: Parts,
     pub(crate) body: AnyBody,
     /// Path and query, including credentials.
@@ -26,8 +26,8 @@ pub(crate) struct Sending<'a> {
 }
 
 /// Sends the request and returns the answer as a stream.
-pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> ProxyResult {
-    let Sending { mut parts, body, path, wire, mut recording } = sending;
+pub(crate) async fn send(shared: &Arc<ProxyState>, sending: UpstreamRequest<'_>) -> ProxyResult {
+    let UpstreamRequest { mut parts, body, path, wire, mut recording } = sending;
     let Some(target) = shared.routes.find(wire, path, &parts.headers) else {
         let failure = Failure {
             status: 502,
@@ -45,13 +45,13 @@ pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> Prox
     parts.headers.remove(header::HOST);
     parts.uri = uri;
     parts.version = Version::HTTP_11;
-    let asking = shared.models.request(Request::from_parts(parts, body));
+    let asking = shared.client.request(Request::from_parts(parts, body));
     let failure = match tokio::time::timeout(shared.limits.idle, asking).await {
         Ok(Ok(response)) => {
             let (mut parts, body) = response.into_parts();
             drop_hop_by_hop(&mut parts.headers);
             if let Some(recording) = &mut recording {
-                recording.head(parts.status.as_u16(), &parts.headers);
+                recording.record_head(parts.status.as_u16(), &parts.headers);
             }
             let body = body.map_err(Into::into).boxed_unsync();
             let mut body = AnswerBody::new(shared, body, recording);
@@ -62,8 +62,8 @@ pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> Prox
         Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => {
             return Err(error.into());
         }
-        Ok(Err(error)) => Failure::of(&target.shown, &error),
-        Err(_) => Failure::silent(&target.shown, shared.limits.idle.as_secs()),
+        Ok(Err(error)) => Failure::from_error(&target.shown, &error),
+        Err(_) => Failure::idle_timeout(&target.shown, shared.limits.idle.as_secs()),
     };
     fail(shared, wire, recording, &failure).await
 }
@@ -78,5 +78,5 @@ async fn fail(
     if let Some(recording) = &mut recording {
         recording.failed(failure.reason.clone());
     }
-    given(shared, wire, recording, failure.status, &failure.message()).await
+    error_response(shared, wire, recording, failure.status, &failure.message()).await
 }

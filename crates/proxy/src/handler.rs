@@ -12,11 +12,11 @@ use stepback_llm_wire::Wire;
 
 use crate::body::{AnswerBody, RequestBody};
 use crate::connect::{AnyBody, AnyError};
-use crate::forward::{self, Sending};
+use crate::forward::{self, UpstreamRequest};
 use crate::headers;
-use crate::recording::{Head, Recording, RequestRecorder};
-use crate::refusal::document;
-use crate::state::{ProxyState, count};
+use crate::recording::{Recording, RequestHead, RequestRecorder};
+use crate::refusal::error_document;
+use crate::state::{ProxyState, increment_counter};
 use crate::{Decision, replay, tunnel};
 
 /// The response to the agent. An error breaks the connection.
@@ -25,54 +25,54 @@ pub(crate) type ProxyResult = Result<Response<AnswerBody>, AnyError>;
 /// Answers a request.
 pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) -> ProxyResult {
     let arrived = (SystemTime::now(), Instant::now());
-    count(&shared.counts.requests);
+    increment_counter(&shared.counts.requests);
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let wire = Wire::of(request.method().as_str(), &path);
     if request.method() == Method::CONNECT {
         let message = "stepback proxy: CONNECT is not supported. Set this address as the base URL of the agent's model.";
-        return given(&shared, wire, None, 405, message).await;
+        return error_response(&shared, wire, None, 405, message).await;
     }
     if tunnel::is_asked(request.headers()) {
         // What goes through a tunnel is neither recorded nor replayed. Agents that try one first fall back to HTTP.
-        if shared.answers.is_some() || Wire::of("POST", &path).is_some() {
+        if shared.responder.is_some() || Wire::of("POST", &path).is_some() {
             let message = "stepback proxy: WebSockets are not supported, because they cannot be recorded. Use HTTP instead.";
-            return given(&shared, wire, None, StatusCode::UPGRADE_REQUIRED.as_u16(), message).await;
+            return error_response(&shared, wire, None, StatusCode::UPGRADE_REQUIRED.as_u16(), message).await;
         }
         return tunnel::open(&shared, request, &path).await;
     }
-    let head = Head {
+    let head = RequestHead {
         wire,
         method: request.method().as_str().to_owned(),
         path: headers::without_secret_parameters(&path),
-        headers: headers::recordable(request.headers()),
+        headers: headers::recordable_headers(request.headers()),
     };
     let (parts, body) = request.into_parts();
-    if shared.answers.is_some() {
-        return decide(&shared, parts, body, &path, head, arrived).await;
+    if shared.responder.is_some() {
+        return consult_responder(&shared, parts, body, &path, head, arrived).await;
     }
     let (body, recording): (AnyBody, _) = match wire {
         None => (body.map_err(Into::into).boxed_unsync(), None),
         Some(_) => {
-            let copy = shared.copy(encoding(&parts));
-            let asked = RequestRecorder::coming(&shared, shared.new_id(), head, arrived, copy);
+            let copy = shared.new_capture(content_encoding(&parts));
+            let asked = RequestRecorder::with_pending_body(&shared, shared.new_id(), head, arrived, copy);
             let body = RequestBody::new(body.map_err(AnyError::from), Arc::clone(&asked));
             (body.boxed_unsync(), Some(Recording::new(asked)))
         }
     };
-    forward::send(&shared, Sending { parts, body, path: &path, wire, recording }).await
+    forward::send(&shared, UpstreamRequest { parts, body, path: &path, wire, recording }).await
 }
 
-fn encoding(parts: &Parts) -> Option<&str> {
+fn content_encoding(parts: &Parts) -> Option<&str> {
     parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok())
 }
 
 /// Reads the whole request and asks the configured `Answers` what to do with it.
-async fn decide(
+async fn consult_responder(
     shared: &Arc<ProxyState>,
     mut parts: Parts,
     body: Incoming,
     path: &str,
-    head: Head,
+    head: RequestHead,
     arrived: (SystemTime, Instant),
 ) -> ProxyResult {
     let (wire, id) = (head.wire, shared.new_id());
@@ -82,17 +82,17 @@ async fn decide(
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             let message =
                 format!("stepback proxy: the request has more than {most} bytes, too many to compare.");
-            return given(shared, wire, None, 413, &message).await;
+            return error_response(shared, wire, None, 413, &message).await;
         }
         Err(error) => return Err(error),
     };
-    let mut copy = shared.copy(encoding(&parts));
+    let mut copy = shared.new_capture(content_encoding(&parts));
     copy.push(0, &body);
     let asking = {
         let (shared, head, id) = (Arc::clone(shared), head.clone(), id.clone());
         tokio::task::spawn_blocking(move || {
-            let (mut request, _share) = head.request(copy);
-            let decision = match &shared.answers {
+            let (mut request, _share) = head.build_request(copy);
+            let decision = match &shared.responder {
                 Some(answers) => answers.answer(&id, &mut request),
                 None => Decision::Live,
             };
@@ -102,7 +102,7 @@ async fn decide(
     let Ok((request, decision)) = asking.await else {
         // Asking the model instead could cost money that the user did not want to spend.
         let message = "stepback proxy: finding the recorded answer failed; the model was not called.";
-        return given(shared, wire, None, 500, message).await;
+        return error_response(shared, wire, None, 500, message).await;
     };
     let changed = (decision == Decision::LiveChanged).then(|| {
         let body = match &request.body {
@@ -111,32 +111,35 @@ async fn decide(
         };
         (headers::with_secret_parameters(&request.path, path), body)
     });
-    let recording = wire.map(|_| Recording::new(RequestRecorder::known(shared, id, head, arrived, request)));
+    let recording =
+        wire.map(|_| Recording::new(RequestRecorder::with_request(shared, id, head, arrived, request)));
     match (decision, changed) {
         (Decision::Recorded { response, timing }, _) => {
-            replay::answer(shared, wire, recording, response, timing, arrived.1).await
+            replay::send_recorded(shared, wire, recording, response, timing, arrived.1).await
         }
-        (Decision::Refuse { status, message }, _) => given(shared, wire, recording, status, &message).await,
+        (Decision::Refuse { status, message }, _) => {
+            error_response(shared, wire, recording, status, &message).await
+        }
         (_, Some((path, body))) => {
             parts.headers.remove(header::CONTENT_ENCODING);
             parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
-            let body = whole(body);
-            forward::send(shared, Sending { parts, body, path: &path, wire, recording }).await
+            let body = full_body(body);
+            forward::send(shared, UpstreamRequest { parts, body, path: &path, wire, recording }).await
         }
         (_, None) => {
-            let body = whole(body);
-            forward::send(shared, Sending { parts, body, path, wire, recording }).await
+            let body = full_body(body);
+            forward::send(shared, UpstreamRequest { parts, body, path, wire, recording }).await
         }
     }
 }
 
 /// Returns a body that is already complete.
-pub(crate) fn whole(body: Bytes) -> AnyBody {
+pub(crate) fn full_body(body: Bytes) -> AnyBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Returns an answer of the proxy itself: an error in the wire's format.
-pub(crate) async fn given(
+pub(crate) async fn error_response(
     shared: &Arc<ProxyState>,
     wire: Option<Wire>,
     mut recording: Option<Recording>,
@@ -146,9 +149,9 @@ pub(crate) async fn given(
     let response = Response::builder()
         .status(status)
         .header(header::CONTENT_TYPE, "application/json")
-        .body(whole(document(wire, status, message).into()))?;
+        .body(full_body(error_document(wire, status, message).into()))?;
     if let Some(recording) = &mut recording {
-        recording.head(status, response.headers());
+        recording.record_head(status, response.headers());
     }
     Ok(response.map(|body| AnswerBody::new(shared, body, recording)))
 }

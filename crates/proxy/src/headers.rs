@@ -59,7 +59,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 }
 
 /// Returns all headers that may be recorded.
-pub(crate) fn recordable(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn recordable_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers
         .iter()
         .filter_map(|(name, value)| {
@@ -85,7 +85,7 @@ pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<
 
 /// Returns an address or a path with the values of secret parameters replaced.
 pub(crate) fn without_secret_parameters(text: &str) -> String {
-    parameters(text, &mut |name, value| {
+    map_query_values(text, &mut |name, value| {
         let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
         if SECRET_PARAMETERS.contains(&name.as_str()) && !value.is_empty() {
             REDACTED.into()
@@ -98,11 +98,11 @@ pub(crate) fn without_secret_parameters(text: &str) -> String {
 /// Returns the same path with replaced values restored from `original`.
 pub(crate) fn with_secret_parameters(path: &str, original: &str) -> String {
     let mut secrets: Vec<(String, String)> = Vec::new();
-    parameters(original, &mut |name, value| {
+    map_query_values(original, &mut |name, value| {
         secrets.push((name.to_owned(), value.to_owned()));
         value.to_owned()
     });
-    parameters(path, &mut |name, value| {
+    map_query_values(path, &mut |name, value| {
         if value != REDACTED {
             return value.to_owned();
         }
@@ -114,7 +114,7 @@ pub(crate) fn with_secret_parameters(path: &str, original: &str) -> String {
 }
 
 /// Replaces the value of every query parameter by what `value` returns; everything else is unchanged.
-fn parameters(text: &str, value: &mut dyn FnMut(&str, &str) -> String) -> String {
+fn map_query_values(text: &str, value: &mut dyn FnMut(&str, &str) -> String) -> String {
     let Some((path, query)) = text.split_once('?') else { return text.to_owned() };
     let pairs: Vec<String> = query
         .split('&')
@@ -159,7 +159,7 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let kept = recordable(&headers);
+        let kept = recordable_headers(&headers);
         let names: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["referer", "user-agent"]);
         assert_eq!(kept[0].1, "http://h/p?token=[redacted]");

@@ -10,23 +10,23 @@ use stepback_llm_wire::{AnswerEnd, Exchange, ModelRequest, Response, Wire, seman
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::body_capture::{BodyCapture, Share};
+use crate::body_capture::{BodyCapture, BudgetShare};
 use crate::headers;
-use crate::state::{ProxyState, count};
+use crate::state::{ProxyState, increment_counter};
 
 /// The request's side. It is shared by the body that goes to the model and the answer that comes from it.
 pub(crate) struct RequestRecorder {
     shared: Arc<ProxyState>,
     id: String,
-    head: Head,
+    head: RequestHead,
     at: SystemTime,
     since: Instant,
-    stage: Mutex<Stage>,
+    lock_stage: Mutex<RequestStage>,
 }
 
 /// The head of a request.
 #[derive(Clone)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     pub(crate) wire: Option<Wire>,
     pub(crate) method: String,
     /// Path and query, without secrets.
@@ -35,9 +35,9 @@ pub(crate) struct Head {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-impl Head {
+impl RequestHead {
     /// Returns the request with its body.
-    pub(crate) fn request(&self, copy: BodyCapture) -> (ModelRequest, Share) {
+    pub(crate) fn build_request(&self, copy: BodyCapture) -> (ModelRequest, BudgetShare) {
         let bytes = copy.passed;
         let text = copy.text();
         let document = if text.left_out == 0 { serde_json::from_str(&text.body).ok() } else { None };
@@ -53,102 +53,103 @@ impl Head {
     }
 }
 
-type Told = JoinHandle<Option<(ModelRequest, Option<Share>)>>;
+type SinkCall = JoinHandle<Option<(ModelRequest, Option<BudgetShare>)>>;
 
-enum Stage {
+enum RequestStage {
     /// The body is in transit.
     Coming(BodyCapture),
     /// The body was read to decide what to do with the request.
     Known(Box<ModelRequest>),
     /// The sink is being called.
-    Told(Told),
+    Told(SinkCall),
     /// The answer's side took the request.
     Taken,
 }
 
 impl RequestRecorder {
     /// Creates a recorder for a request whose body has not arrived yet.
-    pub(crate) fn coming(
+    pub(crate) fn with_pending_body(
         shared: &Arc<ProxyState>,
         id: String,
-        head: Head,
+        head: RequestHead,
         arrived: (SystemTime, Instant),
         copy: BodyCapture,
     ) -> Arc<Self> {
-        Self::new(shared, id, head, arrived, Stage::Coming(copy))
+        Self::new(shared, id, head, arrived, RequestStage::Coming(copy))
     }
 
     /// Creates a recorder for a request that is already complete.
-    pub(crate) fn known(
+    pub(crate) fn with_request(
         shared: &Arc<ProxyState>,
         id: String,
-        head: Head,
+        head: RequestHead,
         arrived: (SystemTime, Instant),
-        request: ModelRequest,
+        take_request: ModelRequest,
     ) -> Arc<Self> {
-        let asked = Self::new(shared, id, head, arrived, Stage::Known(Box::new(request)));
-        asked.complete();
+        let asked = Self::new(shared, id, head, arrived, RequestStage::Known(Box::new(take_request)));
+        asked.finish_body();
         asked
     }
 
     fn new(
         shared: &Arc<ProxyState>,
         id: String,
-        head: Head,
+        head: RequestHead,
         (at, since): (SystemTime, Instant),
-        stage: Stage,
+        stage: RequestStage,
     ) -> Arc<Self> {
-        Arc::new(Self { shared: Arc::clone(shared), id, head, at, since, stage: Mutex::new(stage) })
+        Arc::new(Self { shared: Arc::clone(shared), id, head, at, since, lock_stage: Mutex::new(stage) })
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
+    fn stage(&self) -> MutexGuard<'_, RequestStage> {
         // Nothing that can panic happens under this lock.
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock_stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a chunk of the body.
-    pub(crate) fn piece(&self, piece: &[u8]) {
-        if let Stage::Coming(copy) = &mut *self.stage() {
+    pub(crate) fn add_chunk(&self, piece: &[u8]) {
+        if let RequestStage::Coming(copy) = &mut *self.stage() {
             copy.push(0, piece);
         }
     }
 
     /// Ends the body: the sink is called, once.
-    pub(crate) fn complete(self: &Arc<Self>) {
+    pub(crate) fn finish_body(self: &Arc<Self>) {
         let mut stage = self.stage();
-        let body = match std::mem::replace(&mut *stage, Stage::Taken) {
-            Stage::Coming(copy) => Ok(copy),
-            Stage::Known(request) => Err(request),
+        let body = match std::mem::replace(&mut *stage, RequestStage::Taken) {
+            RequestStage::Coming(copy) => Ok(copy),
+            RequestStage::Known(request) => Err(request),
             other => {
                 *stage = other;
                 return;
             }
         };
         let asked = Arc::clone(self);
-        *stage = Stage::Told(self.shared.spawn_sink_call(std::future::ready(body), move |shared, body| {
-            let (request, share) = match body {
-                Ok(copy) => {
-                    let (request, share) = asked.head.request(copy);
-                    (request, Some(share))
-                }
-                Err(request) => (*request, None),
-            };
-            shared.tell(|sink| sink.begun(&asked.id, asked.at, &request, &asked.head.headers));
-            (request, share)
-        }));
+        *stage =
+            RequestStage::Told(self.shared.spawn_sink_call(std::future::ready(body), move |shared, body| {
+                let (request, share) = match body {
+                    Ok(copy) => {
+                        let (request, share) = asked.head.build_request(copy);
+                        (request, Some(share))
+                    }
+                    Err(request) => (*request, None),
+                };
+                shared.call_sink(|sink| sink.begun(&asked.id, asked.at, &request, &asked.head.headers));
+                (request, share)
+            }));
     }
 
     /// Returns the request, once the sink was called for it.
-    async fn request(self: &Arc<Self>) -> Option<(ModelRequest, Option<Share>)> {
-        self.complete();
-        let told = std::mem::replace(&mut *self.stage(), Stage::Taken);
+    async fn request(self: &Arc<Self>) -> Option<(ModelRequest, Option<BudgetShare>)> {
+        self.finish_body();
+        let told = std::mem::replace(&mut *self.stage(), RequestStage::Taken);
         match told {
-            Stage::Told(told) => told.await.ok().flatten(),
+            RequestStage::Told(told) => told.await.ok().flatten(),
             _ => None,
         }
     }
 
-    fn micros(&self) -> u64 {
+    fn elapsed_micros(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
@@ -166,63 +167,63 @@ pub(crate) enum StreamState {
 
 /// The answer's side. If it is dropped before the sink was called, the agent has disconnected, and the sink gets that.
 pub(crate) struct Recording {
-    asked: Arc<RequestRecorder>,
+    recorder: Arc<RequestRecorder>,
     status: u16,
     headers: Vec<(String, String)>,
     copy: Option<BodyCapture>,
     streamed: bool,
     first_byte: Option<u64>,
     /// Why no answer came from the model; the agent gets one from the proxy.
-    failed: Option<String>,
+    record_failure: Option<String>,
     /// Whether the answer is complete, whatever happens to the connection.
-    said_all: bool,
+    is_complete: bool,
 }
 
 impl Recording {
     pub(crate) fn new(asked: Arc<RequestRecorder>) -> Self {
-        let copy = asked.shared.copy(None);
-        count(&asked.shared.counts.running);
+        let copy = asked.shared.new_capture(None);
+        increment_counter(&asked.shared.counts.running);
         Self {
-            asked,
+            recorder: asked,
             status: 0,
             headers: Vec::new(),
             copy: Some(copy),
             streamed: false,
             first_byte: None,
-            failed: None,
-            said_all: false,
+            record_failure: None,
+            is_complete: false,
         }
     }
 
     /// Records the head of the answer.
-    pub(crate) fn head(&mut self, status: u16, headers: &HeaderMap) {
+    pub(crate) fn record_head(&mut self, status: u16, headers: &HeaderMap) {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         self.status = status;
-        self.headers = headers::recordable(headers);
-        self.copy = Some(self.asked.shared.copy(header("content-encoding")));
+        self.headers = headers::recordable_headers(headers);
+        self.copy = Some(self.recorder.shared.new_capture(header("content-encoding")));
         self.streamed = header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
     }
 
     /// Records that no answer came and the proxy answers itself.
     pub(crate) fn failed(&mut self, reason: String) {
-        self.failed = Some(reason);
+        self.record_failure = Some(reason);
     }
 
     /// Adds a chunk of the answer.
-    pub(crate) fn piece(&mut self, piece: &[u8]) -> StreamState {
-        let after = self.asked.micros();
+    pub(crate) fn add_chunk(&mut self, piece: &[u8]) -> StreamState {
+        let after = self.recorder.elapsed_micros();
         self.first_byte.get_or_insert(after);
         let Some(copy) = &mut self.copy else { return StreamState::More };
         copy.push(after, piece);
-        if self.said_all {
+        if self.is_complete {
             return StreamState::All;
         }
-        let wire = self.asked.head.wire.filter(|_| self.streamed);
+        let wire = self.recorder.head.wire.filter(|_| self.streamed);
         let Some((wire, events)) = wire.and_then(|wire| Some((wire, copy.completed_events()?))) else {
             return StreamState::More;
         };
-        self.said_all = semantics::is_last(wire, events) && ends(wire, events);
-        if self.said_all {
+        self.is_complete = semantics::is_last(wire, events) && is_answer_end(wire, events);
+        if self.is_complete {
             StreamState::All
         } else if semantics::may_be_followed_by_the_end(wire, events) {
             StreamState::PerhapsAll
@@ -233,33 +234,33 @@ impl Recording {
 
     /// Records that the body has ended.
     pub(crate) fn at_end(&mut self) {
-        self.said_all = true;
+        self.is_complete = true;
     }
 
     /// Calls the sink. The returned receiver resolves when the sink is done.
-    pub(crate) fn tell(mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
+    pub(crate) fn notify_sink(mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
         self.tell_now(ended)
     }
 
     fn tell_now(&mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         let Some(copy) = self.copy.take() else { return wait };
-        let ended = match self.failed.take() {
+        let ended = match self.record_failure.take() {
             Some(reason) => AnswerEnd::Failed(reason),
             None => ended,
         };
-        let shared = &self.asked.shared;
-        count(&shared.counts.exchanges);
+        let shared = &self.recorder.shared;
+        increment_counter(&shared.counts.exchanges);
         match &ended {
             AnswerEnd::Complete => {}
-            AnswerEnd::Cancelled => count(&shared.counts.cancelled),
-            AnswerEnd::CutOff(_) => count(&shared.counts.cut_off),
-            AnswerEnd::Failed(_) => count(&shared.counts.failed),
+            AnswerEnd::Cancelled => increment_counter(&shared.counts.cancelled),
+            AnswerEnd::CutOff(_) => increment_counter(&shared.counts.cut_off),
+            AnswerEnd::Failed(_) => increment_counter(&shared.counts.failed),
         }
         shared.counts.running.fetch_sub(1, Ordering::Relaxed);
-        let asked = Arc::clone(&self.asked);
+        let asked = Arc::clone(&self.recorder);
         let headers = std::mem::take(&mut self.headers);
-        let (status, first_byte, took) = (self.status, self.first_byte, self.asked.micros());
+        let (status, first_byte, took) = (self.status, self.first_byte, self.recorder.elapsed_micros());
         let request = { async move { (asked.request().await, asked) } };
         shared.spawn_sink_call(request, move |shared, (request, asked)| {
             // Without a request the runtime is shutting down, and the sink cannot be called.
@@ -278,7 +279,7 @@ impl Recording {
                 left_out: text.left_out,
             };
             let exchange = Exchange { id: asked.id.clone(), request, response };
-            shared.tell(|sink| sink.ended(&asked.id, &exchange));
+            shared.call_sink(|sink| sink.ended(&asked.id, &exchange));
             shared.is_done();
             // The waiting body may be gone.
             let _ = done.send(());
@@ -289,9 +290,9 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let ended = if self.said_all {
+        let ended = if self.is_complete {
             AnswerEnd::Complete
-        } else if self.asked.shared.ending.load(Ordering::Relaxed) {
+        } else if self.recorder.shared.is_shutting_down.load(Ordering::Relaxed) {
             AnswerEnd::CutOff("the proxy was stopped during the answer".to_owned())
         } else {
             AnswerEnd::Cancelled
@@ -303,7 +304,7 @@ impl Drop for Recording {
 /// Whether these events really end an answer; `is_last` only says that they look like it. What arrives after the sink was
 /// called is not recorded, so this must be certain: a chunk with a finish reason may be followed by the usage (Chat), and
 /// every chunk may have one (Gemini).
-fn ends(wire: Wire, events: &[u8]) -> bool {
+fn is_answer_end(wire: Wire, events: &[u8]) -> bool {
     let text = String::from_utf8_lossy(events).into_owned();
     match wire {
         Wire::Messages | Wire::Responses => {

@@ -7,7 +7,7 @@ use serde_json::json;
 use stepback_llm_wire::Wire;
 
 /// Returns an error document of a wire.
-pub(crate) fn document(wire: Option<Wire>, status: u16, message: &str) -> String {
+pub(crate) fn error_document(wire: Option<Wire>, status: u16, message: &str) -> String {
     let ours = status < 500;
     match wire {
         Some(Wire::Messages) => {
@@ -43,8 +43,8 @@ impl Failure {
     }
 
     /// Creates a failure from the error of a request to `upstream`.
-    pub(crate) fn of(upstream: &str, error: &(dyn Error + 'static)) -> Self {
-        let text = chain(error);
+    pub(crate) fn from_error(upstream: &str, error: &(dyn Error + 'static)) -> Self {
+        let text = error_chain(error);
         let kind = find::<io::Error>(error).map(io::Error::kind);
         let (status, what, advice) = if find::<rustls::Error>(error).is_some() {
             (502, "no secure connection could be made", TLS)
@@ -65,7 +65,7 @@ impl Failure {
     }
 
     /// Creates a failure for a model that was silent for too long.
-    pub(crate) fn silent(upstream: &str, seconds: u64) -> Self {
+    pub(crate) fn idle_timeout(upstream: &str, seconds: u64) -> Self {
         Self { status: 504, reason: format!("{upstream}: no data for {seconds} s"), advice: AGAIN }
     }
 }
@@ -77,7 +77,7 @@ const HTTP: &str = "Check that the address of the model is right, and http:// or
 const AGAIN: &str = "Try again; if this persists, call the model server without the proxy.";
 
 /// Returns an error and its causes, on one line. None of them contain addresses with queries.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -107,20 +107,21 @@ mod tests {
     #[test]
     fn every_wire_finds_the_message_where_it_looks() {
         for wire in Wire::ALL.map(Some).into_iter().chain([None]) {
-            let document: serde_json::Value = serde_json::from_str(&document(wire, 502, "why")).unwrap();
+            let document: serde_json::Value =
+                serde_json::from_str(&error_document(wire, 502, "why")).unwrap();
             assert_eq!(document["error"]["message"], "why");
         }
         let document: serde_json::Value =
-            serde_json::from_str(&document(Some(Wire::Messages), 426, "x")).unwrap();
+            serde_json::from_str(&error_document(Some(Wire::Messages), 426, "x")).unwrap();
         assert_eq!(document["type"], "error");
     }
 
     #[test]
     fn a_failure_says_what_and_what_to_do() {
-        let refused = Failure::of("http://h:1", &io::Error::from(io::ErrorKind::ConnectionRefused));
+        let refused = Failure::from_error("http://h:1", &io::Error::from(io::ErrorKind::ConnectionRefused));
         assert_eq!(refused.status, 502);
         assert!(refused.message().contains("http://h:1: it refused the connection"), "{}", refused.message());
         assert!(refused.message().contains("Check the address"));
-        assert_eq!(Failure::of("h", &io::Error::from(io::ErrorKind::TimedOut)).status, 504);
+        assert_eq!(Failure::from_error("h", &io::Error::from(io::ErrorKind::TimedOut)).status, 504);
     }
 }

@@ -16,12 +16,12 @@ use tokio::time::Sleep;
 use crate::Timing;
 use crate::body::AnswerBody;
 use crate::connect::AnyError;
-use crate::handler::{ProxyResult, given};
+use crate::handler::{ProxyResult, error_response};
 use crate::recording::Recording;
 use crate::state::ProxyState;
 
 /// Sends a recorded answer.
-pub(crate) async fn answer(
+pub(crate) async fn send_recorded(
     shared: &Arc<ProxyState>,
     wire: Option<Wire>,
     mut recording: Option<Recording>,
@@ -35,7 +35,7 @@ pub(crate) async fn answer(
         }
         if response.body.is_empty() {
             let message = format!("stepback proxy: no answer was recorded: {reason}");
-            return given(shared, wire, recording, 502, &message).await;
+            return error_response(shared, wire, recording, 502, &message).await;
         }
     }
     let body = RecordedBody::new(&response, timing, arrived);
@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     builder = builder.header(Response::REPLAYED, "1");
     let answer = builder.body(body.boxed_unsync())?;
     if let Some(recording) = &mut recording {
-        recording.head(response.status, answer.headers());
+        recording.record_head(response.status, answer.headers());
     }
     let (parts, body) = answer.into_parts();
     let mut body = AnswerBody::new(shared, body, recording);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::handler::handle;
-use crate::state::{ProxyState, count};
+use crate::state::{ProxyState, increment_counter};
 use crate::upstream::Routes;
 use crate::{Listen, ProxyConfig, certificates, connect};
 
@@ -61,7 +61,7 @@ pub struct Stats {
 pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
     let ProxyConfig { listen, upstreams, sink, answers, limits, certificates } = config;
     let routes = Routes::parse(&upstreams)?;
-    let trust = certificates::trust(routes.any_https(), certificates.as_deref())?;
+    let trust = certificates::client_config(routes.any_https(), certificates.as_deref())?;
     let here = !matches!(listen, Listen::Elsewhere(_));
     let socket = match listen {
         Listen::Addr(addr) if !addr.ip().is_loopback() => {
@@ -86,7 +86,7 @@ pub fn start(config: ProxyConfig) -> io::Result<Proxy> {
         .thread_name("proxy-sink")
         .thread_keep_alive(Duration::from_secs(60))
         .build()?;
-    let models = connect::models(trust, limits.connect);
+    let models = connect::new_client(trust, limits.connect);
     let shared = ProxyState::new(sink, answers, limits, routes, models, runtime.handle().clone())?;
     let (end, ended) = watch::channel(None);
     let thread = {
@@ -162,7 +162,7 @@ async fn serve(
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
-                    count(&shared.counts.connections);
+                    increment_counter(&shared.counts.connections);
                     connections.spawn(serve_one(stream, Arc::clone(shared), ended.clone()));
                 }
                 // Usually too many open files; some of them will be closed eventually.
@@ -175,7 +175,7 @@ async fn serve(
     drop(socket);
     let finished = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(patience, finished).await.is_err() {
-        shared.ending.store(true, Ordering::Relaxed);
+        shared.is_shutting_down.store(true, Ordering::Relaxed);
         connections.shutdown().await;
     }
 }

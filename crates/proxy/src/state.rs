@@ -21,14 +21,14 @@ const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct ProxyState {
     pub(crate) sink: Arc<dyn Sink>,
-    pub(crate) answers: Option<Arc<dyn Responder>>,
+    pub(crate) responder: Option<Arc<dyn Responder>>,
     pub(crate) limits: ProxyLimits,
     pub(crate) routes: Routes,
-    pub(crate) models: Models,
+    pub(crate) client: Models,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
     /// Whether the proxy is shutting down and streams that are still open are to be cut off.
-    pub(crate) ending: AtomicBool,
+    pub(crate) is_shutting_down: AtomicBool,
     /// Whether the last call to the sink took longer than the limit: the next one is given less time.
     sink_was_slow: AtomicBool,
     runtime: Handle,
@@ -53,7 +53,7 @@ pub(crate) struct Counts {
 }
 
 /// Increments a counter.
-pub(crate) fn count(counter: &AtomicU64) {
+pub(crate) fn increment_counter(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -90,13 +90,13 @@ impl ProxyState {
         let prefix = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Arc::new(Self {
             sink,
-            answers,
+            responder: answers,
             budget: Budget::new(limits.recorded_total),
             limits,
             routes,
-            models,
+            client: models,
             counts: Counts::default(),
-            ending: AtomicBool::new(false),
+            is_shutting_down: AtomicBool::new(false),
             sink_was_slow: AtomicBool::new(false),
             runtime,
             sink_calls: Arc::new(Semaphore::new(SINK_CALLS)),
@@ -111,7 +111,7 @@ impl ProxyState {
         format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(crate) fn copy(&self, encoding: Option<&str>) -> BodyCapture {
+    pub(crate) fn new_capture(&self, encoding: Option<&str>) -> BodyCapture {
         BodyCapture::new(&self.budget, self.limits.recorded_body, encoding)
     }
 
@@ -139,15 +139,15 @@ impl ProxyState {
     }
 
     /// Calls the sink; a panic is counted and otherwise ignored.
-    pub(crate) fn tell(&self, call: impl FnOnce(&dyn Sink)) {
+    pub(crate) fn call_sink(&self, call: impl FnOnce(&dyn Sink)) {
         if catch_unwind(AssertUnwindSafe(|| call(&*self.sink))).is_err() {
-            count(&self.counts.sink_panicked);
+            increment_counter(&self.counts.sink_panicked);
         }
     }
 
     /// Returns how long the end of an answer waits for the sink. A sink that hangs costs the agent the full wait once,
     /// not with every call.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn sink_timeout(&self) -> Duration {
         match self.sink_was_slow.load(Ordering::Relaxed) {
             true => self.limits.hold.min(LITTLE_PATIENCE),
             false => self.limits.hold,
@@ -157,7 +157,7 @@ impl ProxyState {
     /// Records that the end of an answer was sent before the sink was done with it.
     pub(crate) fn was_late(&self) {
         self.sink_was_slow.store(true, Ordering::Relaxed);
-        count(&self.counts.sink_late);
+        increment_counter(&self.counts.sink_late);
     }
 
     /// Records that the sink is done with an answer.

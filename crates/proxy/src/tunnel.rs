@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
 use crate::body::AnswerBody;
-use crate::forward::{self, Sending};
-use crate::handler::{ProxyResult, given};
+use crate::forward::{self, UpstreamRequest};
+use crate::handler::{ProxyResult, error_response};
 use crate::headers::drop_hop_by_hop;
 use crate::refusal::Failure;
 use crate::state::ProxyState;
@@ -28,20 +28,21 @@ pub(crate) async fn open(
     let Some(target) = shared.routes.find(None, path, request.headers()) else {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let parts = request.into_parts().0;
-        return forward::send(shared, Sending { parts, body, path, wire: None, recording: None }).await;
+        return forward::send(shared, UpstreamRequest { parts, body, path, wire: None, recording: None })
+            .await;
     };
     let agent = hyper::upgrade::on(&mut request);
     let (mut parts, _) = request.into_parts();
     drop_hop_by_hop(&mut parts.headers);
     parts.headers.remove(header::HOST);
-    upgrade(&mut parts.headers);
+    set_upgrade_headers(&mut parts.headers);
     parts.uri = target.uri(path)?;
     let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-    let mut answer = match shared.models.request(Request::from_parts(parts, body)).await {
+    let mut answer = match shared.client.request(Request::from_parts(parts, body)).await {
         Ok(answer) => answer,
         Err(error) => {
-            let failure = Failure::of(&target.shown, &error);
-            return given(shared, None, None, failure.status, &failure.message()).await;
+            let failure = Failure::from_error(&target.shown, &error);
+            return error_response(shared, None, None, failure.status, &failure.message()).await;
         }
     };
     let agreed = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -58,13 +59,13 @@ pub(crate) async fn open(
     let (mut parts, body) = answer.into_parts();
     drop_hop_by_hop(&mut parts.headers);
     if agreed {
-        upgrade(&mut parts.headers);
+        set_upgrade_headers(&mut parts.headers);
     }
     let body = AnswerBody::new(shared, body.map_err(Into::into).boxed_unsync(), None);
     Ok(http::Response::from_parts(parts, body))
 }
 
-fn upgrade(headers: &mut HeaderMap) {
+fn set_upgrade_headers(headers: &mut HeaderMap) {
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
 }

@@ -122,17 +122,17 @@ impl Routes {
         Ok(Self { default: parse(&upstreams.default)?, by_wire })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Target> {
+    fn all_targets(&self) -> impl Iterator<Item = &Target> {
         self.default.iter().chain(self.by_wire.iter().map(|(_, target)| target))
     }
 
     pub(crate) fn any_https(&self) -> bool {
-        self.all().any(Target::is_https)
+        self.all_targets().any(Target::is_https)
     }
 
     /// Fails if one of them is the proxy itself.
     pub(crate) fn refuse_loop(&self, addr: SocketAddr) -> io::Result<()> {
-        match self.all().find(|target| target.is_at(addr)) {
+        match self.all_targets().find(|target| target.is_at(addr)) {
             None => Ok(()),
             Some(target) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -146,7 +146,7 @@ impl Routes {
 
     /// Returns the target of a request.
     pub(crate) fn find(&self, wire: Option<Wire>, path: &str, headers: &HeaderMap) -> Option<&Target> {
-        let wire = wire.or_else(|| akin(path, headers));
+        let wire = wire.or_else(|| auxiliary_wire(path, headers));
         let own = wire.and_then(|wire| self.by_wire.iter().find(|(known, _)| *known == wire));
         let only = || if self.by_wire.len() == 1 { self.by_wire.first() } else { None };
         own.map(|(_, target)| target).or(self.default.as_ref()).or_else(|| only().map(|(_, target)| target))
@@ -154,7 +154,7 @@ impl Routes {
 }
 
 /// Returns the wire of a request that asks no model: a count of tokens, a list of models.
-fn akin(path: &str, headers: &HeaderMap) -> Option<Wire> {
+fn auxiliary_wire(path: &str, headers: &HeaderMap) -> Option<Wire> {
     let mut path = path.split('?').next().unwrap_or_default();
     while let Some((above, _)) = path.rsplit_once('/') {
         if let Some(wire) = Wire::of("POST", above) {

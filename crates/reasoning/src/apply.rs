@@ -36,12 +36,12 @@ fn text(what: &'static str, text: &str) -> Result<String, MindError> {
 }
 
 /// The same for an optional text.
-fn maybe(what: &'static str, given: Option<&String>) -> Result<Option<String>, MindError> {
+fn check_optional_text(what: &'static str, given: Option<&String>) -> Result<Option<String>, MindError> {
     given.map(|given| text(what, given)).transpose()
 }
 
 /// Checks a short text on one line.
-fn word(what: &'static str, given: &str) -> Result<String, MindError> {
+fn check_word(what: &'static str, given: &str) -> Result<String, MindError> {
     let word = text(what, given)?;
     if word.len() > LONGEST_WORD || word.contains('\n') {
         return Err(MindError::Text {
@@ -53,11 +53,11 @@ fn word(what: &'static str, given: &str) -> Result<String, MindError> {
 }
 
 /// Tags without duplicates, in the order given.
-fn tags(given: &[String]) -> Result<Vec<String>, MindError> {
-    few("tags", given.len())?;
+fn check_tags(given: &[String]) -> Result<Vec<String>, MindError> {
+    check_count("tags", given.len())?;
     let mut tags = Vec::new();
     for tag in given {
-        let tag = word("tag", tag)?;
+        let tag = check_word("tag", tag)?;
         if !tags.contains(&tag) {
             tags.push(tag);
         }
@@ -65,7 +65,7 @@ fn tags(given: &[String]) -> Result<Vec<String>, MindError> {
     Ok(tags)
 }
 
-fn few(what: &'static str, count: usize) -> Result<(), MindError> {
+fn check_count(what: &'static str, count: usize) -> Result<(), MindError> {
     match count > MOST_NAMES {
         true => Err(MindError::TooMany { what, most: MOST_NAMES, remedy: "use fewer" }),
         false => Ok(()),
@@ -73,13 +73,13 @@ fn few(what: &'static str, count: usize) -> Result<(), MindError> {
 }
 
 /// A probability, formatted for a sentence.
-pub(crate) fn shown(confidence: f64) -> String {
+pub(crate) fn format_confidence(confidence: f64) -> String {
     let text = format!("{confidence:.2}");
     text.strip_suffix('0').map_or(text.clone(), str::to_owned)
 }
 
 /// A text, cut short enough for a line.
-pub(crate) fn short(text: &str) -> String {
+pub(crate) fn clip_line(text: &str) -> String {
     const WIDTH: usize = 100;
     let line = text.lines().next().unwrap_or_default();
     match clip::first(line, WIDTH) {
@@ -131,19 +131,19 @@ impl ReasoningBoard {
             BoardMutation::AddNote { text: said, about, tags: given } => {
                 let note = Note {
                     text: text("note", said)?,
-                    about: self.existing(about)?,
-                    tags: tags(given)?,
+                    about: self.check_items(about)?,
+                    tags: check_tags(given)?,
                     origin: origin.clone(),
                 };
-                let said = short(&note.text);
+                let said = clip_line(&note.text);
                 let id = NoteId(self.notes.push(note)?);
-                Ok(MutationEffect::of(id, format!("Noted {id}: {said}")))
+                Ok(MutationEffect::new(id, format!("Noted {id}: {said}")))
             }
             BoardMutation::StartExperiment { branch, hypothesis, success } => {
                 if let Some(id) = hypothesis {
                     self.hypotheses.known(id.0)?;
                 }
-                let branch = word("name of the branch", branch)?;
+                let branch = check_word("name of the branch", branch)?;
                 let running = |e: &Experiment| e.branch == branch && e.status == ExperimentStatus::Running;
                 if let Some((number, _)) = self.experiments.iter().find(|(_, e)| running(e)) {
                     return Err(MindError::State {
@@ -153,7 +153,7 @@ impl ReasoningBoard {
                     });
                 }
                 let success = text("success criterion", success)?;
-                let said = format!("on branch {branch}; it succeeds if {}", short(&success));
+                let said = format!("on branch {branch}; it succeeds if {}", clip_line(&success));
                 let id = ExperimentId(self.experiments.push(Experiment {
                     branch,
                     hypothesis: *hypothesis,
@@ -164,8 +164,8 @@ impl ReasoningBoard {
                     changed: None,
                 })?);
                 let about = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
-                Ok(MutationEffect::of(id, format!("Started experiment {id}{about} {said}"))
-                    .because(CheckpointCause::Experiment))
+                Ok(MutationEffect::new(id, format!("Started experiment {id}{about} {said}"))
+                    .with_cause(CheckpointCause::Experiment))
             }
             BoardMutation::EndExperiment { experiment, status, result } => {
                 let known = self.experiments.known(experiment.0)?;
@@ -178,20 +178,20 @@ impl ReasoningBoard {
                     });
                 }
                 let result = text("result", result)?;
-                let said = format!("Experiment {experiment} {}: {}", status.as_str(), short(&result));
+                let said = format!("Experiment {experiment} {}: {}", status.as_str(), clip_line(&result));
                 self.experiments.change(experiment.0, |known| {
                     known.status = *status;
                     known.result = Some(result);
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(MutationEffect::of(*experiment, said).because(CheckpointCause::Experiment))
+                Ok(MutationEffect::new(*experiment, said).with_cause(CheckpointCause::Experiment))
             }
         }
     }
 
     /// Checks that all items exist; returns them without duplicates.
-    fn existing(&self, items: &[ItemId]) -> Result<Vec<ItemId>, MindError> {
-        few("names", items.len())?;
+    fn check_items(&self, items: &[ItemId]) -> Result<Vec<ItemId>, MindError> {
+        check_count("names", items.len())?;
         let mut found = Vec::new();
         for item in items {
             self.expect(*item)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use stepback_model::time::Timestamp;
 
-use crate::apply::{short, shown};
+use crate::apply::{clip_line, format_confidence};
 use crate::ids::{
     BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, ItemKind, NoteId, VerificationId,
 };
@@ -84,12 +84,12 @@ impl ReasoningBoard {
             };
             lines.push(format!(
                 "{id}  {}  {}{parent}  {}{tags}",
-                shown(sure(number)),
+                format_confidence(sure(number)),
                 hypothesis.status.as_str(),
-                short(&hypothesis.statement)
+                clip_line(&hypothesis.statement)
             ));
             if let Some(reason) = &hypothesis.reason {
-                lines.push(format!("  because {}", short(reason)));
+                lines.push(format!("  because {}", clip_line(reason)));
             }
             if let Some(fallen) = &hypothesis.fallen {
                 lines.push(format!("  rejected along with {}", fallen.with));
@@ -101,7 +101,7 @@ impl ReasoningBoard {
                 lines.push(format!("  {} older pieces of evidence", evidence.len() - SHOWN));
             }
             for (number, evidence) in evidence.iter().rev().take(SHOWN).rev() {
-                lines.push(format!("  E{number}  {:+}  {}", evidence.strength, short(&evidence.text)));
+                lines.push(format!("  E{number}  {:+}  {}", evidence.strength, clip_line(&evidence.text)));
             }
         }
         lines
@@ -120,10 +120,10 @@ impl ReasoningBoard {
                 known.status.as_str(),
                 known.left,
                 known.right,
-                short(&known.reason)
+                clip_line(&known.reason)
             ));
             match &known.resolution {
-                Some(resolution) => lines.push(format!("  {}", short(resolution))),
+                Some(resolution) => lines.push(format!("  {}", clip_line(resolution))),
                 None => lines.push(format!("  {}", known.suggestion)),
             }
         }
@@ -139,9 +139,9 @@ impl ReasoningBoard {
             }
             let id = BeliefId(number);
             let sure = effective.get(&number).copied().unwrap_or(0.0);
-            let own = match shown(sure) == shown(belief.confidence) {
+            let own = match format_confidence(sure) == format_confidence(belief.confidence) {
                 true => String::new(),
-                false => format!(" (on its own {})", shown(belief.confidence)),
+                false => format!(" (on its own {})", format_confidence(belief.confidence)),
             };
             let value = match (&belief.subject, &belief.value) {
                 (Some(subject), Some(value)) => {
@@ -152,18 +152,20 @@ impl ReasoningBoard {
             let retracted = if belief.status == BeliefStatus::Retracted { " retracted" } else { "" };
             lines.push(format!(
                 "{id}  {}{own}  {}{retracted}  {}{value}",
-                shown(sure),
+                format_confidence(sure),
                 belief.kind.as_str(),
-                short(&belief.statement)
+                clip_line(&belief.statement)
             ));
             for dependency in &belief.depends {
-                let reason =
-                    dependency.reason.as_ref().map_or(String::new(), |reason| format!(": {}", short(reason)));
+                let reason = dependency
+                    .reason
+                    .as_ref()
+                    .map_or(String::new(), |reason| format!(": {}", clip_line(reason)));
                 lines.push(format!(
                     "  {} {} ({}){reason}",
                     dependency.kind.verb(),
                     dependency.on,
-                    shown(dependency.strength)
+                    format_confidence(dependency.strength)
                 ));
             }
         }
@@ -184,19 +186,19 @@ impl ReasoningBoard {
                 gap.criticality.as_str(),
                 gap.status.as_str(),
                 gap.kind.as_str(),
-                short(&gap.question)
+                clip_line(&gap.question)
             );
             if !gap.blocks.is_empty() {
-                line.push_str(&format!("  blocks {}", crate::diff::listed(&gap.blocks)));
+                line.push_str(&format!("  blocks {}", crate::diff::list_names(&gap.blocks)));
             }
             if !gap.after.is_empty() {
                 let after: Vec<_> = gap.after.iter().map(|id| (*id).into()).collect();
-                line.push_str(&format!("  after {}", crate::diff::listed(&after)));
+                line.push_str(&format!("  after {}", crate::diff::list_names(&after)));
             }
             lines.push(line);
             match (&gap.answer, &gap.strategy) {
-                (Some(answer), _) => lines.push(format!("  {}", short(answer))),
-                (None, Some(strategy)) => lines.push(format!("  by {}", short(strategy))),
+                (Some(answer), _) => lines.push(format!("  {}", clip_line(answer))),
+                (None, Some(strategy)) => lines.push(format!("  by {}", clip_line(strategy))),
                 (None, None) => {}
             }
         }
@@ -209,9 +211,9 @@ impl ReasoningBoard {
             let id = VerificationId(number);
             let last = self.runs.iter().rev().find(|(_, run)| run.verification == id);
             let state = last.map_or("not run yet".to_owned(), |(_, run)| {
-                format!("{}: {}", run.outcome.as_str(), short(&run.reason))
+                format!("{}: {}", run.outcome.as_str(), clip_line(&run.reason))
             });
-            lines.push(format!("{id}  {}  {state}", short(&plan.title)));
+            lines.push(format!("{id}  {}  {state}", clip_line(&plan.title)));
         }
         lines
     }
@@ -226,9 +228,9 @@ impl ReasoningBoard {
                     ExperimentId(number),
                     known.branch,
                     known.status.as_str(),
-                    short(&known.success)
+                    clip_line(&known.success)
                 );
-                let result = known.result.as_ref().map(|result| format!("  {}", short(result)));
+                let result = known.result.as_ref().map(|result| format!("  {}", clip_line(result)));
                 std::iter::once(head).chain(result)
             })
             .collect()
@@ -238,7 +240,7 @@ impl ReasoningBoard {
         self.notes
             .iter()
             .rev()
-            .map(|(number, note)| format!("{}  {}", NoteId(number), short(&note.text)))
+            .map(|(number, note)| format!("{}  {}", NoteId(number), clip_line(&note.text)))
             .collect()
     }
 

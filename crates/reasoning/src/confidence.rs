@@ -27,7 +27,7 @@ pub const BOUNDS: (f64, f64) = (0.0001, 0.9999);
 pub const PRIORS: (f64, f64) = (0.001, 0.999);
 
 /// Checks that a number is within bounds.
-pub(crate) fn within(what: &'static str, given: f64, least: f64, most: f64) -> Result<f64, MindError> {
+pub(crate) fn check_range(what: &'static str, given: f64, least: f64, most: f64) -> Result<f64, MindError> {
     match given.is_finite() && given >= least && given <= most {
         true => Ok(given + 0.0),
         false => Err(MindError::Number { what, least, most, given }),
@@ -35,11 +35,11 @@ pub(crate) fn within(what: &'static str, given: f64, least: f64, most: f64) -> R
 }
 
 /// Checks a strength and rounds it to thousandths.
-pub(crate) fn strength(given: f64) -> Result<f64, MindError> {
-    Ok(f64::from(thousandths(within("strength", given, -1.0, 1.0)?)) / 1000.0 + 0.0)
+pub(crate) fn check_strength(given: f64) -> Result<f64, MindError> {
+    Ok(f64::from(to_thousandths(check_range("strength", given, -1.0, 1.0)?)) / 1000.0 + 0.0)
 }
 
-fn thousandths(strength: f64) -> i32 {
+fn to_thousandths(strength: f64) -> i32 {
     // Within ±1000 for values that `strength` accepts; a damaged store saturates.
     (strength * 1000.0).round() as i32
 }
@@ -62,11 +62,11 @@ fn source_key(evidence: &Evidence) -> String {
 
 /// The strongest evidence for and against one hypothesis, by source.
 #[derive(Default)]
-struct Said(HashMap<String, (i32, i32)>);
+struct EvidenceBySource(HashMap<String, (i32, i32)>);
 
-impl Said {
-    fn hear(&mut self, evidence: &Evidence) {
-        let said = thousandths(evidence.strength).clamp(-1000, 1000);
+impl EvidenceBySource {
+    fn add_evidence(&mut self, evidence: &Evidence) {
+        let said = to_thousandths(evidence.strength).clamp(-1000, 1000);
         let (most, least) = self.0.entry(source_key(evidence)).or_default();
         *most = (*most).max(said);
         *least = (*least).min(said);
@@ -83,9 +83,9 @@ impl ReasoningBoard {
     /// The confidence in a hypothesis.
     pub fn confidence(&self, id: HypothesisId) -> Result<f64, MindError> {
         let prior = self.hypotheses.known(id.0)?.prior;
-        let mut said = Said::default();
+        let mut said = EvidenceBySource::default();
         for evidence in self.evidence_for(id) {
-            said.hear(evidence.1);
+            said.add_evidence(evidence.1);
         }
         Ok(said.confidence(prior))
     }
@@ -102,12 +102,12 @@ impl ReasoningBoard {
 
     /// The confidence in these hypotheses, by their numbers.
     pub fn confidences_of(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, f64> {
-        let mut said: HashMap<u32, Said> = HashMap::new();
+        let mut said: HashMap<u32, EvidenceBySource> = HashMap::new();
         let counts = |evidence: &Evidence| evidence.withdrawn.is_none() && wanted(evidence.hypothesis.0);
         for (_, evidence) in self.evidence.iter().filter(|(_, evidence)| counts(evidence)) {
-            said.entry(evidence.hypothesis.0).or_default().hear(evidence);
+            said.entry(evidence.hypothesis.0).or_default().add_evidence(evidence);
         }
-        let nothing = Said::default();
+        let nothing = EvidenceBySource::default();
         self.hypotheses
             .iter()
             .filter(|(number, _)| wanted(*number))

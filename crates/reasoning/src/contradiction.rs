@@ -10,7 +10,7 @@
 //!
 //! A detected contradiction is resolved automatically when its rule no longer holds.
 
-use crate::apply::short;
+use crate::apply::clip_line;
 use crate::error::MindError;
 use crate::ids::{BeliefId, ContradictionId, HypothesisId, ItemId, ItemKind};
 use crate::item::{
@@ -21,7 +21,7 @@ use crate::mind::ReasoningBoard;
 use crate::mutation::{CheckpointCause, MutationEffect};
 
 /// Whether two values can both be true.
-fn agree(a: &Measure, b: &Measure) -> bool {
+fn is_compatible(a: &Measure, b: &Measure) -> bool {
     use Measure::{Flag, Number, Range, Word};
     match (a, b) {
         (Number(a), Number(b)) => a == b,
@@ -40,12 +40,12 @@ pub fn said(value: &Measure) -> String {
         Measure::Number(number) => number.to_string(),
         Measure::Range(from, to) => format!("{from} to {to}"),
         Measure::Flag(flag) => flag.to_string(),
-        Measure::Word(word) => format!("\"{}\"", short(word)),
+        Measure::Word(word) => format!("\"{}\"", clip_line(word)),
     }
 }
 
 /// A contradiction that a rule detected.
-struct Found {
+struct DetectedContradiction {
     left: ItemId,
     right: ItemId,
     reason: String,
@@ -69,7 +69,7 @@ impl ReasoningBoard {
             .contradictions
             .iter()
             .filter(|(_, c)| c.detected && c.status == ContradictionStatus::Open)
-            .filter(|(_, c)| c.left.kind == item.kind && self.concerns(item, c))
+            .filter(|(_, c)| c.left.kind == item.kind && self.can_resolve(item, c))
             .filter(|(_, c)| !found.iter().any(|found| (found.left, found.right) == (c.left, c.right)))
             .map(|(number, _)| number)
             .collect();
@@ -80,7 +80,7 @@ impl ReasoningBoard {
             })?;
             effect.said.push(format!("{} is resolved: it no longer holds", ContradictionId(number)));
         }
-        for Found { left, right, reason, severity } in found {
+        for DetectedContradiction { left, right, reason, severity } in found {
             // A settled contradiction stays settled until the two items change in a way that makes another one.
             let known = |c: &Contradiction| {
                 (c.left, c.right) == (left, right)
@@ -110,7 +110,7 @@ impl ReasoningBoard {
     }
 
     /// Whether a change of the item can end the contradiction.
-    fn concerns(&self, item: ItemId, contradiction: &Contradiction) -> bool {
+    fn can_resolve(&self, item: ItemId, contradiction: &Contradiction) -> bool {
         if item.kind == ItemKind::Hypothesis || contradiction.left == item || contradiction.right == item {
             return true;
         }
@@ -120,7 +120,7 @@ impl ReasoningBoard {
     }
 
     /// All contradictions around the subject of a belief.
-    fn around_belief(&self, id: BeliefId) -> Vec<Found> {
+    fn around_belief(&self, id: BeliefId) -> Vec<DetectedContradiction> {
         let Some(subject) = self.beliefs.get(id.0).and_then(|belief| belief.subject.clone()) else {
             return Vec::new();
         };
@@ -137,24 +137,26 @@ impl ReasoningBoard {
         let mut found = Vec::new();
         let pair = |a: BeliefId, b: BeliefId| (ItemId::from(a.min(b)), ItemId::from(a.max(b)));
         for (at, (expects, _, wanted)) in expected.iter().enumerate() {
-            if let Some((sees, _, value)) = seen.filter(|(_, _, value)| !agree(wanted, value)) {
+            if let Some((sees, _, value)) = seen.filter(|(_, _, value)| !is_compatible(wanted, value)) {
                 let (left, right) = pair(*expects, *sees);
                 let reason =
                     format!("{subject} should be {} and is {}", self::said(wanted), self::said(value));
-                found.push(Found { left, right, reason, severity: Severity::High });
+                found.push(DetectedContradiction { left, right, reason, severity: Severity::High });
             }
-            for (other, _, also) in expected.iter().skip(at + 1).filter(|(_, _, also)| !agree(wanted, also)) {
+            for (other, _, also) in
+                expected.iter().skip(at + 1).filter(|(_, _, also)| !is_compatible(wanted, also))
+            {
                 let (left, right) = pair(*expects, *other);
                 let reason =
                     format!("{subject} cannot be {} and {} at once", self::said(wanted), self::said(also));
-                found.push(Found { left, right, reason, severity: Severity::Medium });
+                found.push(DetectedContradiction { left, right, reason, severity: Severity::Medium });
             }
         }
         found
     }
 
     /// All contradictions among hypotheses.
-    fn around_hypotheses(&self) -> Vec<Found> {
+    fn around_hypotheses(&self) -> Vec<DetectedContradiction> {
         let confirmed = |id: HypothesisId| {
             self.hypotheses.get(id.0).is_some_and(|other| other.status == HypothesisStatus::Confirmed)
         };
@@ -168,8 +170,11 @@ impl ReasoningBoard {
             {
                 let (left, right) = (ItemId::from(id.min(other)), ItemId::from(id.max(other)));
                 let reason = format!("{left} and {right} exclude each other, and both are confirmed");
-                if !found.iter().any(|found: &Found| (found.left, found.right) == (left, right)) {
-                    found.push(Found { left, right, reason, severity: Severity::Critical });
+                if !found
+                    .iter()
+                    .any(|found: &DetectedContradiction| (found.left, found.right) == (left, right))
+                {
+                    found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
                 }
             }
             let rejected = hypothesis.parent.filter(|parent| {
@@ -179,7 +184,7 @@ impl ReasoningBoard {
                 let reason =
                     format!("{id} is confirmed, and {parent}, of which it is a special case, is rejected");
                 let (left, right) = (parent.min(id).into(), parent.max(id).into());
-                found.push(Found { left, right, reason, severity: Severity::Critical });
+                found.push(DetectedContradiction { left, right, reason, severity: Severity::Critical });
             }
         }
         found

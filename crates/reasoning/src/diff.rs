@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::apply::{short, shown};
+use crate::apply::{clip_line, format_confidence};
 use crate::ids::{BeliefId, EvidenceId, HypothesisId, ItemId, ItemKind};
 use crate::mind::{ReasoningBoard, each_table};
 
@@ -120,9 +120,13 @@ impl ReasoningBoard {
                     true => String::new(),
                     false => format!(", and {}", new.status.as_str()),
                 };
-                format!("{item} was proposed{status} ({}): {}", shown(sure(is)), short(&new.statement))
+                format!(
+                    "{item} was proposed{status} ({}): {}",
+                    format_confidence(sure(is)),
+                    clip_line(&new.statement)
+                )
             }
-            (Some(old), None) => format!("{item} was taken back: {}", short(&old.statement)),
+            (Some(old), None) => format!("{item} was taken back: {}", clip_line(&old.statement)),
             (Some(old), Some(new)) => {
                 let mut parts = Vec::new();
                 let (from, to) = (sure(was), sure(is));
@@ -131,13 +135,19 @@ impl ReasoningBoard {
                     let because = self.evidence_between(later, HypothesisId(number));
                     let after = match because.is_empty() {
                         true => String::new(),
-                        false => format!(" after {}", listed(&because)),
+                        false => format!(" after {}", list_names(&because)),
                     };
-                    parts.push(format!("{verb} from {} to {}{after}", shown(from), shown(to)));
+                    parts.push(format!(
+                        "{verb} from {} to {}{after}",
+                        format_confidence(from),
+                        format_confidence(to)
+                    ));
                 }
                 if old.status != new.status {
-                    let reason =
-                        new.reason.as_ref().map_or(String::new(), |reason| format!(": {}", short(reason)));
+                    let reason = new
+                        .reason
+                        .as_ref()
+                        .map_or(String::new(), |reason| format!(": {}", clip_line(reason)));
                     let fallen =
                         new.fallen.as_ref().map_or(String::new(), |fallen| format!(", with {}", fallen.with));
                     parts.push(format!(
@@ -147,7 +157,7 @@ impl ReasoningBoard {
                     ));
                 }
                 if old.statement != new.statement {
-                    parts.push(format!("now says: {}", short(&new.statement)));
+                    parts.push(format!("now says: {}", clip_line(&new.statement)));
                 }
                 if parts.is_empty() {
                     parts.push("was edited".to_owned());
@@ -180,14 +190,14 @@ impl ReasoningBoard {
     ) -> Option<String> {
         let number = item.number;
         let sure = |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.0);
-        let (from, to) = (shown(sure(held)), shown(sure(holds)));
+        let (from, to) = (format_confidence(sure(held)), format_confidence(sure(holds)));
         Some(match (self.beliefs.get(number), later.beliefs.get(number)) {
             (None, Some(new)) => {
-                format!("{item} was added ({}, {to}): {}", new.kind.as_str(), short(&new.statement))
+                format!("{item} was added ({}, {to}): {}", new.kind.as_str(), clip_line(&new.statement))
             }
-            (Some(old), None) => format!("{item} was taken back: {}", short(&old.statement)),
+            (Some(old), None) => format!("{item} was taken back: {}", clip_line(&old.statement)),
             (Some(old), Some(new)) if old.status != new.status => {
-                format!("{item} was {}: {}", new.status.as_str(), short(&new.statement))
+                format!("{item} was {}: {}", new.status.as_str(), clip_line(&new.statement))
             }
             (Some(old), Some(new)) => {
                 let mut parts = Vec::new();
@@ -210,7 +220,7 @@ impl ReasoningBoard {
     }
 
     fn plain_sentence(&self, later: &Self, item: ItemId) -> Option<String> {
-        let says = |mind: &Self| mind.says(item);
+        let says = |mind: &Self| mind.status_and_text(item);
         let noun = item.kind.noun();
         Some(match (says(self), says(later)) {
             (None, Some((state, text))) => match (item.kind, state) {
@@ -235,49 +245,52 @@ impl ReasoningBoard {
     }
 
     /// The status and the text of an item, for a line.
-    pub(crate) fn says(&self, item: ItemId) -> Option<(&'static str, String)> {
+    pub(crate) fn status_and_text(&self, item: ItemId) -> Option<(&'static str, String)> {
         let number = item.number;
         Some(match item.kind {
             ItemKind::Hypothesis => {
                 let known = self.hypotheses.get(number)?;
-                (known.status.as_str(), short(&known.statement))
+                (known.status.as_str(), clip_line(&known.statement))
             }
             ItemKind::Evidence => {
                 let known = self.evidence.get(number)?;
-                (if known.withdrawn.is_some() { "withdrawn" } else { "in force" }, short(&known.text))
+                (if known.withdrawn.is_some() { "withdrawn" } else { "in force" }, clip_line(&known.text))
             }
             ItemKind::Belief => {
                 let known = self.beliefs.get(number)?;
-                (known.status.as_str(), short(&known.statement))
+                (known.status.as_str(), clip_line(&known.statement))
             }
             ItemKind::Contradiction => {
                 let known = self.contradictions.get(number)?;
-                (known.status.as_str(), short(&known.reason))
+                (known.status.as_str(), clip_line(&known.reason))
             }
             ItemKind::Gap => {
                 let known = self.gaps.get(number)?;
                 let answer =
-                    known.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", short(answer)));
-                (known.status.as_str(), format!("{}{answer}", short(&known.question)))
+                    known.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", clip_line(answer)));
+                (known.status.as_str(), format!("{}{answer}", clip_line(&known.question)))
             }
-            ItemKind::Verification => ("planned", short(&self.verifications.get(number)?.title)),
+            ItemKind::Verification => ("planned", clip_line(&self.verifications.get(number)?.title)),
             ItemKind::Run => {
                 let known = self.runs.get(number)?;
-                (known.outcome.as_str(), short(&known.reason))
+                (known.outcome.as_str(), clip_line(&known.reason))
             }
-            ItemKind::Note => ("noted", short(&self.notes.get(number)?.text)),
+            ItemKind::Note => ("noted", clip_line(&self.notes.get(number)?.text)),
             ItemKind::Experiment => {
                 let known = self.experiments.get(number)?;
                 let result =
-                    known.result.as_ref().map_or(String::new(), |result| format!(" → {}", short(result)));
-                (known.status.as_str(), format!("branch {}: {}{result}", known.branch, short(&known.success)))
+                    known.result.as_ref().map_or(String::new(), |result| format!(" → {}", clip_line(result)));
+                (
+                    known.status.as_str(),
+                    format!("branch {}: {}{result}", known.branch, clip_line(&known.success)),
+                )
             }
         })
     }
 }
 
 /// A list of names for a sentence.
-pub(crate) fn listed(items: &[ItemId]) -> String {
+pub(crate) fn list_names(items: &[ItemId]) -> String {
     const SHOWN: usize = 5;
     let names: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
     match items.len() - names.len() {
@@ -325,7 +338,9 @@ fn summary(changes: &[ItemChange], before: &ReasoningBoard, after: &ReasoningBoa
         "items taken back",
     );
     match parts.is_empty() {
-        true => format!("{} changed.", listed(&changes.iter().map(|change| change.item).collect::<Vec<_>>())),
+        true => {
+            format!("{} changed.", list_names(&changes.iter().map(|change| change.item).collect::<Vec<_>>()))
+        }
         false => format!("{}.", parts.join(", ")),
     }
 }

@@ -64,7 +64,7 @@ pub struct RootBelief {
 }
 
 /// The effective confidence of a belief, given that of its dependencies.
-fn sure(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
+fn effective_confidence(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
     if belief.status == BeliefStatus::Retracted {
         return 0.0;
     }
@@ -111,7 +111,7 @@ impl ReasoningBoard {
                 if pending.len() == waiting {
                     let value = match wrong {
                         Some(wrong) if wrong.0 == number => 0.0,
-                        _ => sure(belief, |on| known.get(&on.0).copied().unwrap_or(0.0)),
+                        _ => effective_confidence(belief, |on| known.get(&on.0).copied().unwrap_or(0.0)),
                     };
                     known.insert(number, value);
                     pending.pop();
@@ -231,7 +231,7 @@ impl ReasoningBoard {
 }
 
 /// The path from `from` to `to` along `next`, if there is one.
-pub(crate) fn way(from: u32, to: u32, next: impl Fn(u32) -> Vec<u32>) -> Option<Vec<u32>> {
+pub(crate) fn find_path(from: u32, to: u32, next: impl Fn(u32) -> Vec<u32>) -> Option<Vec<u32>> {
     let mut came: HashMap<u32, u32> = HashMap::from([(from, from)]);
     let mut wave = vec![from];
     while let Some(number) = wave.pop() {

@@ -53,33 +53,33 @@ pub struct BoardMerge {
 
 /// Maps names in theirs to names in ours.
 #[derive(Default)]
-struct Names(BTreeMap<ItemId, ItemId>);
+struct ItemRenames(BTreeMap<ItemId, ItemId>);
 
-impl Names {
-    fn of(&self, item: ItemId) -> ItemId {
+impl ItemRenames {
+    fn resolve(&self, item: ItemId) -> ItemId {
         self.0.get(&item).copied().unwrap_or(item)
     }
 
-    fn number<T: Into<ItemId> + Copy>(&self, id: T) -> u32 {
-        self.of(id.into()).number
+    fn resolve_number<T: Into<ItemId> + Copy>(&self, id: T) -> u32 {
+        self.resolve(id.into()).number
     }
 }
 
 /// An item that may refer to other items.
-trait Refers {
-    fn rename(&mut self, names: &Names);
+trait ItemReferences {
+    fn rename(&mut self, names: &ItemRenames);
     fn refers(&self) -> Vec<ItemId>;
 }
 
-fn hypothesis(id: &mut HypothesisId, names: &Names) {
-    id.0 = names.number(*id);
+fn rename_hypothesis(id: &mut HypothesisId, names: &ItemRenames) {
+    id.0 = names.resolve_number(*id);
 }
 
-impl Refers for Hypothesis {
-    fn rename(&mut self, names: &Names) {
-        self.parent.iter_mut().chain(&mut self.excludes).for_each(|id| hypothesis(id, names));
+impl ItemReferences for Hypothesis {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.parent.iter_mut().chain(&mut self.excludes).for_each(|id| rename_hypothesis(id, names));
         if let Some(fallen) = &mut self.fallen {
-            hypothesis(&mut fallen.with, names);
+            rename_hypothesis(&mut fallen.with, names);
         }
     }
 
@@ -88,11 +88,11 @@ impl Refers for Hypothesis {
     }
 }
 
-impl Refers for Evidence {
-    fn rename(&mut self, names: &Names) {
-        hypothesis(&mut self.hypothesis, names);
+impl ItemReferences for Evidence {
+    fn rename(&mut self, names: &ItemRenames) {
+        rename_hypothesis(&mut self.hypothesis, names);
         if let EvidenceOrigin::Verification(id) = &mut self.source {
-            *id = VerificationId(names.number(*id));
+            *id = VerificationId(names.resolve_number(*id));
         }
     }
 
@@ -105,10 +105,12 @@ impl Refers for Evidence {
     }
 }
 
-impl Refers for Belief {
-    fn rename(&mut self, names: &Names) {
-        self.hypothesis.iter_mut().for_each(|id| hypothesis(id, names));
-        self.depends.iter_mut().for_each(|dependency| dependency.on = BeliefId(names.number(dependency.on)));
+impl ItemReferences for Belief {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.hypothesis.iter_mut().for_each(|id| rename_hypothesis(id, names));
+        self.depends
+            .iter_mut()
+            .for_each(|dependency| dependency.on = BeliefId(names.resolve_number(dependency.on)));
         self.depends.sort_by_key(|dependency| dependency.on);
     }
 
@@ -118,9 +120,9 @@ impl Refers for Belief {
     }
 }
 
-impl Refers for Contradiction {
-    fn rename(&mut self, names: &Names) {
-        (self.left, self.right) = (names.of(self.left), names.of(self.right));
+impl ItemReferences for Contradiction {
+    fn rename(&mut self, names: &ItemRenames) {
+        (self.left, self.right) = (names.resolve(self.left), names.resolve(self.right));
     }
 
     fn refers(&self) -> Vec<ItemId> {
@@ -128,10 +130,10 @@ impl Refers for Contradiction {
     }
 }
 
-impl Refers for Gap {
-    fn rename(&mut self, names: &Names) {
-        self.blocks.iter_mut().for_each(|item| *item = names.of(*item));
-        self.after.iter_mut().for_each(|id| *id = GapId(names.number(*id)));
+impl ItemReferences for Gap {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.blocks.iter_mut().for_each(|item| *item = names.resolve(*item));
+        self.after.iter_mut().for_each(|id| *id = GapId(names.resolve_number(*id)));
     }
 
     fn refers(&self) -> Vec<ItemId> {
@@ -139,12 +141,12 @@ impl Refers for Gap {
     }
 }
 
-impl Refers for Verification {
-    fn rename(&mut self, names: &Names) {
+impl ItemReferences for Verification {
+    fn rename(&mut self, names: &ItemRenames) {
         for act in self.on_pass.iter_mut().chain(&mut self.on_fail) {
             match act {
-                OnOutcome::Evidence { hypothesis: id, .. } => hypothesis(id, names),
-                OnOutcome::Fill(gap) => *gap = GapId(names.number(*gap)),
+                OnOutcome::Evidence { hypothesis: id, .. } => rename_hypothesis(id, names),
+                OnOutcome::Fill(gap) => *gap = GapId(names.resolve_number(*gap)),
                 OnOutcome::Halt => {}
             }
         }
@@ -161,9 +163,9 @@ impl Refers for Verification {
     }
 }
 
-impl Refers for CheckRun {
-    fn rename(&mut self, names: &Names) {
-        self.verification = VerificationId(names.number(self.verification));
+impl ItemReferences for CheckRun {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.verification = VerificationId(names.resolve_number(self.verification));
     }
 
     fn refers(&self) -> Vec<ItemId> {
@@ -171,9 +173,9 @@ impl Refers for CheckRun {
     }
 }
 
-impl Refers for Note {
-    fn rename(&mut self, names: &Names) {
-        self.about.iter_mut().for_each(|item| *item = names.of(*item));
+impl ItemReferences for Note {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.about.iter_mut().for_each(|item| *item = names.resolve(*item));
     }
 
     fn refers(&self) -> Vec<ItemId> {
@@ -181,9 +183,9 @@ impl Refers for Note {
     }
 }
 
-impl Refers for Experiment {
-    fn rename(&mut self, names: &Names) {
-        self.hypothesis.iter_mut().for_each(|id| hypothesis(id, names));
+impl ItemReferences for Experiment {
+    fn rename(&mut self, names: &ItemRenames) {
+        self.hypothesis.iter_mut().for_each(|id| rename_hypothesis(id, names));
     }
 
     fn refers(&self) -> Vec<ItemId> {
@@ -196,7 +198,7 @@ fn name<T: Clone + PartialEq>(
     base: &Table<T>,
     theirs: &Table<T>,
     ours: &Table<T>,
-    names: &mut Names,
+    names: &mut ItemRenames,
 ) -> Vec<(u32, u32)> {
     let mut free = ours.newest().max(base.newest());
     let mut added = Vec::new();
@@ -222,14 +224,14 @@ fn name<T: Clone + PartialEq>(
 }
 
 struct Joining<'a> {
-    names: &'a Names,
+    names: &'a ItemRenames,
     take_theirs: bool,
     conflicts: Vec<ItemId>,
 }
 
 impl Joining<'_> {
     /// Merges what `theirs` changed.
-    fn table<T: Clone + PartialEq + Refers>(
+    fn table<T: Clone + PartialEq + ItemReferences>(
         &mut self,
         base: &Table<T>,
         theirs: &Table<T>,
@@ -280,7 +282,7 @@ impl ReasoningBoard {
         let mut found = Vec::new();
         each_table!(self, table => {
             if table.kind == item.kind {
-                found.extend(table.get(item.number).into_iter().flat_map(Refers::refers));
+                found.extend(table.get(item.number).into_iter().flat_map(ItemReferences::refers));
             }
         });
         found
@@ -288,7 +290,7 @@ impl ReasoningBoard {
 
     /// Merges what changed between `base` and `theirs` into this mind.
     pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<BoardMerge, MindError> {
-        let mut names = Names::default();
+        let mut names = ItemRenames::default();
         macro_rules! all {
             ($($table:ident),+) => {{
                 $(let $table = name(&base.$table, &theirs.$table, &self.$table, &mut names);)+
@@ -312,7 +314,8 @@ impl ReasoningBoard {
         self.keep_what_is_referred_to(&mut mind, &mut conflicts);
         let sentence = |item: ItemId| {
             let word = |mind: &Self| {
-                mind.says(item).map_or("taken back".to_owned(), |(state, text)| format!("{state} ({text})"))
+                mind.status_and_text(item)
+                    .map_or("taken back".to_owned(), |(state, text)| format!("{state} ({text})"))
             };
             format!("{item} is {} here and {} there", word(self), word(theirs))
         };

@@ -318,11 +318,11 @@ pub struct MutationEffect {
 }
 
 impl MutationEffect {
-    pub(crate) fn of(item: impl Into<ItemId>, said: impl Into<String>) -> Self {
+    pub(crate) fn new(item: impl Into<ItemId>, said: impl Into<String>) -> Self {
         Self { item: item.into(), said: vec![said.into()], causes: Vec::new(), halt: false }
     }
 
-    pub(crate) fn because(mut self, cause: CheckpointCause) -> Self {
+    pub(crate) fn with_cause(mut self, cause: CheckpointCause) -> Self {
         self.causes.push(cause);
         self
     }

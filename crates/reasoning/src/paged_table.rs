@@ -149,7 +149,7 @@ impl<T: Clone + PartialEq> Table<T> {
     }
 
     /// Whether both tables share this page.
-    pub(crate) fn shares(&self, other: &Self, page: usize) -> bool {
+    pub(crate) fn shares_page(&self, other: &Self, page: usize) -> bool {
         match (self.pages.get(page), other.pages.get(page)) {
             (Some(a), Some(b)) => {
                 Arc::ptr_eq(a, b) || matches!((a.stored.get(), b.stored.get()), (Some(a), Some(b)) if a == b)
@@ -162,7 +162,7 @@ impl<T: Clone + PartialEq> Table<T> {
     pub(crate) fn differing(&self, other: &Self) -> Vec<u32> {
         let pages = self.pages.len().max(other.pages.len());
         let mut found = Vec::new();
-        for page in (0..pages).filter(|page| !self.shares(other, *page)) {
+        for page in (0..pages).filter(|page| !self.shares_page(other, *page)) {
             let numbers = (page * PAGE + 1) as u32..=((page + 1) * PAGE) as u32;
             found.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
         }

@@ -3,7 +3,7 @@
 //! Sections are ordered by what an agent needs first. Each may use what is left of the budget; a list that does not fit
 //! ends with the number of omitted items and how to see them. The summary never exceeds the budget.
 
-use crate::apply::{short, shown};
+use crate::apply::{clip_line, format_confidence};
 use crate::ids::{HypothesisId, ItemKind};
 use crate::item::{GapStatus, HypothesisStatus};
 use crate::mind::ReasoningBoard;
@@ -34,7 +34,7 @@ struct Page {
 }
 
 impl Page {
-    fn line(&mut self, line: &str) -> bool {
+    fn add_line(&mut self, line: &str) -> bool {
         let fits = line.len() < self.left;
         if fits {
             self.left -= line.len() + 1;
@@ -44,19 +44,19 @@ impl Page {
         fits
     }
 
-    fn section(&mut self, title: &str, lines: &[String]) {
+    fn add_section(&mut self, title: &str, lines: &[String]) {
         /// Bytes reserved for the number of omitted items.
         const REST: usize = 40;
         let first = lines.first().map_or(0, String::len);
         if lines.is_empty() || self.left < title.len() + first + REST + 4 {
             return;
         }
-        self.line(&format!("\n## {title}"));
+        self.add_line(&format!("\n## {title}"));
         for (at, line) in lines.iter().enumerate() {
             let is_last = at + 1 == lines.len();
             let room = if is_last { line.len() } else { line.len() + REST };
-            if room >= self.left || !self.line(line) {
-                self.line(&format!("… and {} more lines", lines.len() - at));
+            if room >= self.left || !self.add_line(line) {
+                self.add_line(&format!("… and {} more lines", lines.len() - at));
                 return;
             }
         }
@@ -70,10 +70,10 @@ impl ReasoningBoard {
         let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
         let mut page = Page { text: String::new(), left: bytes.saturating_sub(closing + 1) };
         for line in &around.heading {
-            page.line(line);
+            page.add_line(line);
         }
-        let asked: Vec<String> = around.prompt.iter().map(|prompt| short(prompt)).collect();
-        page.section("Last request", &asked);
+        let asked: Vec<String> = around.prompt.iter().map(|prompt| clip_line(prompt)).collect();
+        page.add_section("Last request", &asked);
         let next: Vec<String> = self
             .next_actions()
             .iter()
@@ -81,26 +81,26 @@ impl ReasoningBoard {
             .enumerate()
             .map(|(at, action)| format!("{}. {}: {} → {}", at + 1, action.what, action.why, action.command))
             .collect();
-        page.section("Do next", &next);
-        page.section("Open hypotheses", &self.open_hypotheses());
+        page.add_section("Do next", &next);
+        page.add_section("Open hypotheses", &self.open_hypotheses());
         let board = self.board(false);
         let lines = |title: &str| {
             let found = board.iter().find(|section| section.title == title);
             found.map(|section| section.lines.clone()).unwrap_or_default()
         };
-        page.section("Contradictions", &lines("Contradictions"));
-        page.section("Settled", &self.settled());
-        page.section("Open questions", &lines("Gaps"));
-        page.section("Experiments", &lines("Experiments"));
-        page.section("Beliefs", &lines("Beliefs"));
-        page.section("Notes", &lines("Notes"));
-        page.section("Last commands", &around.commands);
-        page.section("Files changed", &around.changed);
-        page.section("Verifications", &lines("Verifications"));
+        page.add_section("Contradictions", &lines("Contradictions"));
+        page.add_section("Settled", &self.settled());
+        page.add_section("Open questions", &lines("Gaps"));
+        page.add_section("Experiments", &lines("Experiments"));
+        page.add_section("Beliefs", &lines("Beliefs"));
+        page.add_section("Notes", &lines("Notes"));
+        page.add_section("Last commands", &around.commands);
+        page.add_section("Files changed", &around.changed);
+        page.add_section("Verifications", &lines("Verifications"));
         page.left += closing + 1;
-        if !around.closing.is_empty() && page.line("") {
+        if !around.closing.is_empty() && page.add_line("") {
             for line in &around.closing {
-                page.line(line);
+                page.add_line(line);
             }
         }
         page.text
@@ -119,7 +119,7 @@ impl ReasoningBoard {
                 let evidence: Vec<String> = strongest
                     .iter()
                     .take(3)
-                    .map(|(number, e)| format!("E{number} {:+} {}", e.strength, short(&e.text)))
+                    .map(|(number, e)| format!("E{number} {:+} {}", e.strength, clip_line(&e.text)))
                     .collect();
                 let because = match evidence.is_empty() {
                     true => String::new(),
@@ -127,9 +127,9 @@ impl ReasoningBoard {
                 };
                 format!(
                     "{id} {} {}: {}{because}",
-                    shown(sure(number)),
+                    format_confidence(sure(number)),
                     hypothesis.status.as_str(),
-                    short(&hypothesis.statement)
+                    clip_line(&hypothesis.statement)
                 )
             })
             .collect()
@@ -143,9 +143,11 @@ impl ReasoningBoard {
             .filter(|(_, h)| matches!(h.status, HypothesisStatus::Confirmed | HypothesisStatus::Rejected));
         let mut lines: Vec<String> = concluded
             .map(|(number, h)| {
-                let reason =
-                    h.reason.as_ref().map_or(String::new(), |reason| format!(", because {}", short(reason)));
-                format!("{} {}: {}{reason}", HypothesisId(number), h.status.as_str(), short(&h.statement))
+                let reason = h
+                    .reason
+                    .as_ref()
+                    .map_or(String::new(), |reason| format!(", because {}", clip_line(reason)));
+                format!("{} {}: {}{reason}", HypothesisId(number), h.status.as_str(), clip_line(&h.statement))
             })
             .collect();
         let filled = self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Filled);
@@ -153,8 +155,8 @@ impl ReasoningBoard {
             format!(
                 "{}{number} {} → {}",
                 ItemKind::Gap.letter(),
-                short(&gap.question),
-                short(gap.answer.as_deref().unwrap_or_default())
+                clip_line(&gap.question),
+                clip_line(gap.answer.as_deref().unwrap_or_default())
             )
         }));
         lines

@@ -52,10 +52,10 @@ impl ReasoningBoard {
         let mut all = Vec::new();
         each_table!(self, table => {
             if !table.pages.is_empty() {
-                let pieces = pages(sink, table)?;
+                let pieces = store_pages(sink, table)?;
                 let known = before.and_then(|place| place.lists.iter().find(|(kind, _)| *kind == table.kind));
                 let similar = known.map(|(_, piece)| piece);
-                lists.push((table.kind, Piece::array(sink, pieces.iter().cloned(), similar)?));
+                lists.push((table.kind, Piece::store_array(sink, pieces.iter().cloned(), similar)?));
                 all.push((table.kind, pieces));
             }
         });
@@ -96,7 +96,7 @@ impl ReasoningBoard {
         let mut format = None;
         for (name, piece) in fields(source, root)? {
             if name == "format" {
-                format = piece.scalar().and_then(serde_json::Value::as_u64);
+                format = piece.as_scalar().and_then(serde_json::Value::as_u64);
                 continue;
             }
             let Some(kind) = ItemKind::ALL.into_iter().find(|kind| kind.plural() == name) else {
@@ -106,15 +106,19 @@ impl ReasoningBoard {
             };
             let pages = piece.elements(source)?;
             match kind {
-                ItemKind::Hypothesis => mind.hypotheses = table(source, &self.hypotheses, pages)?,
-                ItemKind::Evidence => mind.evidence = table(source, &self.evidence, pages)?,
-                ItemKind::Belief => mind.beliefs = table(source, &self.beliefs, pages)?,
-                ItemKind::Contradiction => mind.contradictions = table(source, &self.contradictions, pages)?,
-                ItemKind::Gap => mind.gaps = table(source, &self.gaps, pages)?,
-                ItemKind::Verification => mind.verifications = table(source, &self.verifications, pages)?,
-                ItemKind::Run => mind.runs = table(source, &self.runs, pages)?,
-                ItemKind::Note => mind.notes = table(source, &self.notes, pages)?,
-                ItemKind::Experiment => mind.experiments = table(source, &self.experiments, pages)?,
+                ItemKind::Hypothesis => mind.hypotheses = read_table(source, &self.hypotheses, pages)?,
+                ItemKind::Evidence => mind.evidence = read_table(source, &self.evidence, pages)?,
+                ItemKind::Belief => mind.beliefs = read_table(source, &self.beliefs, pages)?,
+                ItemKind::Contradiction => {
+                    mind.contradictions = read_table(source, &self.contradictions, pages)?
+                }
+                ItemKind::Gap => mind.gaps = read_table(source, &self.gaps, pages)?,
+                ItemKind::Verification => {
+                    mind.verifications = read_table(source, &self.verifications, pages)?
+                }
+                ItemKind::Run => mind.runs = read_table(source, &self.runs, pages)?,
+                ItemKind::Note => mind.notes = read_table(source, &self.notes, pages)?,
+                ItemKind::Experiment => mind.experiments = read_table(source, &self.experiments, pages)?,
             }
             lists.push((kind, piece));
         }
@@ -129,7 +133,7 @@ impl ReasoningBoard {
 }
 
 /// Stores the pages of a table; returns their objects.
-fn pages<T: Serialize + Clone>(
+fn store_pages<T: Serialize + Clone>(
     sink: &(impl ObjectSink + ?Sized),
     table: &Table<T>,
 ) -> Result<Vec<Piece>, MindError> {
@@ -149,7 +153,7 @@ fn pages<T: Serialize + Clone>(
     Ok(pieces)
 }
 
-fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
+fn read_table<T: DeserializeOwned + Clone + PartialEq + Send>(
     source: &(impl ObjectSource + ?Sized),
     known: &Table<T>,
     pieces: Vec<Piece>,
@@ -171,7 +175,7 @@ fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
         texts.push(text.into_owned());
         pages.push(Err(piece));
     }
-    let mut read = parsed::<T>(&texts).into_iter();
+    let mut read = parse_pages::<T>(&texts).into_iter();
     let mut table = Table::new(kind);
     for (at, page) in pages.into_iter().enumerate() {
         let piece = match page {
@@ -195,7 +199,7 @@ fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
 
 /// Parses the items of pages. This takes most of the time of reading a large board, so two threads do it if there are many
 /// pages.
-fn parsed<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
+fn parse_pages<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
     let all = |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
     if texts.len() < WORTH_A_THREAD {
         return all(texts);

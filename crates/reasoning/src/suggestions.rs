@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::apply::{short, shown};
+use crate::apply::{clip_line, format_confidence};
 use crate::ids::{ContradictionId, GapId, HypothesisId, ItemId, VerificationId};
 use crate::item::{ContradictionStatus, Gap, GapStatus, OnOutcome};
 use crate::mind::ReasoningBoard;
@@ -63,27 +63,28 @@ impl ReasoningBoard {
         let mut why = format!("it is {}", gap.criticality.as_str());
         if !held_up.is_empty() {
             let names: Vec<ItemId> = held_up.into_iter().collect();
-            why.push_str(&format!(" and blocks {}", crate::diff::listed(&names)));
+            why.push_str(&format!(" and blocks {}", crate::diff::list_names(&names)));
         }
         if behind > 0 {
             why.push_str(&format!(
                 "; {behind} more gap{} wait{} for it",
-                plural(behind),
+                plural_ending(behind),
                 if behind == 1 { "s" } else { "" }
             ));
         }
         let (what, command) = match (plan, &gap.strategy) {
             (Some(plan), _) => (
-                format!("run {plan} to answer: {}", short(&gap.question)),
+                format!("run {plan} to answer: {}", clip_line(&gap.question)),
                 format!("stepback board verify run {plan}"),
             ),
             (None, Some(strategy)) => (
-                format!("answer: {} ({})", short(&gap.question), short(strategy)),
+                format!("answer: {} ({})", clip_line(&gap.question), clip_line(strategy)),
                 format!("stepback board gap fill {id} \"…\""),
             ),
-            (None, None) => {
-                (format!("answer: {}", short(&gap.question)), format!("stepback board gap fill {id} \"…\""))
-            }
+            (None, None) => (
+                format!("answer: {}", clip_line(&gap.question)),
+                format!("stepback board gap fill {id} \"…\""),
+            ),
         };
         SuggestedAction { item: id.into(), what, why, command, score }
     }
@@ -136,18 +137,19 @@ impl ReasoningBoard {
                     |act| matches!(act, OnOutcome::Evidence { hypothesis, .. } if *hypothesis == id),
                 );
                 let ready = if plan.is_some() { 1.5 } else { 1.0 };
-                let bits = bits(sure);
-                let mut why = format!("at {}, testing it yields up to {bits:.2} bits", shown(sure));
+                let bits = entropy_bits(sure);
+                let mut why =
+                    format!("at {}, testing it yields up to {bits:.2} bits", format_confidence(sure));
                 if below > 0 {
-                    why.push_str(&format!("; {below} more depend{} on it", s(below)));
+                    why.push_str(&format!("; {below} more depend{} on it", verb_ending(below)));
                 }
                 let (what, command) = match plan {
                     Some(plan) => (
-                        format!("run {plan} to test {id}: {}", short(&hypothesis.statement)),
+                        format!("run {plan} to test {id}: {}", clip_line(&hypothesis.statement)),
                         format!("stepback board verify run {plan}"),
                     ),
                     None => (
-                        format!("test {id}: {}", short(&hypothesis.statement)),
+                        format!("test {id}: {}", clip_line(&hypothesis.statement)),
                         format!("stepback board evidence add {id} \"…\" --strength …"),
                     ),
                 };
@@ -173,7 +175,7 @@ impl ReasoningBoard {
                 SuggestedAction {
                     item: id.into(),
                     what: format!("resolve {id}: {}", known.suggestion),
-                    why: format!("{} ({})", short(&known.reason), known.severity.as_str()),
+                    why: format!("{} ({})", clip_line(&known.reason), known.severity.as_str()),
                     command: format!("stepback board contradiction resolve {id} \"…\""),
                     score: known.severity.weight() * 1.5,
                 }
@@ -183,16 +185,16 @@ impl ReasoningBoard {
 }
 
 /// The information, in bits, gained from learning whether something of this probability is true.
-fn bits(p: f64) -> f64 {
+fn entropy_bits(p: f64) -> f64 {
     let part = |p: f64| if p <= 0.0 || p >= 1.0 { 0.0 } else { -p * p.log2() };
     part(p) + part(1.0 - p)
 }
 
-fn plural(count: usize) -> &'static str {
+fn plural_ending(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
 /// The ending of a verb that goes with `count`.
-fn s(count: usize) -> &'static str {
+fn verb_ending(count: usize) -> &'static str {
     if count == 1 { "s" } else { "" }
 }

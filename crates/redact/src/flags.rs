@@ -7,7 +7,7 @@ use crate::pairs;
 use crate::values;
 use crate::window::{ByteWindow, FoundSecret, MARK};
 
-const PASSWORD: SecretName = SecretName { family: Family::Password, kind: "password", shouted: false };
+const PASSWORD: SecretName = SecretName { family: Family::Password, kind: "password", is_uppercase: false };
 
 /// Returns the secret after the run, which is followed by a space and preceded by `dashes` hyphens.
 pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
@@ -17,7 +17,7 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
         if run == b"user" || run == b"proxy-user" {
             return user_and_password(view, start);
         }
-        let named = names::announces(run)?;
+        let named = names::classify_name(run)?;
         if matches!(view.byte(start), b'-' | b'=' | b':') || view.has(start, b"id=") {
             return None;
         }
@@ -34,7 +34,7 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
         (1, b"p") if command_before(view, &[b"sshpass", b" login", b"az "]) => {
             pairs::secret_after_blank(view, &PASSWORD, start)
         }
-        (0, _) if run.eq_ignore_ascii_case(b"password") => spoken(view, start),
+        (0, _) if run.eq_ignore_ascii_case(b"password") => password_in_prose(view, start),
         (0, _) if run.eq_ignore_ascii_case(b"by") => {
             let sql = view.start >= 11
                 && view.bytes[view.start - 11..view.start].eq_ignore_ascii_case(b"identified ");
@@ -45,7 +45,7 @@ pub fn after_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> 
 }
 
 /// Returns the secret in `-pSECRET`, as MySQL's programs accept it.
-pub fn attached(view: &ByteWindow<'_>) -> Option<FoundSecret> {
+pub fn attached_password(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let mysql: [&[u8]; 3] = [b"mysql", b"mariadb", b"sshpass"];
     if view.end - view.start < 2 || !command_before(view, &mysql) {
         return None;
@@ -57,7 +57,7 @@ pub fn attached(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         .take_while(|b| b.is_ascii_graphic() && !is_quote(**b) && **b != b'\\')
         .count();
     let value = &view.bytes[start..start + length];
-    let password = SecretName { shouted: true, ..PASSWORD };
+    let password = SecretName { is_uppercase: true, ..PASSWORD };
     // `-port`, `-pass…`, `-protocol` are other options.
     if length < 4 || value.starts_with(b"ort") || value.starts_with(b"ass") || value.starts_with(b"rotocol") {
         return None;
@@ -71,7 +71,7 @@ fn is_quote(byte: u8) -> bool {
 }
 
 /// Returns the secret in `password 'x'` in SQL, `password is "x"` in a prompt, `login me password x` in `.netrc`.
-fn spoken(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
+fn password_in_prose(view: &ByteWindow<'_>, start: usize) -> Option<FoundSecret> {
     let quoted = if view.has(start, b"is ") { start + 3 } else { start };
     if is_quote(view.byte(quoted)) {
         return quoted_password(view, quoted);

@@ -3,7 +3,7 @@
 use crate::byte_class::{self, WORD};
 use crate::names::is_one_of;
 use crate::pairs::own_kind;
-use crate::prefixes::plausible;
+use crate::prefixes::is_plausible;
 use crate::structural::is_encoded_pair;
 use crate::window::{ByteWindow, FoundSecret};
 
@@ -33,7 +33,7 @@ pub fn credentials(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if basic {
         return is_encoded_pair(value).then(|| FoundSecret::new(start, end, "basic-auth"));
     }
-    if value.len() < 16 || value.len() == LONGEST || !plausible(value) {
+    if value.len() < 16 || value.len() == LONGEST || !is_plausible(value) {
         return None;
     }
     let kind = own_kind(view, start, end).unwrap_or(if okta { "okta-token" } else { "bearer-token" });

@@ -18,42 +18,42 @@ use std::borrow::Cow;
 /// assert_eq!(value, serde_json::json!({"user": "me", "password": "[redacted:password]"}));
 /// ```
 pub fn redact_value(value: &mut Value) -> usize {
-    visit(value, None)
+    redact_nested(value, None)
 }
 
-fn visit(value: &mut Value, named: Option<&SecretName>) -> usize {
+fn redact_nested(value: &mut Value, named: Option<&SecretName>) -> usize {
     match value {
-        Value::String(text) => string(text, named),
+        Value::String(text) => redact_string(text, named),
         Value::Array(items) => {
             let mut replaced = 0;
             let mut flag = None;
             for item in items {
                 let next = item.as_str().and_then(flag_name);
-                replaced += visit(item, flag.as_ref().or(named));
+                replaced += redact_nested(item, flag.as_ref().or(named));
                 flag = next;
             }
             replaced
         }
-        Value::Object(map) => object(map),
+        Value::Object(map) => redact_object(map),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
 fn flag_name(text: &str) -> Option<SecretName> {
-    names::announces(text.strip_prefix("--")?.as_bytes())
+    names::classify_name(text.strip_prefix("--")?.as_bytes())
 }
 
-fn object(map: &mut Map<String, Value>) -> usize {
+fn redact_object(map: &mut Map<String, Value>) -> usize {
     let beside = ["name", "key", "Name", "Key"]
         .iter()
         .find_map(|name| map.get(*name)?.as_str())
-        .and_then(|name| names::announces(name.as_bytes()));
+        .and_then(|name| names::classify_name(name.as_bytes()));
     let mut replaced = 0;
     for (name, value) in map.iter_mut() {
-        let named = names::announces(name.as_bytes());
+        let named = names::classify_name(name.as_bytes());
         let is_value = matches!(name.as_str(), "value" | "Value");
         let named = named.or(if is_value { beside } else { None });
-        replaced += visit(value, named.as_ref());
+        replaced += redact_nested(value, named.as_ref());
     }
     // Names are text too, but hardly ever a secret, so the object is rebuilt only if one is.
     if map.keys().any(|name| matches!(redact_counting(name).0, Cow::Owned(_))) {
@@ -69,7 +69,7 @@ fn object(map: &mut Map<String, Value>) -> usize {
     replaced
 }
 
-fn string(text: &mut String, named: Option<&SecretName>) -> usize {
+fn redact_string(text: &mut String, named: Option<&SecretName>) -> usize {
     if let Some(named) = named.filter(|named| !is_only_context(named))
         && values::is_secret(named, text.as_bytes(), ValueNotation::QuotedData)
     {

@@ -35,7 +35,7 @@ pub struct SecretName {
     pub family: Family,
     pub kind: &'static str,
     /// Whether the name is in capitals, as in an environment.
-    pub shouted: bool,
+    pub is_uppercase: bool,
 }
 
 const MOST_PARTS: usize = 8;
@@ -47,7 +47,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(name: &'a [u8]) -> Self {
+    fn split(name: &'a [u8]) -> Self {
         let mut this = Self { parts: [b""; MOST_PARTS], count: 0 };
         let mut start = 0;
         for at in 0..name.len() {
@@ -188,11 +188,11 @@ const SECRET_KEYS: &[&str] = &[
 ];
 
 /// Returns what `name` announces, if it announces a secret.
-pub fn announces(name: &[u8]) -> Option<SecretName> {
+pub fn classify_name(name: &[u8]) -> Option<SecretName> {
     if !may_announce(name) {
         return None;
     }
-    let parts = Parts::of(name);
+    let parts = Parts::split(name);
     let mut all = parts.all();
     while let [rest @ .., last] = all {
         let number = last.iter().all(|b| byte_class::is(*b, DIGIT));
@@ -202,7 +202,7 @@ pub fn announces(name: &[u8]) -> Option<SecretName> {
         all = rest;
     }
     let (last, before) = all.split_last()?;
-    let (mut family, mut kind) = family(trim_number(last), before)?;
+    let (mut family, mut kind) = classify_ending(trim_number(last), before)?;
     match family {
         Family::Token if kind == "token" && before.iter().any(|p| is_one_of(p, OTHER_TOKENS)) => return None,
         Family::Token if before.iter().any(|p| is_one_of(p, OTHER_KEYS)) => return None,
@@ -218,7 +218,7 @@ pub fn announces(name: &[u8]) -> Option<SecretName> {
     }
     let shouted =
         !name.iter().any(|b| byte_class::is(*b, LOWER)) && name.iter().any(|b| byte_class::is(*b, UPPER));
-    Some(SecretName { family, kind, shouted })
+    Some(SecretName { family, kind, is_uppercase: shouted })
 }
 
 /// A cheap check of the letters before the name is split: it decides most names.
@@ -249,7 +249,7 @@ fn ends_with(part: &[u8], word: &str) -> bool {
     part.len() >= word.len() && part[part.len() - word.len()..].eq_ignore_ascii_case(word.as_bytes())
 }
 
-fn family(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static str)> {
+fn classify_ending(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static str)> {
     let previous = before.last().copied().unwrap_or(b"");
     let is = |words: &[&str]| is_one_of(last, words);
     Some(match last.first()? | 0x20 {

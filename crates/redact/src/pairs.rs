@@ -16,10 +16,10 @@ const FEW_SIGNS: usize = 6;
 
 /// The position of a value and its notation.
 #[derive(Clone, Copy)]
-struct Place {
+struct ValueLocation {
     start: usize,
     end: usize,
-    written: ValueNotation,
+    notation: ValueNotation,
 }
 
 /// Returns the secret that the run names, if it names one.
@@ -28,9 +28,9 @@ pub fn secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         return None;
     }
     let (value, tight, key_quoted) = separator(view)?;
-    let named = names::announces(view.run())?;
+    let named = names::classify_name(view.run())?;
     let place = if tight && view.byte(value) == b'>' {
-        element(view)
+        element_value(view)
     } else {
         value_at(view, &named, value, tight, key_quoted)
     }?;
@@ -39,17 +39,17 @@ pub fn secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
 
 /// Returns the secret that `named` announces at `start`, for names that are followed only by a space.
 pub fn secret_after_blank(view: &ByteWindow<'_>, named: &SecretName, start: usize) -> Option<FoundSecret> {
-    let shouted = SecretName { shouted: true, ..*named };
+    let shouted = SecretName { is_uppercase: true, ..*named };
     let place = value_at(view, &shouted, start, true, true)?;
     judge(view, &shouted, place)
 }
 
-fn judge(view: &ByteWindow<'_>, named: &SecretName, mut place: Place) -> Option<FoundSecret> {
+fn judge(view: &ByteWindow<'_>, named: &SecretName, mut place: ValueLocation) -> Option<FoundSecret> {
     if named.family == Family::Authorization {
         place.start = headers::after_scheme(view, place.start, place.end)?;
     }
     let value = view.bytes.get(place.start..place.end)?;
-    if !values::is_secret(named, value, place.written) {
+    if !values::is_secret(named, value, place.notation) {
         return None;
     }
     if named.family == Family::SetCookie {
@@ -121,16 +121,16 @@ fn value_at(
     start: usize,
     tight: bool,
     key_quoted: bool,
-) -> Option<Place> {
+) -> Option<ValueLocation> {
     // b"…", r"…", f"…" and the like are strings too.
     let literal =
         matches!(view.byte(start), b'b' | b'r' | b'u' | b'f' | b'@') && quote_at(view, start + 1).1 != 0;
     let start = start + usize::from(literal);
     let (slashes, quote) = quote_at(view, start);
     if quote != 0 {
-        let data = key_quoted || named.shouted;
+        let data = key_quoted || named.is_uppercase;
         let written = if data { ValueNotation::QuotedData } else { ValueNotation::QuotedCode };
-        return quoted(view, start + slashes + 1, slashes, quote, written);
+        return quoted_value(view, start + slashes + 1, slashes, quote, written);
     }
     if !tight
         && !key_quoted
@@ -139,24 +139,28 @@ fn value_at(
         return Some(place);
     }
     let end = bare_end(view, named, start, tight)?;
-    Some(Place { start, end, written: if tight { ValueNotation::Tight } else { ValueNotation::Loose } })
+    Some(ValueLocation {
+        start,
+        end,
+        notation: if tight { ValueNotation::Tight } else { ValueNotation::Loose },
+    })
 }
 
 /// Returns the position of a value that ends with the quote it began with, on the same line.
-fn quoted(
+fn quoted_value(
     view: &ByteWindow<'_>,
     start: usize,
     slashes: usize,
     quote: u8,
     written: ValueNotation,
-) -> Option<Place> {
+) -> Option<ValueLocation> {
     let (mut before, mut blanks, mut signs) = (0, 0, 0);
     for at in start..view.bytes.len().min(start + LONGEST_VALUE) {
         let byte = view.bytes[at];
         if byte == quote {
             let closes = if slashes == 0 { before % 2 == 0 } else { before == slashes };
             if closes {
-                return Some(Place { start, end: at - before.min(slashes), written });
+                return Some(ValueLocation { start, end: at - before.min(slashes), notation: written });
             }
             if before < slashes {
                 return None;
@@ -173,7 +177,7 @@ fn quoted(
 }
 
 /// Returns the value in `name: Type = "value"`.
-fn after_type(view: &ByteWindow<'_>, start: usize) -> Option<Place> {
+fn after_type(view: &ByteWindow<'_>, start: usize) -> Option<ValueLocation> {
     let mut at = start;
     while at < start + 40 {
         match view.byte(at) {
@@ -189,12 +193,12 @@ fn after_type(view: &ByteWindow<'_>, start: usize) -> Option<Place> {
     if at >= start + 40 || quote == 0 {
         return None;
     }
-    quoted(view, value + slashes + 1, slashes, quote, ValueNotation::QuotedCode)
+    quoted_value(view, value + slashes + 1, slashes, quote, ValueNotation::QuotedCode)
 }
 
 /// Returns where a value without quotes ends; `None` if it continues as an expression.
 fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool) -> Option<usize> {
-    let environment = tight && named.shouted;
+    let environment = tight && named.is_uppercase;
     let cookie = matches!(named.family, Family::Cookies | Family::SetCookie | Family::Authorization);
     let stop = view.bytes.len().min(start + LONGEST_VALUE);
     let mut at = start;
@@ -228,12 +232,12 @@ fn bare_end(view: &ByteWindow<'_>, named: &SecretName, start: usize, tight: bool
 }
 
 /// Returns the value in `<name>value</name>`.
-fn element(view: &ByteWindow<'_>) -> Option<Place> {
+fn element_value(view: &ByteWindow<'_>) -> Option<ValueLocation> {
     let start = view.end + 1;
     let length = view.bytes.get(start..)?.iter().take(512).position(|b| matches!(b, b'<' | b'\n'))?;
-    view.has(start + length, b"</").then_some(Place {
+    view.has(start + length, b"</").then_some(ValueLocation {
         start,
         end: start + length,
-        written: ValueNotation::QuotedData,
+        notation: ValueNotation::QuotedData,
     })
 }

@@ -6,7 +6,7 @@
 //! what was there.
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
-use crate::window::{ByteWindow, FoundSecret, Then};
+use crate::window::{AfterSecret, ByteWindow, FoundSecret};
 
 /// The fewest characters of base64 that count as a line of a key.
 const LINE: usize = 20;
@@ -32,31 +32,31 @@ pub fn key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     } else {
         "private-key"
     };
-    body(view, view.end + length + 5, kind)
+    find_body(view, view.end + length + 5, kind)
 }
 
 /// Returns the key after PuTTY's `Private-Lines: 14`.
 pub fn putty_key(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let count = view.skip_blanks(view.end + 1);
     let end = byte_class::run_end(view.bytes, count, DIGIT, 4);
-    if end == count { None } else { body(view, end, "putty-private-key") }
+    if end == count { None } else { find_body(view, end, "putty-private-key") }
 }
 
-fn body(view: &ByteWindow<'_>, from: usize, kind: &'static str) -> Option<FoundSecret> {
+fn find_body(view: &ByteWindow<'_>, from: usize, kind: &'static str) -> Option<FoundSecret> {
     let mut at = from;
     while at < from + HEADERS {
-        at = separation(view.bytes, at);
-        match header(view.bytes, at) {
+        at = separator_end(view.bytes, at);
+        match header_end(view.bytes, at) {
             Some(end) => at = end,
             None => break,
         }
     }
-    let end = line(view.bytes, at)?;
-    Some(FoundSecret { start: at, end, kind, then: Then::DropKey })
+    let end = line_end(view.bytes, at)?;
+    Some(FoundSecret { start: at, end, kind, then: AfterSecret::DropKey })
 }
 
 /// Returns the end of a header such as `Proc-Type: 4,ENCRYPTED`.
-fn header(bytes: &[u8], at: usize) -> Option<usize> {
+fn header_end(bytes: &[u8], at: usize) -> Option<usize> {
     let name = byte_class::run_end(bytes, at, ALNUM | JOINER, 24);
     if name == at || bytes.get(name..name + 2) != Some(b": ") {
         return None;
@@ -72,8 +72,8 @@ pub fn body_continues(bytes: &[u8], at: usize) -> Option<usize> {
     if end > at {
         return Some(end);
     }
-    let next = separation(bytes, at);
-    if next == at { None } else { line(bytes, next) }
+    let next = separator_end(bytes, at);
+    if next == at { None } else { line_end(bytes, next) }
 }
 
 fn base64_end(bytes: &[u8], at: usize) -> usize {
@@ -90,7 +90,7 @@ fn base64_end(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Returns the end of the line of a key that begins at `at`: long enough, or the last one before the frame.
-fn line(bytes: &[u8], at: usize) -> Option<usize> {
+fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
     let end = base64_end(bytes, at);
     if end - at >= LINE {
         return Some(end);
@@ -98,7 +98,7 @@ fn line(bytes: &[u8], at: usize) -> Option<usize> {
     if end == at {
         return None;
     }
-    let after = separation(bytes, end);
+    let after = separator_end(bytes, end);
     let rest = bytes.get(after..).unwrap_or(b"");
     let checksum = byte_class::is(bytes[at], PAD) && end - at == 5;
     let followed = rest.starts_with(b"-----END")
@@ -109,16 +109,16 @@ fn line(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// Returns the end of a separator between two lines of a key: line ends, plain or escaped, and what quoting, numbering,
 /// marking and joining lines adds to them.
-fn separation(bytes: &[u8], from: usize) -> usize {
+fn separator_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while at < from + SEPARATION {
         let rest = &bytes[at..];
         let step = match rest {
             [b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'|' | b'>' | b',', ..] => 1,
             [b'-', next, ..] if at > from && *next != b'-' => 1,
-            [b'\\', ..] => escape(rest),
+            [b'\\', ..] => escape_length(rest),
             [0xe2, 0x86, 0x92, ..] => 3,
-            _ => number(rest),
+            _ => line_number_length(rest),
         };
         if step == 0 {
             break;
@@ -129,7 +129,7 @@ fn separation(bytes: &[u8], from: usize) -> usize {
 }
 
 /// Returns the length of an escaped line end, tab, quote or arrow.
-fn escape(rest: &[u8]) -> usize {
+fn escape_length(rest: &[u8]) -> usize {
     let slashes = rest.iter().take(9).take_while(|b| **b == b'\\').count();
     match rest.get(slashes..) {
         Some([b'n' | b'r' | b't' | b'"' | b'\n', ..]) => slashes + 1,
@@ -140,7 +140,7 @@ fn escape(rest: &[u8]) -> usize {
 }
 
 /// Returns the length of a line number and its separator.
-fn number(rest: &[u8]) -> usize {
+fn line_number_length(rest: &[u8]) -> usize {
     let digits = byte_class::run_end(rest, 0, DIGIT, 7);
     if digits == 0 || digits == 7 {
         return 0;
@@ -148,7 +148,11 @@ fn number(rest: &[u8]) -> usize {
     match rest.get(digits..) {
         Some([b'\t' | b'|' | b':', ..]) => digits + 1,
         Some([0xe2, 0x86, 0x92, ..]) => digits + 3,
-        Some(tail @ [b'\\', ..]) if escape(tail) > 0 && !byte_class::is(tail[1], WORD | PLUS_SLASH) => digits,
+        Some(tail @ [b'\\', ..])
+            if escape_length(tail) > 0 && !byte_class::is(tail[1], WORD | PLUS_SLASH) =>
+        {
+            digits
+        }
         Some([b'\\', b't', ..]) => digits + 2,
         Some([b'\\', b'u', b'2', b'1', b'9', b'2', ..]) => digits + 6,
         _ => 0,

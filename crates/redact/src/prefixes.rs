@@ -71,10 +71,10 @@ pub fn token_at(view: &ByteWindow<'_>, at: usize) -> Option<FoundSecret> {
 #[inline(never)]
 fn search(view: &ByteWindow<'_>, at: usize, first: u8) -> Option<FoundSecret> {
     let rows = INDEX.starts[first as usize] as usize..INDEX.starts[first as usize + 1] as usize;
-    INDEX.order[rows].iter().find_map(|row| matches(view, at, &RULES[*row as usize]))
+    INDEX.order[rows].iter().find_map(|row| match_rule(view, at, &RULES[*row as usize]))
 }
 
-fn matches(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret> {
+fn match_rule(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret> {
     if !view.has(at, rule.prefix) {
         return None;
     }
@@ -91,7 +91,7 @@ fn matches(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret>
         return None;
     }
     let text = &view.bytes[body..end];
-    if !plausible(text) {
+    if !is_plausible(text) {
         return None;
     }
     let start = if rule.keep_prefix { body } else { at };
@@ -100,17 +100,17 @@ fn matches(view: &ByteWindow<'_>, at: usize, rule: &Rule) -> Option<FoundSecret>
 
 /// Whether the text after a prefix could be random: identifiers that happen to begin like a token are words, and tokens
 /// in documentation repeat one letter.
-pub fn plausible(text: &[u8]) -> bool {
+pub fn is_plausible(text: &[u8]) -> bool {
     let classes = byte_class::classes(text);
     let mixed = classes & (UPPER | LOWER) == UPPER | LOWER;
     let some_digits = text.iter().filter(|b| byte_class::is(**b, DIGIT)).count() >= 2;
-    (some_digits || mixed && !words(text))
+    (some_digits || mixed && !is_joined_words(text))
         && byte_class::distinct(text, 6) >= 6
         && !values::is_placeholder(text)
 }
 
 /// Whether the text is joined words: `SomeLongName`, `some-Long_name`.
-fn words(text: &[u8]) -> bool {
+fn is_joined_words(text: &[u8]) -> bool {
     let humps =
         text.windows(2).filter(|w| byte_class::is(w[0], LOWER) && byte_class::is(w[1], UPPER)).count();
     let runs = text.split(|b| !byte_class::is(*b, ALNUM | PAD)).filter(|part| !part.is_empty()).count();

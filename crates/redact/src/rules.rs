@@ -10,7 +10,7 @@ pub fn run(mut view: ByteWindow<'_>) -> Option<FoundSecret> {
     let whole = view.start;
     let before = view.before();
     if matches!(before, b'\\' | b'%' | b'[' | b';') {
-        view.start += residue(&view);
+        view.start += residue_length(&view);
     }
     let undashed = view.start;
     while view.start < view.end && view.bytes[view.start] == b'-' {
@@ -20,7 +20,7 @@ pub fn run(mut view: ByteWindow<'_>) -> Option<FoundSecret> {
     if view.start == view.end || is_ordinary(&view, before, dashes) {
         return None;
     }
-    closely(&view, dashes, undashed == whole)
+    examine_run(&view, dashes, undashed == whole)
 }
 
 /// Whether a few bytes are enough to know that the run is an ordinary word. Nearly all are, so this determines the speed
@@ -49,7 +49,7 @@ fn is_ordinary(view: &ByteWindow<'_>, before: u8, dashes: usize) -> bool {
 }
 
 #[inline(never)]
-fn closely(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<FoundSecret> {
+fn examine_run(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<FoundSecret> {
     let next = view.byte(view.end);
     if let Some(found) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
         return Some(found);
@@ -72,7 +72,7 @@ fn closely(view: &ByteWindow<'_>, dashes: usize, at_start: bool) -> Option<Found
     if dashes == 1
         && at_start
         && view.bytes[view.start] == b'p'
-        && let Some(found) = flags::attached(view)
+        && let Some(found) = flags::attached_password(view)
     {
         return Some(found);
     }
@@ -102,7 +102,7 @@ fn before_blank(view: &ByteWindow<'_>, dashes: usize) -> Option<FoundSecret> {
 /// Returns how many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of `%3D`,
 /// the `31m` of a colour.
 #[inline]
-fn residue(view: &ByteWindow<'_>) -> usize {
+fn residue_length(view: &ByteWindow<'_>) -> usize {
     match view.before() {
         b'\\' => escape_residue(view.run()),
         b'%' if view.run().iter().take(2).filter(|b| byte_class::is(**b, HEX)).count() == 2 => 2,

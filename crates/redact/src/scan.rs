@@ -8,7 +8,7 @@
 //! second pass over the result makes the same decisions as the first.
 
 use crate::byte_class::{self, CLASS, WORD};
-use crate::window::{AHEAD, BEHIND, ByteWindow, LONGEST_RUN, MARK, Then, mark_end};
+use crate::window::{AHEAD, AfterSecret, BEHIND, ByteWindow, LONGEST_RUN, MARK, mark_end};
 use crate::{pem, rules};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,9 +156,9 @@ impl Scanner {
                 pos = from + found.end;
                 self.floor = pos;
                 match found.then {
-                    Then::Scan => continue,
-                    Then::DropRun(mask) => self.state = State::DropRun(mask),
-                    Then::DropKey => self.state = State::DropKey,
+                    AfterSecret::Scan => continue,
+                    AfterSecret::DropRun(mask) => self.state = State::DropRun(mask),
+                    AfterSecret::DropKey => self.state = State::DropKey,
                 }
                 break;
             }

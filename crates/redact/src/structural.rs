@@ -1,8 +1,8 @@
 //! Tokens without a prefix of their own, recognized by their structure.
 
 use crate::byte_class::{self, ALNUM, BASE64, DIGIT, DOT, HEX, LOWER, UPPER, WORD};
-use crate::prefixes::plausible;
-use crate::window::{ByteWindow, FoundSecret, Then};
+use crate::prefixes::is_plausible;
+use crate::window::{AfterSecret, ByteWindow, FoundSecret};
 
 /// Returns the token of a known structure that begins with the run.
 pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
@@ -22,7 +22,7 @@ pub fn token(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     .or_else(|| if length == 11 && next == b':' { firebase(view) } else { None })
 }
 
-fn exactly(view: &ByteWindow<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
+fn bounded_run_end(view: &ByteWindow<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
     let end = byte_class::run_end(view.bytes, from, mask, most + 1);
     (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
 }
@@ -35,12 +35,12 @@ fn jwt(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     let (head, payload) = (parts.next()?, parts.next()?);
     let signature = parts.next()?;
     let signed = signature.iter().take_while(|b| byte_class::is(**b, WORD)).count() >= 16;
-    if head.len() < 16 || payload.len() < 8 || !signed || !plausible(head) {
+    if head.len() < 16 || payload.len() < 8 || !signed || !is_plausible(head) {
         return None;
     }
     let mut found = FoundSecret::new(view.start, end, "jwt");
     if end - view.start == 12 * 1024 {
-        found.then = Then::DropRun(all);
+        found.then = AfterSecret::DropRun(all);
     } else {
         while view.bytes[found.end - 1] == b'.' {
             found.end -= 1;
@@ -57,8 +57,8 @@ fn telegram(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !is_number || !view.has(body, b"AA") {
         return None;
     }
-    let end = exactly(view, body, WORD, 35, 35)?;
-    plausible(&view.bytes[body..end])
+    let end = bounded_run_end(view, body, WORD, 35, 35)?;
+    is_plausible(&view.bytes[body..end])
         .then(|| FoundSecret::new(view.end - number.len(), end, "telegram-bot-token"))
 }
 
@@ -68,9 +68,9 @@ fn discord(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         return None;
     }
     let time = exactly_until_dot(view, view.end + 1, 6)?;
-    let end = exactly(view, time + 1, WORD, 27, 38)?;
+    let end = bounded_run_end(view, time + 1, WORD, 27, 38)?;
     let rest = &view.bytes[view.start..end];
-    plausible(rest).then(|| FoundSecret::new(view.start, end, "discord-bot-token"))
+    is_plausible(rest).then(|| FoundSecret::new(view.start, end, "discord-bot-token"))
 }
 
 fn exactly_until_dot(view: &ByteWindow<'_>, from: usize, length: usize) -> Option<usize> {
@@ -83,7 +83,7 @@ fn terraform(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.has(view.end, b".atlasv1.") {
         return None;
     }
-    let end = exactly(view, view.end + 9, WORD, 60, 72)?;
+    let end = bounded_run_end(view, view.end + 9, WORD, 60, 72)?;
     Some(FoundSecret::new(view.start, end, "terraform-token"))
 }
 
@@ -92,7 +92,7 @@ fn airtable(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"pat") {
         return None;
     }
-    let end = exactly(view, view.end + 1, HEX, 64, 64)?;
+    let end = bounded_run_end(view, view.end + 1, HEX, 64, 64)?;
     Some(FoundSecret::new(view.start, end, "airtable-token"))
 }
 
@@ -103,7 +103,7 @@ fn asana(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !(12..20).contains(&(colon - number)) || view.byte(colon) != b':' {
         return None;
     }
-    let end = exactly(view, colon + 1, ALNUM, 32, 32)?;
+    let end = bounded_run_end(view, colon + 1, ALNUM, 32, 32)?;
     Some(FoundSecret::new(view.start, end, "asana-token"))
 }
 
@@ -118,7 +118,7 @@ fn azure_client_secret(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         end += 1;
     }
     let body = &view.bytes[view.end + 1..end];
-    ((31..=37).contains(&body.len()) && plausible(body))
+    ((31..=37).contains(&body.len()) && is_plausible(body))
         .then(|| FoundSecret::new(view.start, end, "azure-client-secret"))
 }
 
@@ -133,7 +133,7 @@ fn hexadecimal_with_tail(view: &ByteWindow<'_>) -> Option<FoundSecret> {
         }
     }
     let key = run.strip_suffix(b"NRAL")?;
-    (key.len() == 36 && key.iter().all(|b| byte_class::is(*b, HEX | LOWER)) && plausible(key))
+    (key.len() == 36 && key.iter().all(|b| byte_class::is(*b, HEX | LOWER)) && is_plausible(key))
         .then(|| FoundSecret::new(view.start, view.end, "newrelic-key"))
 }
 
@@ -142,7 +142,7 @@ fn firebase(view: &ByteWindow<'_>) -> Option<FoundSecret> {
     if !view.run().starts_with(b"AAAA") {
         return None;
     }
-    let end = exactly(view, view.end + 1, WORD, 130, 180)?;
+    let end = bounded_run_end(view, view.end + 1, WORD, 130, 180)?;
     Some(FoundSecret::new(view.start, end, "firebase-key"))
 }
 

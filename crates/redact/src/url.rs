@@ -2,7 +2,7 @@
 
 use crate::byte_class::{self, HEX};
 use crate::code;
-use crate::prefixes::plausible;
+use crate::prefixes::is_plausible;
 use crate::values::is_placeholder;
 use crate::window::{ByteWindow, FoundSecret, MARK};
 
@@ -54,7 +54,7 @@ fn token_as_user(view: &ByteWindow<'_>, start: usize, user: &[u8], host: &[u8]) 
     }
     let own = crate::pairs::own_kind(view, start, end);
     if own.is_some()
-        || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && plausible(user)
+        || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && is_plausible(user)
     {
         return Some(FoundSecret::new(start, end, own.unwrap_or("url-token")));
     }

@@ -99,7 +99,7 @@ pub fn is_secret(named: &SecretName, value: &[u8], written: ValueNotation) -> bo
         return false;
     }
     let quoted = matches!(written, ValueNotation::QuotedData | ValueNotation::QuotedCode);
-    let data = written == ValueNotation::QuotedData || named.shouted && written == ValueNotation::Tight;
+    let data = written == ValueNotation::QuotedData || named.is_uppercase && written == ValueNotation::Tight;
     if !(quoted || data && is_plain_word(value)) && code::is_expression(value) {
         return false;
     }

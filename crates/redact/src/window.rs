@@ -64,7 +64,7 @@ impl<'a> ByteWindow<'a> {
 
 /// What follows a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
+pub enum AfterSecret {
     /// The scan continues normally.
     Scan,
     /// The secret is longer than the window: drop bytes of this class mask first.
@@ -83,13 +83,13 @@ pub struct FoundSecret {
     /// The kind of secret, as shown in the mark.
     pub kind: &'static str,
     /// How to continue after it.
-    pub then: Then,
+    pub then: AfterSecret,
 }
 
 impl FoundSecret {
     /// Creates a secret that is completely visible.
     pub fn new(start: usize, end: usize, kind: &'static str) -> Self {
-        Self { start, end, kind, then: Then::Scan }
+        Self { start, end, kind, then: AfterSecret::Scan }
     }
 }
 

@@ -178,7 +178,7 @@ fn copy_vault(from: &dyn Store, to: &dyn Store) -> Result<(), StoreError> {
             fs::create_dir_all(&to).map_err(StoreError::io("create", &to))?;
             any = true;
         }
-        keep(&entry.path(), &to.join(entry.file_name()))?;
+        link_or_copy(&entry.path(), &to.join(entry.file_name()))?;
     }
     if any {
         crate::pack::sync_dir(&to)?;
@@ -186,7 +186,7 @@ fn copy_vault(from: &dyn Store, to: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn keep(from: &Path, to: &Path) -> Result<(), StoreError> {
+fn link_or_copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     if fs::hard_link(from, to).is_ok() {
         return Ok(());
     }

@@ -185,7 +185,7 @@ impl GitPack {
             if deltas.len() > MAX_CHAIN || held > MAX_ENTRY {
                 return Err("its chain of deltas does not end".into());
             }
-            match self.entry(offset)? {
+            match self.read_entry(offset)? {
                 Entry::Base(bytes) => break bytes,
                 Entry::Delta { base, delta } => {
                     held += delta.len() as u64;
@@ -203,7 +203,7 @@ impl GitPack {
         Ok(bytes)
     }
 
-    fn entry(&self, offset: u64) -> Result<Entry, String> {
+    fn read_entry(&self, offset: u64) -> Result<Entry, String> {
         if offset >= self.pack_len {
             return Err("the git pack is shorter than its index says".into());
         }

@@ -37,7 +37,7 @@ impl NewFile {
         name.push(target.file_name().ok_or(io::ErrorKind::InvalidInput)?);
         name.push(format!(".stepback-{}-{created}", std::process::id()));
         let temporary = target.with_file_name(name);
-        durability.point()?;
+        durability.fail_point()?;
         // A killed process with the same id may have left one behind.
         let _ = fs::remove_file(&temporary);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
@@ -52,7 +52,7 @@ impl NewFile {
     /// Gives the file its name; a file that had the name is gone.
     pub fn replace(self) -> io::Result<()> {
         self.sync()?;
-        self.durability.point()?;
+        self.durability.fail_point()?;
         fs::rename(&self.temporary, &self.target)?;
         self.sync_directory();
         Ok(())
@@ -61,7 +61,7 @@ impl NewFile {
     /// Gives the file its name. Fails with [`io::ErrorKind::AlreadyExists`] if another file has it.
     pub fn link(self) -> io::Result<()> {
         self.sync()?;
-        self.durability.point()?;
+        self.durability.fail_point()?;
         fs::hard_link(&self.temporary, &self.target)?;
         self.sync_directory();
         Ok(())
@@ -69,7 +69,7 @@ impl NewFile {
 
     fn sync(&self) -> io::Result<()> {
         match self.durability {
-            Durability::Synced => self.durability.point().and_then(|()| self.file.sync_all()),
+            Durability::Synced => self.durability.fail_point().and_then(|()| self.file.sync_all()),
             Durability::Unsynced => Ok(()),
         }
     }
@@ -87,7 +87,7 @@ impl NewFile {
 }
 
 impl Durability {
-    fn point(self) -> io::Result<()> {
+    fn fail_point(self) -> io::Result<()> {
         if self == Self::Synced { stepback_faults::point() } else { Ok(()) }
     }
 }

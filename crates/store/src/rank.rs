@@ -22,9 +22,9 @@ impl<'s> Ranking<'s> {
     }
 
     pub fn score(&self, words: &[Vec<Word<'_>>]) -> f64 {
-        let length = length(words) as u64;
+        let length = word_count(words) as u64;
         let one = |(phrase, weight): &(&Phrase, f64)| {
-            self.formula.score(*weight, count(phrase, words) as u64, length)
+            self.formula.score(*weight, count_phrase(phrase, words) as u64, length)
         };
         self.phrases.iter().map(one).sum()
     }
@@ -36,11 +36,11 @@ pub(crate) fn take_apart(texts: &Texts) -> Vec<Vec<Word<'_>>> {
 }
 
 /// The total number of words.
-pub(crate) fn length(words: &[Vec<Word<'_>>]) -> usize {
+pub(crate) fn word_count(words: &[Vec<Word<'_>>]) -> usize {
     words.iter().map(Vec::len).sum()
 }
 
 /// How often a phrase occurs in them.
-pub(crate) fn count(phrase: &Phrase, words: &[Vec<Word<'_>>]) -> f64 {
+pub(crate) fn count_phrase(phrase: &Phrase, words: &[Vec<Word<'_>>]) -> f64 {
     words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
 }

@@ -18,7 +18,7 @@ pub struct ScanRows<'l> {
 }
 
 /// The steps that match a query, in its order; its cursor and limit are ignored.
-pub(crate) fn matching<'l>(
+pub(crate) fn matching_steps<'l>(
     log: ScanRows<'l>,
     workspace: Option<WorkspaceId>,
     query: &StepQuery,
@@ -41,7 +41,7 @@ pub(crate) fn matching<'l>(
 
 /// One page of the steps that match a query.
 pub fn page(log: ScanRows<'_>, workspace: Option<WorkspaceId>, query: &StepQuery) -> StepPage {
-    let mut found = matching(log, workspace, query);
+    let mut found = matching_steps(log, workspace, query);
     let total = found.len() as u64;
     if let Some(from) = query.from {
         found.retain(|(place, _, _)| if query.oldest_first { *place > from } else { *place < from });

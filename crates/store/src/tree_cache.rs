@@ -17,11 +17,11 @@ const MOST: usize = 4 << 20;
 /// A bounded cache of objects.
 #[derive(Debug, Default)]
 pub struct Recent {
-    inner: Mutex<Kept>,
+    inner: Mutex<CachedObjects>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedObjects {
     objects: HashMap<Hash, Arc<[u8]>>,
     bytes: usize,
 }
@@ -39,7 +39,7 @@ impl Recent {
         }
         let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.bytes + bytes.len() > MOST {
-            *kept = Kept::default();
+            *kept = CachedObjects::default();
         }
         if kept.objects.insert(hash, bytes.into()).is_none() {
             kept.bytes += bytes.len();
@@ -48,7 +48,7 @@ impl Recent {
 
     /// Clears the cache: the objects may have been deleted or damaged.
     pub fn clear(&self) {
-        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
+        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = CachedObjects::default();
     }
 }
 

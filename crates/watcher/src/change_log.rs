@@ -20,11 +20,11 @@ pub struct Ledger {
     floor: u64,
     /// Whether something was logged since the last answer.
     open: bool,
-    dirs: BTreeMap<RelPath, Noted>,
+    dirs: BTreeMap<RelPath, LoggedChange>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Noted {
+struct LoggedChange {
     /// The position at which something last happened in the directory.
     at: u64,
     /// The position at which it last appeared as new, with everything below it.
@@ -45,7 +45,7 @@ impl Ledger {
             self.open = true;
         }
         let at = self.position;
-        let noted = self.dirs.entry(path.clone()).or_insert(Noted { at, whole_at: None });
+        let noted = self.dirs.entry(path.clone()).or_insert(LoggedChange { at, whole_at: None });
         noted.at = at;
         if whole {
             noted.whole_at = Some(at);

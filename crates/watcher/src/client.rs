@@ -90,7 +90,7 @@ impl WatcherClient {
     }
 
     /// The same, for workspaces of any size.
-    pub fn eager(dir: &Path) -> Self {
+    pub fn for_any_size(dir: &Path) -> Self {
         Self { worth_asking: 0, ..Self::new(dir) }
     }
 
@@ -106,7 +106,7 @@ impl WatcherClient {
 
     /// Reports which process listens at the socket.
     pub fn presence(&self) -> WatcherPresence {
-        match self.ask(&WatchRequest::Report, REPORT) {
+        match self.send_request(&WatchRequest::Report, REPORT) {
             Ok(WatchResponse::Report(report)) => WatcherPresence::Running(report),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => WatcherPresence::Absent,
@@ -127,7 +127,7 @@ impl WatcherClient {
 
     /// Asks the watcher to stop. Returns whether it does: one that is part of a server does not.
     pub fn stop(&self) -> io::Result<bool> {
-        match self.ask(&WatchRequest::Stop, REPORT)? {
+        match self.send_request(&WatchRequest::Stop, REPORT)? {
             WatchResponse::Stopping(stops) => Ok(stops),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         }
@@ -146,7 +146,9 @@ impl WatcherClient {
     /// Has a workspace watched: by the running watcher, else by a new one.
     fn start(&self, starter: &Starter, root: &Path) -> io::Result<LaunchOutcome> {
         let stat = rustix::fs::stat(root)?;
-        match self.ask(&self.question(root, (stat.st_dev, stat.st_ino), None), patience(0)) {
+        match self
+            .send_request(&self.changes_request(root, (stat.st_dev, stat.st_ino), None), answer_timeout(0))
+        {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
@@ -157,14 +159,14 @@ impl WatcherClient {
         }
     }
 
-    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<LogPosition>) -> WatchRequest {
+    fn changes_request(&self, root: &Path, root_id: (u64, u64), since: Option<LogPosition>) -> WatchRequest {
         let (namespace, version) = (mounts::namespace(), self.version.to_owned());
         WatchRequest::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
     }
 
-    fn ask(&self, asked: &WatchRequest, patience: Duration) -> io::Result<WatchResponse> {
+    fn send_request(&self, asked: &WatchRequest, patience: Duration) -> io::Result<WatchResponse> {
         let until = Instant::now() + patience;
-        let mut stream = Patient { stream: connect(&self.dir.join(SOCKET))?, until };
+        let mut stream = DeadlineStream { stream: connect(&self.dir.join(SOCKET))?, until };
         if !is_ours(&stream.stream)? {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
@@ -172,28 +174,28 @@ impl WatcherClient {
         wire::listen(&mut stream)
     }
 
-    fn unanswered(&self) -> PathBuf {
+    fn unanswered_file(&self) -> PathBuf {
         self.dir.join(DIRECTORY).join(UNANSWERED)
     }
 
     /// Whether questions timed out recently; the more of them, the longer they count as recent.
     fn is_avoided(&self) -> bool {
-        let Ok(noted) = std::fs::metadata(self.unanswered()) else { return false };
+        let Ok(noted) = std::fs::metadata(self.unanswered_file()) else { return false };
         let doublings = u32::try_from(noted.len().saturating_sub(1)).unwrap_or(u32::MAX).min(10);
         let pause = (FIRST_AVOIDED * 2u32.pow(doublings)).min(LONGEST_AVOIDED);
         noted.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < pause))
     }
 
     /// Records that a question timed out.
-    fn avoid(&self) {
-        let opened = File::options().append(true).create(true).mode(0o600).open(self.unanswered());
+    fn record_timeout(&self) {
+        let opened = File::options().append(true).create(true).mode(0o600).open(self.unanswered_file());
         // If this fails, the next question waits as well.
         let _ = opened.and_then(|mut file| file.write_all(b"."));
     }
 
     /// Records that a question was answered.
     fn avoid_no_longer(&self) {
-        let _ = std::fs::remove_file(self.unanswered());
+        let _ = std::fs::remove_file(self.unanswered_file());
     }
 }
 
@@ -202,14 +204,14 @@ impl ScanHints for WatcherClient {
         if question.entries < self.worth_asking || self.is_avoided() {
             return WatchAnswer::Nothing;
         }
-        let asked = self.question(question.root, question.root_id, question.since);
-        match self.ask(&asked, patience(question.entries)) {
+        let asked = self.changes_request(question.root, question.root_id, question.since);
+        match self.send_request(&asked, answer_timeout(question.entries)) {
             Ok(WatchResponse::Changes(answer)) => {
                 self.avoid_no_longer();
                 answer
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                self.avoid();
+                self.record_timeout();
                 WatchAnswer::Nothing
             }
             _ => WatchAnswer::Nothing,
@@ -234,7 +236,7 @@ impl ScanHints for WatcherClient {
 }
 
 /// The timeout of a question: about a quarter of the time of a full scan. Waiting longer is not worth it.
-fn patience(entries: usize) -> Duration {
+fn answer_timeout(entries: usize) -> Duration {
     Duration::from_nanos(entries as u64 * 400).clamp(Duration::from_millis(3), Duration::from_millis(25))
 }
 
@@ -274,12 +276,12 @@ impl ShortSocketPath {
 }
 
 /// A nonblocking stream with a deadline.
-struct Patient {
+struct DeadlineStream {
     stream: UnixStream,
     until: Instant,
 }
 
-impl Patient {
+impl DeadlineStream {
     fn wait_for(&self, what: PollFlags) -> io::Result<()> {
         let left = self.until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
@@ -292,7 +294,7 @@ impl Patient {
     }
 }
 
-impl Read for Patient {
+impl Read for DeadlineStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.stream.read(buffer) {
@@ -303,7 +305,7 @@ impl Read for Patient {
     }
 }
 
-impl Write for Patient {
+impl Write for DeadlineStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         loop {
             match self.stream.write(buffer) {

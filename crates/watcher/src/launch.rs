@@ -87,10 +87,10 @@ impl LaunchRecord {
     /// How long from now no attempt is made.
     pub fn pause(&self) -> Duration {
         let now = seconds_now();
-        if self.allows(now) { Duration::ZERO } else { Duration::from_secs(self.next_try() - now) }
+        if self.can_launch(now) { Duration::ZERO } else { Duration::from_secs(self.next_try() - now) }
     }
 
-    fn allows(&self, now: u64) -> bool {
+    fn can_launch(&self, now: u64) -> bool {
         // If the clock was set back, do not wait for ever.
         now >= self.next_try() || now < self.last
     }
@@ -105,7 +105,7 @@ impl Launcher {
         let Some(mut file) = open_record(&self.dir, false)? else { return Ok(LaunchOutcome::NotNow) };
         let mut record = read_record(&mut file)?;
         let now = seconds_now();
-        if !record.allows(now) {
+        if !record.can_launch(now) {
             return Ok(LaunchOutcome::NotNow);
         }
         record.tries = record.tries.saturating_add(1);
@@ -215,11 +215,13 @@ mod tests {
     #[test]
     fn pauses_grow_and_end() {
         let record = |tries| LaunchRecord { tries, last: 1000, failure: None };
-        assert!(record(0).allows(1000));
-        assert!(!record(1).allows(1004) && record(1).allows(1005));
-        assert!(!record(3).allows(1019) && record(3).allows(1020));
-        assert!(!record(40).allows(1000 + LONGEST_PAUSE - 1) && record(40).allows(1000 + LONGEST_PAUSE));
-        assert!(record(40).allows(10), "the clock was set back");
+        assert!(record(0).can_launch(1000));
+        assert!(!record(1).can_launch(1004) && record(1).can_launch(1005));
+        assert!(!record(3).can_launch(1019) && record(3).can_launch(1020));
+        assert!(
+            !record(40).can_launch(1000 + LONGEST_PAUSE - 1) && record(40).can_launch(1000 + LONGEST_PAUSE)
+        );
+        assert!(record(40).can_launch(10), "the clock was set back");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Mounts {
 }
 
 fn is_any_below(table: &[u8], root: &[u8]) -> bool {
-    let mut below = escaped(root);
+    let mut below = escape_path(root);
     below.push(b'/');
     let is_below =
         |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|point| point.starts_with(&below));
@@ -46,7 +46,7 @@ fn is_any_below(table: &[u8], root: &[u8]) -> bool {
 }
 
 /// A path with the escapes that the table uses.
-fn escaped(path: &[u8]) -> Vec<u8> {
+fn escape_path(path: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(path.len());
     for byte in path {
         match byte {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::wire::{Rest, put_bytes};
+use crate::wire::{MessageReader, put_bytes};
 
 /// The state of a running watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,15 +59,15 @@ impl WatcherReport {
         }
     }
 
-    pub(crate) fn decode(rest: &mut Rest<'_>) -> io::Result<Self> {
-        let automatic = rest.flag()?;
-        let pid = rest.word()? as u32;
-        let (since, memory, questions) = (rest.word()?, rest.word()?, rest.word()?);
+    pub(crate) fn decode(rest: &mut MessageReader<'_>) -> io::Result<Self> {
+        let automatic = rest.take_flag()?;
+        let pid = rest.take_u64()? as u32;
+        let (since, memory, questions) = (rest.take_u64()?, rest.take_u64()?, rest.take_u64()?);
         let version = rest.text()?;
         let mut roots = Vec::new();
-        for _ in 0..rest.number()? {
+        for _ in 0..rest.take_u32()? {
             let root = PathBuf::from(OsStr::from_bytes(rest.bytes()?));
-            let sight = if rest.flag()? { Ok(rest.word()?) } else { Err(rest.text()?) };
+            let sight = if rest.take_flag()? { Ok(rest.take_u64()?) } else { Err(rest.text()?) };
             roots.push(WatchedRoot { root, sight });
         }
         Ok(Self { pid, version, automatic, since, memory, questions, roots })

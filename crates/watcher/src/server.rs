@@ -18,7 +18,7 @@ use crate::client::{SOCKET, ShortSocketPath, VERSION, is_ours};
 use crate::launch::ProgramFile;
 use crate::mounts;
 use crate::report::{self, WatchedRoot, WatcherReport};
-use crate::sight::{self, RETRY, Reply, Signal, Terms, WatchedWorkspace};
+use crate::sight::{self, ChangesReply, RETRY, Signal, WatchSettings, WatchedWorkspace};
 use crate::wire::{self, WatchRequest, WatchResponse};
 
 /// The most workspaces that are watched at a time.
@@ -55,7 +55,7 @@ impl WatcherConfig {
 
 /// A running watcher; it stops when this is dropped.
 pub struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<WatcherShared>,
     threads: Vec<JoinHandle<()>>,
     /// Device and inode of the store's directory and of the socket: their paths may lead to others by now.
     store_id: Option<(u64, u64)>,
@@ -75,9 +75,9 @@ pub enum EndReason {
     Idle,
 }
 
-struct Shared {
+struct WatcherShared {
     config: WatcherConfig,
-    terms: Arc<Terms>,
+    terms: Arc<WatchSettings>,
     namespace: u64,
     program: Option<ProgramFile>,
     started: SystemTime,
@@ -110,16 +110,16 @@ impl Watcher {
             let _ = fs::remove_file(entry.path());
         }
         let socket = config.dir.join(SOCKET);
-        let listener = Arc::new(listen(&socket)?);
+        let listener = Arc::new(bind_socket(&socket)?);
         let store_id = fs::metadata(&config.dir).ok().map(|found| (found.dev(), found.ino()));
-        let terms = Terms {
+        let terms = WatchSettings {
             store_dir: config.dir.clone(),
             marks,
-            most: config.most.unwrap_or_else(allowed),
+            most: config.most.unwrap_or_else(watch_limit),
             idle: config.idle,
-            end: Signal::new()?,
+            shut_down: Signal::new()?,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WatcherShared {
             terms: Arc::new(terms),
             namespace: mounts::namespace(),
             program: ProgramFile::of_this_process(),
@@ -170,7 +170,7 @@ impl Watcher {
     }
 
     fn end(&mut self) {
-        self.shared.terms.end.raise();
+        self.shared.terms.shut_down.raise();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -214,13 +214,13 @@ pub fn lock_holder(dir: &Path) -> Option<u32> {
 }
 
 /// Half of the watches that the system allows one user: other programs need some as well.
-fn allowed() -> usize {
+fn watch_limit() -> usize {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
     limit.trim().parse::<usize>().unwrap_or(8192) / 2
 }
 
 /// Binds the socket, replacing one at which no process listens any more.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -233,21 +233,21 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn answer_all(shared: &Arc<Shared>, listener: &UnixListener) {
-    while !shared.terms.end.is_raised() {
+fn answer_all(shared: &Arc<WatcherShared>, listener: &UnixListener) {
+    while !shared.terms.shut_down.is_raised() {
         match listener.accept() {
             // A client that does not wait for the answer gets none.
-            Ok((stream, _)) => drop(converse(shared, stream)),
+            Ok((stream, _)) => drop(handle_connection(shared, stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                shared.terms.end.wait(&[listener.as_fd()], None);
+                shared.terms.shut_down.wait(&[listener.as_fd()], None);
             }
             // Perhaps out of file descriptors: pause before the retry.
-            Err(_) => shared.terms.end.wait(&[], Some(SLOW)),
+            Err(_) => shared.terms.shut_down.wait(&[], Some(SLOW)),
         }
     }
 }
 
-fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
+fn handle_connection(shared: &Arc<WatcherShared>, mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(SLOW))?;
     stream.set_write_timeout(Some(SLOW))?;
@@ -271,14 +271,14 @@ fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
             } else if namespace != shared.namespace {
                 WatchAnswer::Nothing
             } else {
-                shared.changes(&root, root_id, since)
+                shared.changes_since(&root, root_id, since)
             })
         }
     };
     wire::tell(&mut stream, &told)
 }
 
-impl Shared {
+impl WatcherShared {
     /// Whether the running program is the installed one.
     fn is_current(&self) -> bool {
         self.program.as_ref().is_none_or(ProgramFile::is_in_place)
@@ -289,7 +289,7 @@ impl Shared {
         self.asked_to_end.raise();
     }
 
-    fn changes(
+    fn changes_since(
         self: &Arc<Self>,
         root: &Path,
         root_id: (u64, u64),
@@ -299,8 +299,8 @@ impl Shared {
         *lock(&self.last_question) = Instant::now();
         let known = lock(&self.workspaces).get(root).cloned();
         let retry = match known.as_ref().map(|known| known.changes(root_id, since)) {
-            Some(Reply::Answer(answer)) => return answer,
-            Some(Reply::Restart(retry)) => {
+            Some(ChangesReply::Answer(answer)) => return answer,
+            Some(ChangesReply::Restart(retry)) => {
                 lock(&self.workspaces).remove(root);
                 retry
             }

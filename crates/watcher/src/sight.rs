@@ -67,7 +67,7 @@ impl Signal {
 
 /// Settings that all workspaces of a watcher share.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct WatchSettings {
     /// The store's directory on this machine.
     pub store_dir: PathBuf,
     /// The directory in which marks are created.
@@ -77,19 +77,19 @@ pub(crate) struct Terms {
     /// How long a workspace is watched after the last question about it.
     pub idle: Duration,
     /// Ends all threads.
-    pub end: Signal,
+    pub shut_down: Signal,
 }
 
 /// A workspace, whether or not it can be watched.
 pub(crate) struct WatchedWorkspace {
-    sight: Mutex<Sight>,
+    sight: Mutex<WatchPhase>,
     /// Wakes its thread.
     poke: Signal,
     /// The pause before a retry after a failure.
     retry: Duration,
 }
 
-enum Sight {
+enum WatchPhase {
     /// It is not watched yet, for this reason.
     Soon(&'static str),
     /// It is watched; the instant is that of the last question.
@@ -99,7 +99,7 @@ enum Sight {
 }
 
 /// The result of a question.
-pub(crate) enum Reply {
+pub(crate) enum ChangesReply {
     /// The answer.
     Answer(WatchAnswer),
     /// There is no answer, and the workspace should be watched from the start, with this pause after a failure.
@@ -112,12 +112,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WatchedWorkspace {
     pub fn new(retry: Duration) -> io::Result<Self> {
-        let sight = Mutex::new(Sight::Soon("its directories are being scanned"));
+        let sight = Mutex::new(WatchPhase::Soon("its directories are being scanned"));
         Ok(Self { sight, poke: Signal::new()?, retry: retry.min(LONGEST_RETRY) })
     }
 
     /// Waits for a thread that is busy with it, but not for long: the hook that asks does not wait either.
-    fn lock_soon(&self) -> Option<MutexGuard<'_, Sight>> {
+    fn lock_soon(&self) -> Option<MutexGuard<'_, WatchPhase>> {
         let until = Instant::now() + BUSY;
         loop {
             match self.sight.try_lock() {
@@ -132,30 +132,36 @@ impl WatchedWorkspace {
     }
 
     /// What may have changed since a token.
-    pub fn changes(&self, root_id: (u64, u64), since: Option<LogPosition>) -> Reply {
-        let Some(mut sight) = self.lock_soon() else { return Reply::Answer(WatchAnswer::Nothing) };
+    pub fn changes(&self, root_id: (u64, u64), since: Option<LogPosition>) -> ChangesReply {
+        let Some(mut sight) = self.lock_soon() else { return ChangesReply::Answer(WatchAnswer::Nothing) };
         match &mut *sight {
-            Sight::Soon(_) => Reply::Answer(WatchAnswer::Nothing),
-            Sight::Open(watch, asked) => {
+            WatchPhase::Soon(_) => ChangesReply::Answer(WatchAnswer::Nothing),
+            WatchPhase::Open(watch, asked) => {
                 *asked = Instant::now();
                 match watch.answer(root_id, since) {
                     Ok(answer) => {
                         if watch.is_lost() {
                             self.poke.raise();
                         }
-                        Reply::Answer(answer)
+                        ChangesReply::Answer(answer)
                     }
                     Err(error) => {
                         let is_replaced = error.kind() == io::ErrorKind::NotFound;
-                        *sight = Sight::Closed { reason: error.to_string(), since: Instant::now() };
+                        *sight = WatchPhase::Closed { reason: error.to_string(), since: Instant::now() };
                         // Wakes its thread, which then ends.
                         self.poke.raise();
-                        if is_replaced { Reply::Restart(RETRY) } else { Reply::Answer(WatchAnswer::Nothing) }
+                        if is_replaced {
+                            ChangesReply::Restart(RETRY)
+                        } else {
+                            ChangesReply::Answer(WatchAnswer::Nothing)
+                        }
                     }
                 }
             }
-            Sight::Closed { since, .. } if since.elapsed() >= self.retry => Reply::Restart(self.retry * 2),
-            Sight::Closed { .. } => Reply::Answer(WatchAnswer::Nothing),
+            WatchPhase::Closed { since, .. } if since.elapsed() >= self.retry => {
+                ChangesReply::Restart(self.retry * 2)
+            }
+            WatchPhase::Closed { .. } => ChangesReply::Answer(WatchAnswer::Nothing),
         }
     }
 
@@ -163,47 +169,51 @@ impl WatchedWorkspace {
     pub fn describe(&self) -> Result<u64, String> {
         let sight = self.lock_soon().ok_or("it is busy processing many changes")?;
         match &*sight {
-            Sight::Soon(what) => Err((*what).into()),
-            Sight::Open(watch, _) if watch.is_lost() => Err("it missed changes and is starting over".into()),
-            Sight::Open(watch, _) => Ok(watch.directories() as u64),
-            Sight::Closed { reason, .. } => Err(reason.clone()),
+            WatchPhase::Soon(what) => Err((*what).into()),
+            WatchPhase::Open(watch, _) if watch.is_lost() => {
+                Err("it missed changes and is starting over".into())
+            }
+            WatchPhase::Open(watch, _) => Ok(watch.directories() as u64),
+            WatchPhase::Closed { reason, .. } => Err(reason.clone()),
         }
     }
 
     /// Whether it cannot be watched.
     pub fn is_closed(&self) -> bool {
-        self.sight.try_lock().is_ok_and(|sight| matches!(&*sight, Sight::Closed { .. }))
+        self.sight.try_lock().is_ok_and(|sight| matches!(&*sight, WatchPhase::Closed { .. }))
     }
 
     /// Watches it until that becomes impossible, or is no longer needed. Returns whether it could still be watched.
-    pub fn keep_watching(&self, root: &Path, terms: &Terms) -> bool {
+    pub fn keep_watching(&self, root: &Path, terms: &WatchSettings) -> bool {
         let place =
             WatchTarget { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
-        let watch = politely(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
+        let watch = run_low_priority(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
         *lock(&self.sight) = match watch {
-            Ok(watch) => Sight::Open(Box::new(watch), Instant::now()),
-            Err(error) => closed(&error),
+            Ok(watch) => WatchPhase::Open(Box::new(watch), Instant::now()),
+            Err(error) => to_closed(&error),
         };
-        while !terms.end.is_raised() {
+        while !terms.shut_down.is_raised() {
             let (readiness, is_lost) = match &*lock(&self.sight) {
-                Sight::Open(watch, asked) if asked.elapsed() < terms.idle => {
+                WatchPhase::Open(watch, asked) if asked.elapsed() < terms.idle => {
                     (watch.readiness(), watch.is_lost())
                 }
-                Sight::Open(..) => return true,
+                WatchPhase::Open(..) => return true,
                 _ => return false,
             };
             if is_lost {
                 self.begin_anew(terms);
                 continue;
             }
-            terms.end.wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
+            terms
+                .shut_down
+                .wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
             self.poke.lower();
             std::thread::sleep(PAUSE);
             let mut sight = lock(&self.sight);
-            if let Sight::Open(watch, _) = &mut *sight
+            if let WatchPhase::Open(watch, _) = &mut *sight
                 && let Err(error) = watch.catch_up()
             {
-                *sight = closed(&error);
+                *sight = to_closed(&error);
             }
         }
         false
@@ -211,27 +221,27 @@ impl WatchedWorkspace {
 
     /// Starts again after losing track, but only after a pause, so that a burst of more events than can be read (a checkout
     /// of a large tree) does not keep a processor busy with visiting directories again and again.
-    fn begin_anew(&self, terms: &Terms) {
+    fn begin_anew(&self, terms: &WatchSettings) {
         let taken = std::mem::replace(
             &mut *lock(&self.sight),
-            Sight::Soon("too many changes at once; its directories are being scanned again"),
+            WatchPhase::Soon("too many changes at once; its directories are being scanned again"),
         );
-        let Sight::Open(mut watch, asked) = taken else { return };
-        terms.end.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
-        let begun = politely(|| watch.begin_anew());
+        let WatchPhase::Open(mut watch, asked) = taken else { return };
+        terms.shut_down.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
+        let begun = run_low_priority(|| watch.begin_anew());
         *lock(&self.sight) = match begun {
-            Ok(()) => Sight::Open(watch, asked),
-            Err(error) => closed(&error),
+            Ok(()) => WatchPhase::Open(watch, asked),
+            Err(error) => to_closed(&error),
         };
     }
 }
 
-fn closed(error: &io::Error) -> Sight {
-    Sight::Closed { reason: error.to_string(), since: Instant::now() }
+fn to_closed(error: &io::Error) -> WatchPhase {
+    WatchPhase::Closed { reason: error.to_string(), since: Instant::now() }
 }
 
 /// Runs something slow on a thread with low priority.
-fn politely<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn run_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // On Linux this affects only the calling thread.
@@ -246,7 +256,7 @@ fn politely<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 pub(crate) fn spawn(
     workspace: &Arc<WatchedWorkspace>,
     root: PathBuf,
-    terms: &Arc<Terms>,
+    terms: &Arc<WatchSettings>,
     ended: impl FnOnce(bool) + Send + 'static,
 ) {
     let (workspace, terms) = (workspace.clone(), terms.clone());

@@ -52,7 +52,7 @@ pub struct Watch {
     marks: PathBuf,
     most: usize,
     source: KernelSource,
-    sight: Sight,
+    sight: WatchedTree,
     /// How long the last start took.
     start_took: Duration,
     /// Whether an event was missed and the watch has not restarted since.
@@ -60,7 +60,7 @@ pub struct Watch {
 }
 
 /// The state since it started or lost track.
-struct Sight {
+struct WatchedTree {
     kernel: Box<dyn Kernel>,
     territory: Territory,
     mounts: Mounts,
@@ -68,19 +68,19 @@ struct Sight {
     ledger: Ledger,
     /// Directories that could not be opened.
     closed: BTreeSet<RelPath>,
-    mark: Mark,
+    mark: MarkerFile,
     most: usize,
 }
 
 /// A file of ours whose events come through the same queue.
-struct Mark {
+struct MarkerFile {
     file: File,
     path: PathBuf,
     name: Vec<u8>,
     watch: Watched,
 }
 
-impl Drop for Mark {
+impl Drop for MarkerFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -88,14 +88,14 @@ impl Drop for Mark {
 
 /// Something happened after which the watch must restart.
 #[derive(Debug)]
-struct Lost;
+struct LostTrack;
 
 impl Watch {
     /// Starts watching. Fails where that is impossible: a file system that does not report changes, or too many
     /// directories.
     pub fn begin(place: &WatchTarget<'_>, source: KernelSource) -> io::Result<Self> {
         let started = Instant::now();
-        let sight = Sight::begin(place, &source)?;
+        let sight = WatchedTree::begin(place, &source)?;
         Ok(Self {
             root: place.root.to_path_buf(),
             store_dir: place.store_dir.map(Path::to_path_buf),
@@ -131,7 +131,7 @@ impl Watch {
         }
         match self.sight.take_in() {
             Ok(_) => Ok(()),
-            Err(Lost) => self.lose(),
+            Err(LostTrack) => self.lose_track(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Watch {
             return Err(io::Error::new(io::ErrorKind::NotFound, "it was replaced by another directory"));
         }
         if !self.lost && self.sight.take_in_up_to_now().is_err() {
-            self.lose()?;
+            self.lose_track()?;
         }
         Ok(if self.lost { WatchAnswer::Nothing } else { self.sight.ledger.answer(since) })
     }
@@ -158,7 +158,7 @@ impl Watch {
         self.start_took
     }
 
-    fn lose(&mut self) -> io::Result<()> {
+    fn lose_track(&mut self) -> io::Result<()> {
         if self.start_took <= SHORT_START {
             return self.begin_anew();
         }
@@ -175,13 +175,13 @@ impl Watch {
             most: self.most,
         };
         let started = Instant::now();
-        self.sight = Sight::begin(&place, &self.source)?;
+        self.sight = WatchedTree::begin(&place, &self.source)?;
         (self.start_took, self.lost) = (started.elapsed(), false);
         Ok(())
     }
 }
 
-impl Sight {
+impl WatchedTree {
     fn begin(place: &WatchTarget<'_>, source: &KernelSource) -> io::Result<Self> {
         let Some(territory) = Territory::open(place.root, place.store_dir)? else {
             return Err(io::Error::new(
@@ -196,7 +196,7 @@ impl Sight {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a file system is mounted inside it"));
         }
         let mut kernel = source()?;
-        let mark = Mark::make(place.marks, &instance, &mut *kernel)?;
+        let mark = MarkerFile::make(place.marks, &instance, &mut *kernel)?;
         let mut sight = Self {
             kernel,
             territory,
@@ -249,17 +249,17 @@ impl Sight {
     }
 
     /// Reads all events of what happened before this call, and verifies that none is missing.
-    fn take_in_up_to_now(&mut self) -> Result<(), Lost> {
+    fn take_in_up_to_now(&mut self) -> Result<(), LostTrack> {
         // The kernel queues an event before the call that caused it returns, and keeps the order. So everything that
         // happened before is in the queue once the event of this touch is; if that does not come, no event can be relied
         // on.
-        self.mark.touch().map_err(|_| Lost)?;
+        self.mark.touch().map_err(|_| LostTrack)?;
         if !self.take_in()? {
-            return Err(Lost);
+            return Err(LostTrack);
         }
         // Directories that could not be opened may have changed unnoticed.
         for path in std::mem::take(&mut self.closed) {
-            self.find(&path).map_err(|_| Lost)?;
+            self.find(&path).map_err(|_| LostTrack)?;
             if let Some((parent, _)) = path.split_last() {
                 self.ledger.note(&parent, false);
             }
@@ -268,10 +268,10 @@ impl Sight {
     }
 
     /// Reads the reported events; returns whether our own mark was among them.
-    fn take_in(&mut self) -> Result<bool, Lost> {
-        let events = self.kernel.drain().map_err(|_| Lost)?;
+    fn take_in(&mut self) -> Result<bool, LostTrack> {
+        let events = self.kernel.drain().map_err(|_| LostTrack)?;
         if self.mounts.changed() && self.mounts.any_below(self.territory.root()).unwrap_or(true) {
-            return Err(Lost);
+            return Err(LostTrack);
         }
         let mut marked = false;
         for event in events {
@@ -279,27 +279,27 @@ impl Sight {
                 marked |= event.name.as_deref() == Some(&self.mark.name);
                 let end = ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::DELETE_SELF;
                 if event.what.intersects(end) {
-                    return Err(Lost);
+                    return Err(LostTrack);
                 }
                 continue;
             }
-            self.take(&event)?;
+            self.handle_event(&event)?;
         }
         Ok(marked)
     }
 
-    fn take(&mut self, event: &KernelEvent) -> Result<(), Lost> {
+    fn handle_event(&mut self, event: &KernelEvent) -> Result<(), LostTrack> {
         let what = event.what;
         if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
-            return Err(Lost);
+            return Err(LostTrack);
         }
         // An unknown watch belonged to a directory that moved or was removed; it is found again at its new path.
         let Some((path, only_marks)) = self.dirs.get(event.watch) else { return Ok(()) };
         let path = path.clone();
         let Some(name) = &event.name else { return self.take_of_itself(event, &path) };
         let gone = what.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
-        if rules::decides(name, gone) {
-            return Err(Lost);
+        if rules::affects_coverage(name, gone) {
+            return Err(LostTrack);
         }
         if only_marks {
             return Ok(());
@@ -310,12 +310,12 @@ impl Sight {
         }
         let below = path.join(name);
         if gone {
-            self.forget(&below);
+            self.unwatch_below(&below);
         }
         let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
         if came || (what.contains(ReadFlags::ATTRIB) && !self.dirs.contains(&below)) {
-            self.forget(&below);
-            return self.find(&below).map_err(|_| Lost);
+            self.unwatch_below(&below);
+            return self.find(&below).map_err(|_| LostTrack);
         }
         if what.contains(ReadFlags::ATTRIB) {
             self.ledger.note(&below, false);
@@ -324,14 +324,14 @@ impl Sight {
     }
 
     /// Handles an event on a watched directory itself.
-    fn take_of_itself(&mut self, event: &KernelEvent, path: &RelPath) -> Result<(), Lost> {
+    fn take_of_itself(&mut self, event: &KernelEvent, path: &RelPath) -> Result<(), LostTrack> {
         if event.what.contains(ReadFlags::IGNORED) {
             self.dirs.ended(event.watch);
         }
         let Some((parent, _)) = path.split_last() else {
             let end = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF;
             if event.what.intersects(end) {
-                return Err(Lost);
+                return Err(LostTrack);
             }
             self.ledger.note(path, false);
             return Ok(());
@@ -341,7 +341,7 @@ impl Sight {
         Ok(())
     }
 
-    fn forget(&mut self, path: &RelPath) {
+    fn unwatch_below(&mut self, path: &RelPath) {
         for watch in self.dirs.remove(path) {
             self.kernel.unwatch(watch);
         }
@@ -349,7 +349,7 @@ impl Sight {
     }
 }
 
-impl Mark {
+impl MarkerFile {
     fn make(dir: &Path, instance: &[u8; 16], kernel: &mut dyn Kernel) -> io::Result<Self> {
         let name = stepback_model::hex::encode(instance);
         let path = dir.join(&name);

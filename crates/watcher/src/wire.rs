@@ -57,7 +57,7 @@ pub enum WatchResponse {
 
 /// Writes a question.
 pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
-    let mut bytes = begun();
+    let mut bytes = start_message();
     match asked {
         WatchRequest::Changes { root, root_id, namespace, since, version } => {
             bytes.push(1);
@@ -76,14 +76,14 @@ pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
 
 /// Reads a question.
 pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
-    let bytes = message(from, LONGEST_QUESTION)?;
-    let mut rest = Rest(&bytes);
-    let asked = match rest.byte()? {
+    let bytes = read_message(from, LONGEST_QUESTION)?;
+    let mut rest = MessageReader(&bytes);
+    let asked = match rest.take_byte()? {
         1 => {
-            let (root_id, namespace) = ((rest.word()?, rest.word()?), rest.word()?);
-            let since = rest.token()?;
+            let (root_id, namespace) = ((rest.take_u64()?, rest.take_u64()?), rest.take_u64()?);
+            let since = rest.take_token()?;
             let version = rest.text()?;
-            WatchRequest::Changes { root: rest.root()?, root_id, namespace, since, version }
+            WatchRequest::Changes { root: rest.take_root()?, root_id, namespace, since, version }
         }
         2 => WatchRequest::Report,
         3 => WatchRequest::Stop,
@@ -94,7 +94,7 @@ pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
 
 /// Writes an answer.
 pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
-    let mut bytes = begun();
+    let mut bytes = start_message();
     match told {
         WatchResponse::Changes(WatchAnswer::Nothing) => bytes.push(0),
         WatchResponse::Changes(WatchAnswer::Everything(token)) => {
@@ -110,7 +110,7 @@ pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
                 put_bytes(&mut bytes, changed.path.as_bytes());
             }
             if changed.len() > MOST as usize || bytes.len() > LONGEST_ANSWER {
-                bytes = begun();
+                bytes = start_message();
                 bytes.push(1);
                 put_token(&mut bytes, Some(*token));
             }
@@ -126,27 +126,27 @@ pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
 
 /// Reads an answer.
 pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
-    let bytes = message(from, LONGEST_ANSWER)?;
-    let mut rest = Rest(&bytes);
-    let told = match rest.byte()? {
+    let bytes = read_message(from, LONGEST_ANSWER)?;
+    let mut rest = MessageReader(&bytes);
+    let told = match rest.take_byte()? {
         0 => WatchResponse::Changes(WatchAnswer::Nothing),
-        1 => WatchResponse::Changes(WatchAnswer::Everything(rest.token()?.ok_or_else(not_understood)?)),
+        1 => WatchResponse::Changes(WatchAnswer::Everything(rest.take_token()?.ok_or_else(not_understood)?)),
         2 => {
-            let token = rest.token()?.ok_or_else(not_understood)?;
-            let count = rest.number()?;
+            let token = rest.take_token()?.ok_or_else(not_understood)?;
+            let count = rest.take_u32()?;
             if count > MOST {
                 return Err(not_understood());
             }
             let mut changed = Vec::new();
             for _ in 0..count {
-                let whole = rest.flag()?;
+                let whole = rest.take_flag()?;
                 let path = RelPath::parse(rest.bytes()?).map_err(|_| not_understood())?;
                 changed.push(ChangedDir { path, whole });
             }
             WatchResponse::Changes(WatchAnswer::Only(token, changed))
         }
         3 => WatchResponse::Report(WatcherReport::decode(&mut rest)?),
-        4 => WatchResponse::Stopping(rest.flag()?),
+        4 => WatchResponse::Stopping(rest.take_flag()?),
         _ => return Err(not_understood()),
     };
     if rest.0.is_empty() { Ok(told) } else { Err(not_understood()) }
@@ -156,7 +156,7 @@ fn not_understood() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the watcher uses another protocol version")
 }
 
-fn begun() -> Vec<u8> {
+fn start_message() -> Vec<u8> {
     // The length comes first but is known last.
     let mut bytes = vec![0; 4];
     bytes.extend_from_slice(&MAGIC);
@@ -173,7 +173,7 @@ fn finish(to: &mut impl Write, mut bytes: Vec<u8>, longest: usize) -> io::Result
 }
 
 /// Reads a message without its header.
-fn message(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
+fn read_message(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
@@ -202,57 +202,57 @@ pub(crate) fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
 }
 
 /// The unread part of a message.
-pub(crate) struct Rest<'a>(pub &'a [u8]);
+pub(crate) struct MessageReader<'a>(pub &'a [u8]);
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, length: usize) -> io::Result<&'a [u8]> {
+impl<'a> MessageReader<'a> {
+    fn take_bytes(&mut self, length: usize) -> io::Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or_else(not_understood)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    fn take_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk().ok_or_else(not_understood)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn byte(&mut self) -> io::Result<u8> {
-        Ok(self.array::<1>()?[0])
+    fn take_byte(&mut self) -> io::Result<u8> {
+        Ok(self.take_array::<1>()?[0])
     }
 
-    pub(crate) fn flag(&mut self) -> io::Result<bool> {
-        match self.byte()? {
+    pub(crate) fn take_flag(&mut self) -> io::Result<bool> {
+        match self.take_byte()? {
             0 => Ok(false),
             1 => Ok(true),
             _ => Err(not_understood()),
         }
     }
 
-    pub(crate) fn number(&mut self) -> io::Result<u32> {
-        Ok(u32::from_le_bytes(self.array()?))
+    pub(crate) fn take_u32(&mut self) -> io::Result<u32> {
+        Ok(u32::from_le_bytes(self.take_array()?))
     }
 
     pub(crate) fn bytes(&mut self) -> io::Result<&'a [u8]> {
-        let length = self.number()? as usize;
-        self.take(length)
+        let length = self.take_u32()? as usize;
+        self.take_bytes(length)
     }
 
     pub(crate) fn text(&mut self) -> io::Result<String> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    pub(crate) fn word(&mut self) -> io::Result<u64> {
-        Ok(u64::from_le_bytes(self.array()?))
+    pub(crate) fn take_u64(&mut self) -> io::Result<u64> {
+        Ok(u64::from_le_bytes(self.take_array()?))
     }
 
-    fn token(&mut self) -> io::Result<Option<LogPosition>> {
-        let is_there = self.flag()?;
-        let token = LogPosition { instance: self.array()?, position: self.word()? };
+    fn take_token(&mut self) -> io::Result<Option<LogPosition>> {
+        let is_there = self.take_flag()?;
+        let token = LogPosition { instance: self.take_array()?, position: self.take_u64()? };
         Ok(is_there.then_some(token))
     }
 
-    fn root(&mut self) -> io::Result<PathBuf> {
+    fn take_root(&mut self) -> io::Result<PathBuf> {
         let path = Path::new(OsStr::from_bytes(std::mem::take(&mut self.0))).to_path_buf();
         if path.is_absolute() { Ok(path) } else { Err(not_understood()) }
     }
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn an_answer_that_leads_out_of_the_workspace_is_none() {
         for wrong in ["../x", "/etc", "a//b", "a/../..", "."] {
-            let mut bytes = begun();
+            let mut bytes = start_message();
             bytes.push(2);
             put_token(&mut bytes, Some(TOKEN));
             bytes.extend_from_slice(&1u32.to_le_bytes());
@@ -371,7 +371,7 @@ mod tests {
             let _ = listen(&mut bytes.as_slice());
             let _ = hear(&mut bytes.as_slice());
             // The same as the body of a well-formed message.
-            let mut begun = begun();
+            let mut begun = start_message();
             begun.push(which as u8);
             begun.extend_from_slice(&bytes);
             let mut sent = Vec::new();

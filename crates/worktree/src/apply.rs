@@ -53,7 +53,7 @@ pub struct Applier<'a> {
     threads: usize,
     durable: bool,
     /// Directories made writable temporarily, with their original permission bits.
-    loosened: Mutex<BTreeMap<RelPath, u32>>,
+    saved_modes: Mutex<BTreeMap<RelPath, u32>>,
     displaced: Mutex<DisplacedFiles>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Applier<'a> {
             Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
         let tag = tag.to_string();
         let (loosened, displaced) = Default::default();
-        Ok(Self { beneath, source, vault, tag, threads, durable: true, loosened, displaced })
+        Ok(Self { beneath, source, vault, tag, threads, durable: true, saved_modes: loosened, displaced })
     }
 
     /// For files that are not needed after a crash: changes are not made durable.
@@ -113,7 +113,7 @@ impl<'a> Applier<'a> {
             // Best effort; files that remain are found by their names.
             let _ = self.discard_all(changes);
         }
-        let tightened = self.tighten();
+        let tightened = self.restore_modes();
         let result = result.and(tightened).and_then(|()| match self.durable {
             true => durable::make_durable(&self.beneath, changes)
                 .map_err(WorktreeError::io("sync", &RelPath::root())),
@@ -165,7 +165,9 @@ impl<'a> Applier<'a> {
         path: &RelPath,
         then: Option<&TreeNode>,
     ) -> Result<ChangeOutcome, WorktreeError> {
-        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(ChangeOutcome::Done) };
+        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+            return Ok(ChangeOutcome::Done);
+        };
         let remove = || {
             faults::point()?;
             Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
@@ -195,8 +197,10 @@ impl<'a> Applier<'a> {
     ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
         let Some(now) = &change.now else { return Ok(ChangeOutcome::Done) };
-        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(ChangeOutcome::Done) };
-        let identity = match self.look(&dir, name, now, path)? {
+        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+            return Ok(ChangeOutcome::Done);
+        };
+        let identity = match self.compare_present(&dir, name, now, path)? {
             Present::Nothing => return Ok(ChangeOutcome::Done),
             Present::Matches(identity) | Present::OtherMode(identity) => identity,
             Present::Differs if change.then.as_ref().is_some_and(TreeNode::is_dir) && is_dir(&dir, name) => {
@@ -204,7 +208,7 @@ impl<'a> Applier<'a> {
             }
             Present::Differs => return Ok(changed_meanwhile()),
         };
-        let temporary = self.temporary(at);
+        let temporary = self.temporary_name(at);
         let moved = self.with_access(path, || {
             faults::point()?;
             rename(&dir, name, &temporary, RenameFlags::NOREPLACE)
@@ -232,7 +236,7 @@ impl<'a> Applier<'a> {
         for (at, change) in changes.iter().enumerate() {
             let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
             let path = &change.path;
-            let Some((dir, name)) = found(beneath.parent(path), path)? else {
+            let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
                 set(at, missing_parent());
                 continue;
             };
@@ -286,18 +290,20 @@ impl<'a> Applier<'a> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate().rev() {
             let Some(TreeNode::Dir { mode, .. }) = &change.then else { continue };
-            let Some((dir, name)) = found(beneath.parent(&change.path), &change.path)? else { continue };
+            let Some((dir, name)) = existing_parent(beneath.parent(&change.path), &change.path)? else {
+                continue;
+            };
             if !is_dir(&dir, name) {
                 continue;
             }
-            lock(&self.loosened).remove(&change.path);
+            lock(&self.saved_modes).remove(&change.path);
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", &change.path))?;
             set(at, ChangeOutcome::Done);
         }
         Ok(())
     }
 
-    fn look(
+    fn compare_present(
         &self,
         dir: &impl AsFd,
         name: &OsStr,
@@ -315,7 +321,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    fn temporary(&self, at: usize) -> OsString {
+    fn temporary_name(&self, at: usize) -> OsString {
         let mut name = TEMPORARY.to_vec();
         name.extend_from_slice(format!("{}-{at}", self.tag).as_bytes());
         OsString::from_vec(name)
@@ -326,7 +332,7 @@ impl<'a> Applier<'a> {
     fn with_access<T>(&self, path: &RelPath, action: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match action() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                if !self.loosen(path)? {
+                if !self.make_writable(path)? {
                     return Err(error);
                 }
                 action()
@@ -335,7 +341,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    fn loosen(&self, path: &RelPath) -> io::Result<bool> {
+    fn make_writable(&self, path: &RelPath) -> io::Result<bool> {
         let Some((parent, _)) = path.split_last() else { return Ok(false) };
         let mut beneath = self.beneath.again();
         let Some((above, name)) = beneath.parent(&parent)? else { return Ok(false) };
@@ -344,17 +350,17 @@ impl<'a> Applier<'a> {
         if mode & 0o300 == 0o300 {
             return Ok(false);
         }
-        lock(&self.loosened).entry(parent.clone()).or_insert(mode);
+        lock(&self.saved_modes).entry(parent.clone()).or_insert(mode);
         set_mode(&above, name, mode | 0o700)?;
         Ok(true)
     }
 
     /// Restores the original permission bits of directories.
-    fn tighten(&self) -> Result<(), WorktreeError> {
-        let loosened = std::mem::take(&mut *lock(&self.loosened));
+    fn restore_modes(&self) -> Result<(), WorktreeError> {
+        let loosened = std::mem::take(&mut *lock(&self.saved_modes));
         let mut beneath = self.beneath.again();
         for (path, mode) in loosened.iter().rev() {
-            if let Some((dir, name)) = found(beneath.parent(path), path)?
+            if let Some((dir, name)) = existing_parent(beneath.parent(path), path)?
                 && is_dir(&dir, name)
             {
                 set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
@@ -369,19 +375,19 @@ impl<'a> Applier<'a> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate() {
             let path = &change.path;
-            let Some((dir, name)) = found(beneath.parent(path), path)? else { continue };
-            let temporary = self.temporary(at);
+            let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else { continue };
+            let temporary = self.temporary_name(at);
             if rustix::fs::statat(&dir, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
                 continue;
             }
             let is = |node: &Option<TreeNode>| -> Result<bool, WorktreeError> {
                 let Some(node) = node else { return Ok(false) };
-                let present = self.look(&dir, &temporary, node, path)?;
+                let present = self.compare_present(&dir, &temporary, node, path)?;
                 Ok(matches!(present, Present::Matches(_) | Present::OtherMode(_)))
             };
             let expected_there = match &change.then {
                 Some(then) => {
-                    let present = self.look(&dir, name, then, path)?;
+                    let present = self.compare_present(&dir, name, then, path)?;
                     matches!(present, Present::Matches(_) | Present::OtherMode(_))
                 }
                 None => rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_err(),
@@ -448,7 +454,7 @@ fn missing_parent() -> ChangeOutcome {
 type Parent<'p> = Option<(std::sync::Arc<std::os::fd::OwnedFd>, &'p OsStr)>;
 
 /// The parent directory, or `None` if it does not exist or its path leads through something that is not a directory.
-fn found<'p>(parent: io::Result<Parent<'p>>, path: &RelPath) -> Result<Parent<'p>, WorktreeError> {
+fn existing_parent<'p>(parent: io::Result<Parent<'p>>, path: &RelPath) -> Result<Parent<'p>, WorktreeError> {
     match parent {
         Ok(parent) => Ok(parent),
         Err(error) => match Errno::from_io_error(&error) {

@@ -109,7 +109,7 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
         let mut name_at = at + FIXED + extended;
         let mut name = Vec::new();
         if version == 4 {
-            let (dropped, behind) = offset(bytes, name_at)?;
+            let (dropped, behind) = read_offset(bytes, name_at)?;
             name.extend_from_slice(previous.get(..previous.len().checked_sub(dropped)?)?);
             name_at = behind;
         }
@@ -129,7 +129,7 @@ fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
 }
 
 /// A number of variable length, as git encodes offsets, and where it ends.
-fn offset(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+fn read_offset(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let mut at = at;
     let mut byte = *bytes.get(at)?;
     let mut value = usize::from(byte & 127);

@@ -77,7 +77,7 @@ const CACHE_MARKS: &[&[u8]] = &[b"CACHEDIR.TAG", b"pyvenv.cfg"];
 
 /// Whether a change of the file `name` can change what is stored elsewhere: it holds rules, or a directory is a cache only
 /// while it exists (`gone`: it was removed).
-pub fn decides(name: &[u8], gone: bool) -> bool {
+pub fn affects_coverage(name: &[u8], gone: bool) -> bool {
     name == RULE_FILE
         || name == GIT_RULE_FILE
         || CACHE_MARKS.contains(&name)
@@ -163,16 +163,16 @@ impl DirRules {
 
     /// What `.stepbackignore` here says about `path` (relative to this directory).
     pub fn own_verdict(&self, path: &[u8], is_dir: bool) -> RuleVerdict {
-        verdict(self.own.as_ref(), path, is_dir)
+        rule_verdict(self.own.as_ref(), path, is_dir)
     }
 
     /// What `.gitignore` here says about `path` (relative to this directory).
     pub fn git_verdict(&self, path: &[u8], is_dir: bool) -> RuleVerdict {
-        verdict(self.git.as_ref(), path, is_dir)
+        rule_verdict(self.git.as_ref(), path, is_dir)
     }
 }
 
-fn verdict(rules: Option<&Gitignore>, path: &[u8], is_dir: bool) -> RuleVerdict {
+fn rule_verdict(rules: Option<&Gitignore>, path: &[u8], is_dir: bool) -> RuleVerdict {
     match rules.map(|rules| rules.matched(Path::new(OsStr::from_bytes(path)), is_dir)) {
         None | Some(Match::None) => RuleVerdict::Silent,
         Some(Match::Ignore(_)) => RuleVerdict::Out,

@@ -17,7 +17,7 @@ use stepback_model::path::RelPath;
 use stepback_store::ObjectBatch;
 
 use self::hints::{FullScanCost, ScanHints, WatchAnswer};
-use self::walk::Trust;
+use self::walk::CacheTrust;
 use crate::error::WorktreeError;
 use crate::rules::Budget;
 use crate::statcache::{self, StatCache};
@@ -128,21 +128,22 @@ impl Scan<'_> {
         if let (None, Some(vault)) = (&old, self.vault) {
             offer_packs::offer(self.root, vault, &self.budget, batch);
         }
-        let answer = self.ask(old.as_ref());
+        let answer = self.ask_watcher(old.as_ref());
         let token = match &answer {
             WatchAnswer::Nothing => None,
             WatchAnswer::Everything(token) | WatchAnswer::Only(token, _) => Some(*token),
         };
-        let out = build::Out { source, batch, token };
+        let out = build::ScanIo { source, batch, token };
         if let Some(cache) = &old
-            && let Some(visit) = self.visits(cache, &answer)
+            && let Some(visit) = self.plan_visits(cache, &answer)
         {
             // An error here may come from a wrong hint or cache: fall back to a full scan.
-            if let Ok(walked) = walk::walk(self, old.as_ref(), Trust::Decisions, Some(&visit), source, batch)
+            if let Ok(walked) =
+                walk::walk(self, old.as_ref(), CacheTrust::Decisions, Some(&visit), source, batch)
                 && !walked.rules_changed
                 && !walked.newly_linked
                 && walked.root_id == cache.meta().root
-                && let Ok(snapshot) = build::build(self, old.as_ref(), walked, &out)
+                && let Ok(snapshot) = build::build_snapshot(self, old.as_ref(), walked, &out)
             {
                 return Ok(snapshot);
             }
@@ -150,7 +151,7 @@ impl Scan<'_> {
         // A cache that cannot be read to its end is ignored.
         let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
-        let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
+        let walked = walk::walk(self, old.as_ref(), CacheTrust::Decisions, None, source, batch)?;
         if let (Some(hints), WatchAnswer::Nothing, false) = (self.hints, &answer, self.everything) {
             let took = old.is_some().then(|| started.elapsed());
             let entries = old.as_ref().map_or_else(|| walked.entry_count(), StatCache::entry_count);
@@ -158,10 +159,10 @@ impl Scan<'_> {
         }
         if walked.rules_changed && old.is_some() {
             // A rule file changed: what the old rules decided must be decided again, hashes still hold.
-            let again = walk::walk(self, old.as_ref(), Trust::HashesOnly, None, source, batch)?;
-            return build::build(self, old.as_ref(), again, &out);
+            let again = walk::walk(self, old.as_ref(), CacheTrust::HashesOnly, None, source, batch)?;
+            return build::build_snapshot(self, old.as_ref(), again, &out);
         }
-        build::build(self, old.as_ref(), walked, &out)
+        build::build_snapshot(self, old.as_ref(), walked, &out)
     }
 }
 

@@ -108,7 +108,7 @@ pub struct StatCache {
     dirs: usize,
     entries: usize,
     meta: Meta,
-    unsettled: Vec<RelPath>,
+    unsettled_dirs: Vec<RelPath>,
     checksum: [u8; 32],
     overlay: CacheOverlay,
 }
@@ -137,16 +137,18 @@ impl StatCache {
         if size != tail_start.checked_add(tail)? as u64 || dirs == 0 {
             return None;
         }
-        if meta.boot != boot && checksum != sum(&header, &read_at(&file, HEADER..tail_start + tail)?) {
+        if meta.boot != boot
+            && checksum != compute_checksum(&header, &read_at(&file, HEADER..tail_start + tail)?)
+        {
             return None;
         }
         let unsettled = decode_paths(&read_at(&file, tail_start..tail_start + tail)?)?;
         let body = Body::new(file, HEADER..tail_start, table_len);
         let body = if size <= SMALL { body.read_whole()? } else { body };
         let overlay = CacheOverlay::default();
-        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay };
+        let below = Self { body, dirs, entries, meta, unsettled_dirs: unsettled, checksum, overlay };
         Some(match CacheOverlay::load(path, &checksum) {
-            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
+            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled_dirs: unsettled, ..below },
             None => below,
         })
     }
@@ -163,7 +165,7 @@ impl StatCache {
 
     /// Directories that must be scanned again whatever a watcher says.
     pub fn unsettled(&self) -> &[RelPath] {
-        &self.unsettled
+        &self.unsettled_dirs
     }
 
     /// The changes since the file was written.
@@ -178,7 +180,7 @@ impl StatCache {
 
     /// The number of directories that were ever numbered. The first is the root.
     pub fn dir_count(&self) -> usize {
-        self.dirs.max(self.overlay.end())
+        self.dirs.max(self.overlay.end_number())
     }
 
     /// Number of entries in all directories when the file was written.
@@ -190,7 +192,7 @@ impl StatCache {
     pub fn tree(&self, dir: u32) -> Option<Hash> {
         match self.overlay.get(dir) {
             Some(replaced) => Some(replaced.tree),
-            None => tree_of(self.body.record(dir)?),
+            None => tree_of(self.body.dir_record(dir)?),
         }
     }
 
@@ -199,7 +201,7 @@ impl StatCache {
         if let Some(replaced) = self.overlay.get(dir) {
             return Some(replaced);
         }
-        let record = self.body.record(dir)?;
+        let record = self.body.dir_record(dir)?;
         let (first, count) = (u32_at(record, 0) as usize, u32_at(record, 4) as usize);
         let (names_start, names_len) = (u64_at(record, 8) as usize, u64_at(record, 16) as usize);
         let tree = tree_of(record)?;
@@ -210,7 +212,7 @@ impl StatCache {
         let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
         let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
         let names = names_start..names_start.checked_add(names_len)?;
-        let (records, names) = self.body.parts(dir, records, names)?;
+        let (records, names) = self.body.dir_parts(dir, records, names)?;
         Some(Dir { records, names, count, tree })
     }
 
@@ -322,7 +324,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The checksum of a cache: covers its header (without the checksum) and all that follows.
-fn sum(header: &[u8], rest: &[u8]) -> [u8; 32] {
+fn compute_checksum(header: &[u8], rest: &[u8]) -> [u8; 32] {
     let mut covered = header[..40].to_vec();
     covered.extend_from_slice(&header[72..]);
     covered.extend_from_slice(Hash::of(stepback_model::ObjectKind::Blob, rest).as_bytes());

@@ -12,8 +12,8 @@ pub fn question(body: &Value) -> Value {
     }
     for message in body["messages"].as_array().map(Vec::as_slice).unwrap_or_default() {
         match message["role"].as_str() {
-            Some("assistant") => messages.push(answered(&message["content"])),
-            _ => messages.extend(asked(&message["content"])),
+            Some("assistant") => messages.push(to_assistant_message(&message["content"])),
+            _ => messages.extend(to_user_messages(&message["content"])),
         }
     }
     let tools: Vec<Value> = (body["tools"].as_array().map(Vec::as_slice).unwrap_or_default().iter())
@@ -40,23 +40,25 @@ pub fn question(body: &Value) -> Value {
     question
 }
 
-fn parts(content: &Value) -> &[Value] {
+fn content_parts(content: &Value) -> &[Value] {
     content.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn texts(content: &Value) -> String {
+fn join_text(content: &Value) -> String {
     if let Some(text) = content.as_str() {
         return text.to_string();
     }
-    let texts =
-        parts(content).iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
+    let texts = content_parts(content)
+        .iter()
+        .filter(|part| part["type"] == "text")
+        .filter_map(|part| part["text"].as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Translates a message of the model.
-fn answered(content: &Value) -> Value {
-    let text = texts(content);
-    let calls: Vec<Value> = (parts(content).iter())
+fn to_assistant_message(content: &Value) -> Value {
+    let text = join_text(content);
+    let calls: Vec<Value> = (content_parts(content).iter())
         .filter(|part| part["type"] == "tool_use")
         .map(|part| {
             json!({
@@ -76,16 +78,16 @@ fn answered(content: &Value) -> Value {
 
 /// Translates a message of the user and tools: one message for each result, then the text. Results must come right after the
 /// calls.
-fn asked(content: &Value) -> Vec<Value> {
-    let results = parts(content).iter().filter(|part| part["type"] == "tool_result");
+fn to_user_messages(content: &Value) -> Vec<Value> {
+    let results = content_parts(content).iter().filter(|part| part["type"] == "tool_result");
     let mut messages: Vec<Value> = results
         .map(|part| {
-            let said = texts(&part["content"]);
+            let said = join_text(&part["content"]);
             let said = if part["is_error"] == true { format!("Error: {said}") } else { said };
             json!({ "role": "tool", "tool_call_id": part["tool_use_id"], "content": said })
         })
         .collect();
-    let text = texts(content);
+    let text = join_text(content);
     if !text.is_empty() || messages.is_empty() {
         messages.push(json!({ "role": "user", "content": text }));
     }
@@ -97,7 +99,7 @@ pub fn answer(body: &Value) -> Value {
     let choice = &body["choices"][0];
     let message = &choice["message"];
     if !message.is_object() {
-        return refusal(body);
+        return to_error_body(body);
     }
     let mut content = Vec::new();
     if let Some(text) = message["content"].as_str().filter(|text| !text.is_empty()) {
@@ -147,7 +149,7 @@ pub fn answer(body: &Value) -> Value {
     })
 }
 
-fn refusal(body: &Value) -> Value {
+fn to_error_body(body: &Value) -> Value {
     let error = &body["error"];
     let said = error["message"].as_str().or_else(|| error.as_str()).or_else(|| body["message"].as_str());
     let name = error["type"].as_str().unwrap_or("error");

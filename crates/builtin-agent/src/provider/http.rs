@@ -115,13 +115,13 @@ impl Provider for Http {
         };
         Ok(match self.dialect {
             Dialect::Anthropic => response,
-            Dialect::Chat => translated(response),
+            Dialect::Chat => translate_response(response),
         })
     }
 }
 
 /// Translates a Chat Completions response to the Messages API. Its chunks are not kept, because they do not fit the new body.
-fn translated(response: Response) -> Response {
+fn translate_response(response: Response) -> Response {
     let Ok(body) = serde_json::from_str::<Value>(&response.body) else { return response };
     let body = chat::answer(&body).to_string();
     let mut chunks = Chunks::default();

@@ -121,10 +121,10 @@ impl Scripted {
     pub fn parse(text: &str, stop: Arc<AtomicBool>) -> Result<Self, ScriptError> {
         let script: Script = serde_json::from_str(text)?;
         let named = |place: String, turns: &[Turn], for_worker: bool| {
-            turns.iter().enumerate().try_for_each(|(at, turn)| {
-                turn.calls.iter().try_for_each(|call| {
+            turns.iter().enumerate().try_for_each(|(at, find_turn)| {
+                find_turn.calls.iter().try_for_each(|call| {
                     script
-                        .check(call, for_worker)
+                        .check_call(call, for_worker)
                         .map_err(|what| ScriptError::Impossible(format!("{place} {}: {what}", at + 1)))
                 })
             })
@@ -172,7 +172,7 @@ impl Scripted {
     }
 
     /// Simulates the delay of a model. Returns whether the answer is still wanted.
-    fn think(&self, time: Duration) -> bool {
+    fn simulate_delay(&self, time: Duration) -> bool {
         let begun = Instant::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             if self.stop.load(Ordering::Relaxed) {
@@ -185,7 +185,7 @@ impl Scripted {
 }
 
 impl Script {
-    fn check(&self, call: &Call, for_worker: bool) -> Result<(), String> {
+    fn check_call(&self, call: &Call, for_worker: bool) -> Result<(), String> {
         if !tools::ALL.contains(&call.tool.as_str()) {
             let known = tools::ALL.join(", ");
             return Err(format!("unknown tool \"{}\"; tools are {known}", call.tool));
@@ -214,7 +214,7 @@ impl Provider for Scripted {
         let turn = self.turn(messages, name).cloned();
         let turn = turn.unwrap_or_else(|| Turn { text: Some(OVER.into()), ..Turn::default() });
         let thinks = Duration::from_millis(turn.thinks_ms);
-        if !self.think(thinks) {
+        if !self.simulate_delay(thinks) {
             return Err(ReportedError {
                 name: Some("interrupted".into()),
                 message: "interrupted".into(),
@@ -224,7 +224,7 @@ impl Provider for Scripted {
         let took = u64::try_from(thinks.as_micros()).unwrap_or(u64::MAX);
         if let Some(what) = turn.fails {
             let body = json!({ "type": "error", "error": { "type": "scripted_error", "message": what } });
-            return Ok(answer(400, &body, took));
+            return Ok(build_response(400, &body, took));
         }
         let number = messages.iter().filter(|message| message["role"] == "assistant").count() + 1;
         let text = turn.text.filter(|text| !text.is_empty());
@@ -251,11 +251,11 @@ impl Provider for Scripted {
             "stop_sequence": null,
             "usage": usage,
         });
-        Ok(answer(200, &body, took))
+        Ok(build_response(200, &body, took))
     }
 }
 
-fn answer(status: u16, body: &Value, took: u64) -> Response {
+fn build_response(status: u16, body: &Value, took: u64) -> Response {
     let body = body.to_string();
     let mut chunks = Chunks::default();
     chunks.push(took, body.len() as u64);

@@ -26,7 +26,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// How long to wait for output after the command has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-enum End {
+enum CommandEnd {
     Status(ExitStatus),
     TimedOut,
     Interrupted,
@@ -40,7 +40,7 @@ pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Resu
     let until = begun + Duration::from_secs(seconds);
     let until = limits.deadline.map_or(until, |deadline| deadline.min(until));
     let (mut child, output) = start(root, command)?;
-    let (text, ended) = listen(output);
+    let (text, ended) = spawn_reader(output);
     let end = wait(&mut child, &ended, until, limits);
     let took = begun.elapsed().as_secs();
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
@@ -49,16 +49,16 @@ pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &ToolLimits<'_>) -> Resu
     }
     let _ = child.wait();
     // A process that left the group can hold the pipe open; it is not waited for.
-    ended.within(LAST_WORDS);
+    ended.wait_at_most(LAST_WORDS);
     let text = text.lock().unwrap_or_else(PoisonError::into_inner).text();
     let (last, failed) = match end {
-        End::Status(status) => match (status.code(), status.signal()) {
+        CommandEnd::Status(status) => match (status.code(), status.signal()) {
             (Some(0), _) => ("[exit code 0]".to_string(), false),
             (Some(code), _) => (format!("[exit code {code}]"), true),
             (None, signal) => (format!("[killed by signal {}]", signal.unwrap_or_default()), true),
         },
-        End::TimedOut => (format!("[timed out after {took} s]"), true),
-        End::Interrupted => ("[interrupted]".into(), true),
+        CommandEnd::TimedOut => (format!("[timed out after {took} s]"), true),
+        CommandEnd::Interrupted => ("[interrupted]".into(), true),
     };
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     Ok(ToolResult { text: format!("{text}{gap}{last}"), failed })
@@ -81,22 +81,22 @@ fn start(root: &Path, command: &str) -> Result<(Child, std::io::PipeReader), Str
 }
 
 /// Waits for the end of a command's output.
-struct Ended {
-    told: Receiver<()>,
+struct OutputEnd {
+    end_signal: Receiver<()>,
     is_over: Cell<bool>,
 }
 
-impl Ended {
+impl OutputEnd {
     /// Waits for the end of the output, at most this long.
-    fn within(&self, time: Duration) {
+    fn wait_at_most(&self, time: Duration) {
         if !self.is_over.get() {
-            self.is_over.set(self.told.recv_timeout(time).is_ok());
+            self.is_over.set(self.end_signal.recv_timeout(time).is_ok());
         }
     }
 }
 
 /// Reads the output in a thread, and signals its end.
-fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Ended) {
+fn spawn_reader(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, OutputEnd) {
     let text = Arc::new(Mutex::new(Clipped::default()));
     let (over, told) = mpsc::channel();
     let kept = text.clone();
@@ -107,23 +107,23 @@ fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Ended) {
         }
         let _ = over.send(());
     });
-    (text, Ended { told, is_over: Cell::new(false) })
+    (text, OutputEnd { end_signal: told, is_over: Cell::new(false) })
 }
 
-fn wait(child: &mut Child, ended: &Ended, until: Instant, limits: &ToolLimits<'_>) -> End {
+fn wait(child: &mut Child, ended: &OutputEnd, until: Instant, limits: &ToolLimits<'_>) -> CommandEnd {
     let mut glance = Duration::from_micros(100);
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return End::Status(status),
-            Err(_) => return End::Interrupted,
-            Ok(None) if limits.is_over() => return End::Interrupted,
-            Ok(None) if Instant::now() >= until => return End::TimedOut,
+            Ok(Some(status)) => return CommandEnd::Status(status),
+            Err(_) => return CommandEnd::Interrupted,
+            Ok(None) if limits.is_over() => return CommandEnd::Interrupted,
+            Ok(None) if Instant::now() >= until => return CommandEnd::TimedOut,
             Ok(None) => {}
         }
         // When its output has ended, the command usually has too.
         match ended.is_over.get() {
             true => std::thread::sleep(glance),
-            false => ended.within(GLANCE),
+            false => ended.wait_at_most(GLANCE),
         }
         if ended.is_over.get() {
             glance = (glance * 2).min(GLANCE);

@@ -36,7 +36,7 @@ fn text_of(path: &Path, name: &str) -> Result<String, String> {
 /// Reads a file, or some of its lines.
 pub fn read(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let name = given.text("path")?;
-    let text = text_of(&path_guard::reach(root, name)?, name)?;
+    let text = text_of(&path_guard::resolve_path(root, name)?, name)?;
     let (offset, limit) = (given.number("offset")?, given.number("limit")?);
     if offset.is_none() && limit.is_none() {
         return Ok(ToolResult::good(clipped(&text)));
@@ -50,7 +50,7 @@ pub fn read(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
 /// Writes a file and creates the directories above it.
 pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, content) = (given.text("path")?, given.any_text("content")?);
-    let path = path_guard::reach(root, name)?;
+    let path = path_guard::resolve_path(root, name)?;
     must_be_a_file(&path, name)?;
     let io = |error: std::io::Error| format!("cannot write {name}: {error}");
     if let Some(parent) = path.parent() {
@@ -66,7 +66,7 @@ pub fn edit(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     if old.is_empty() {
         return Err("\"old\" is empty; specify the text to replace, or use write".into());
     }
-    let path = path_guard::reach(root, name)?;
+    let path = path_guard::resolve_path(root, name)?;
     let text = text_of(&path, name)?;
     match text.matches(old).count() {
         0 => return Err(format!("\"old\" not found in {name}; read the file first")),
@@ -88,7 +88,7 @@ fn must_be_a_file(path: &Path, name: &str) -> Result<(), String> {
 /// Lists a directory.
 pub fn list(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let name = given.optional("path")?.unwrap_or(".");
-    let path = path_guard::reach(root, name)?;
+    let path = path_guard::resolve_path(root, name)?;
     let entries = fs::read_dir(&path).map_err(|error| format!("cannot list {name}: {error}"))?;
     let mut lines = Vec::new();
     for entry in entries.flatten() {

@@ -31,7 +31,7 @@ pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
 
 /// Returns the real path, with all links followed; fails if it is outside the workspace. For a path that does not exist yet,
 /// its nearest existing directory decides.
-pub fn reach(root: &Path, path: &str) -> Result<PathBuf, String> {
+pub fn resolve_path(root: &Path, path: &str) -> Result<PathBuf, String> {
     let inside = relative(root, path)?;
     let whole = root.join(&inside);
     let root = root.canonicalize().map_err(|error| format!("cannot open the workspace: {error}"))?;
@@ -89,12 +89,12 @@ mod tests {
             "loop",
             "a\0b",
         ] {
-            assert!(reach(&root, hostile).is_err(), "{hostile}");
+            assert!(resolve_path(&root, hostile).is_err(), "{hostile}");
         }
-        assert_eq!(reach(&root, "new/deep/file"), Ok(root.join("new/deep/file")));
-        assert_eq!(reach(&root, "./src/../src/a"), Ok(root.join("src/a")));
-        assert_eq!(reach(&root, "within/a"), Ok(root.join("src/a")), "a link inside is followed");
-        assert_eq!(reach(&root, root.join("src").to_str().unwrap()), Ok(root.join("src")));
-        assert_eq!(reach(&root, "."), Ok(root.clone()));
+        assert_eq!(resolve_path(&root, "new/deep/file"), Ok(root.join("new/deep/file")));
+        assert_eq!(resolve_path(&root, "./src/../src/a"), Ok(root.join("src/a")));
+        assert_eq!(resolve_path(&root, "within/a"), Ok(root.join("src/a")), "a link inside is followed");
+        assert_eq!(resolve_path(&root, root.join("src").to_str().unwrap()), Ok(root.join("src")));
+        assert_eq!(resolve_path(&root, "."), Ok(root.clone()));
     }
 }

@@ -26,7 +26,7 @@ pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> 
     let built = RegexBuilder::new(pattern).size_limit(PATTERN).dfa_size_limit(PATTERN).build();
     let regex = built.map_err(|error| format!("the pattern cannot be used: {error}"))?;
     let name = given.optional("path")?.unwrap_or(".");
-    let below = path_guard::reach(root, name)?;
+    let below = path_guard::resolve_path(root, name)?;
     let root = root.canonicalize().map_err(|error| format!("cannot open the workspace: {error}"))?;
     let mut walk = WalkBuilder::new(&below);
     walk.hidden(false).require_git(false).follow_links(false).sort_by_file_name(Ord::cmp);

@@ -9,16 +9,16 @@ use serde_json::Value;
 use super::AnswerText;
 use crate::chunks::{Chunk, Chunks};
 use crate::documents::{Document, Documents, Form};
-use crate::semantics::{self, Kind, Place, Shape};
+use crate::semantics::{self, Kind, Shape, TextPosition};
 use crate::{Response, Wire, sse};
 
-pub(super) fn change(
+pub(super) fn change_texts(
     wire: Wire,
     response: &Response,
     change: &mut dyn FnMut(AnswerText<'_>, &str) -> Option<String>,
 ) -> Option<Response> {
-    let mut documents = Documents::of(&response.body);
-    let mut places: Vec<(Place, String)> = Vec::new();
+    let mut documents = Documents::parse(&response.body);
+    let mut places: Vec<(TextPosition, String)> = Vec::new();
     let mut texts = 0;
     for slot in semantics::read(wire, &documents).slots {
         let old = slot.text(&documents);
@@ -54,10 +54,10 @@ pub(super) fn change_elsewhere(
     response: &Response,
     change: &mut dyn FnMut(&str, &str) -> Option<String>,
 ) -> Option<Response> {
-    let mut documents = Documents::of(&response.body);
+    let mut documents = Documents::parse(&response.body);
     if documents.list.is_empty() {
         let body = change("", &response.body)?;
-        let (body, chunks) = rewrite(response, [(0..response.body.len(), body)].into_iter());
+        let (body, chunks) = replace_spans(response, [(0..response.body.len(), body)].into_iter());
         return Some(Response { body, chunks, ..response.clone() });
     }
     let slots = wire.map(|wire| semantics::read(wire, &documents).slots).unwrap_or_default();
@@ -122,20 +122,20 @@ fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<
         let Document { value, span } = &documents.list[at];
         let new = match documents.form {
             Form::Whole | Form::Array => value.to_string(),
-            Form::Events => event(&response.body[span.clone()], value),
+            Form::Events => rebuild_event(&response.body[span.clone()], value),
         };
         (span.clone(), new)
     });
-    let (body, chunks) = rewrite(response, edits);
+    let (body, chunks) = replace_spans(response, edits);
     Some(Response { body, chunks, ..response.clone() })
 }
 
-fn value_at<'a>(documents: &'a mut [Document], place: &Place) -> Option<&'a mut Value> {
+fn value_at<'a>(documents: &'a mut [Document], place: &TextPosition) -> Option<&'a mut Value> {
     documents.get_mut(place.document)?.value.pointer_mut(&place.pointer)
 }
 
 /// Returns an event with other data and everything else unchanged.
-fn event(old: &str, value: &Value) -> String {
+fn rebuild_event(old: &str, value: &Value) -> String {
     let mut new = String::with_capacity(old.len());
     let (mut start, mut said) = (0, false);
     let unfinished = old.len();
@@ -159,7 +159,10 @@ fn event(old: &str, value: &Value) -> String {
 
 /// Returns the body with these spans replaced, and its chunks. A chunk starts where its first byte moved to; the bytes of
 /// a replaced span belong to the chunk that had its beginning.
-fn rewrite(response: &Response, edits: impl Iterator<Item = (Range<usize>, String)>) -> (String, Chunks) {
+fn replace_spans(
+    response: &Response,
+    edits: impl Iterator<Item = (Range<usize>, String)>,
+) -> (String, Chunks) {
     let old = &response.body;
     let mut body = String::with_capacity(old.len());
     // For every kept or replaced span of the old body, where it begins in the new one.

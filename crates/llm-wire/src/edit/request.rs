@@ -21,7 +21,7 @@ pub(super) fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> 
             replace(outputs, "output", text)
         }
         Wire::Gemini => {
-            let parts = items(gemini(body), "contents").flat_map(|content| items(content, "parts"));
+            let parts = items(gemini_request(body), "contents").flat_map(|content| items(content, "parts"));
             let mut found = false;
             for response in
                 parts.filter_map(|part| part.get_mut("functionResponse")).filter(|part| part.is_object())
@@ -72,14 +72,14 @@ fn one_text(parts: &mut Vec<Value>, text: &str) {
 }
 
 pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
-    if let Some(text) = prompts(wire, body).into_iter().find(|text| *text == old) {
+    if let Some(text) = user_texts(wire, body).into_iter().find(|text| *text == old) {
         new.clone_into(text);
         return true;
     }
     if old.is_empty() {
         return false;
     }
-    match prompts(wire, body).into_iter().find(|text| text.contains(old)) {
+    match user_texts(wire, body).into_iter().find(|text| text.contains(old)) {
         Some(text) => {
             *text = text.replacen(old, new, 1);
             true
@@ -89,13 +89,13 @@ pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> 
 }
 
 /// Returns every user text, in order.
-fn prompts(wire: Wire, body: &mut Value) -> Vec<&mut String> {
+fn user_texts(wire: Wire, body: &mut Value) -> Vec<&mut String> {
     let (list, content) = match wire {
         Wire::Messages | Wire::Chat => ("messages", "content"),
         Wire::Responses => ("input", "content"),
         Wire::Gemini => ("contents", "parts"),
     };
-    let body = if wire == Wire::Gemini { gemini(body) } else { body };
+    let body = if wire == Wire::Gemini { gemini_request(body) } else { body };
     let Some(list) = body.get_mut(list) else { return Vec::new() };
     let mut texts = Vec::new();
     match list {
@@ -144,7 +144,7 @@ pub(super) fn set_system(wire: Wire, body: &mut Value, text: &str) {
             }
         }
         Wire::Gemini => {
-            let body = gemini(body);
+            let body = gemini_request(body);
             let key =
                 if body["system_instruction"].is_null() { "systemInstruction" } else { "system_instruction" };
             if key == "systemInstruction"
@@ -188,7 +188,7 @@ pub(super) fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: 
 }
 
 /// Returns the part of a body with the request; Google's Code Assist wraps it.
-fn gemini(body: &mut Value) -> &mut Value {
+fn gemini_request(body: &mut Value) -> &mut Value {
     if body.get("request").is_some_and(Value::is_object) { &mut body["request"] } else { body }
 }
 

@@ -8,7 +8,7 @@ use crate::{ModelRequest, Wire};
 
 /// Whether a request is in the background. `others` says whether requests of the same wire have tools; if none do, a
 /// request without tools is nothing special.
-pub(super) fn is(request: &ModelRequest, outline: &RequestFingerprint, others: bool) -> bool {
+pub(super) fn is_background(request: &ModelRequest, outline: &RequestFingerprint, others: bool) -> bool {
     let Some(wire) = outline.wire else {
         // Requests that ask no model: a check whether the server is there, a list of models, a count of tokens.
         return true;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::RequestDifference;
-use super::normalize::{form, message, model, part_of, turns};
+use super::normalize::{conversation_turns, normalize_message, part_of, requested_model, response_format};
 use super::text_normalizer::Directories;
 use crate::ModelRequest;
 
@@ -27,13 +27,13 @@ pub(super) fn between(
             found.push(RequestDifference { path: path.to_owned(), recorded: old, present: new });
         }
     };
-    plainly("model", model(old, recorded), model(new, present));
-    plainly("stream", Some(form(old, recorded)), Some(form(new, present)));
-    let olds = turns(old, part_of(old, &recorded.body));
-    let news = turns(new, part_of(new, &present.body));
+    plainly("model", requested_model(old, recorded), requested_model(new, present));
+    plainly("stream", Some(response_format(old, recorded)), Some(response_format(new, present)));
+    let olds = conversation_turns(old, part_of(old, &recorded.body));
+    let news = conversation_turns(new, part_of(new, &present.body));
     for at in common..olds.len().max(news.len()) {
-        let one = olds.get(at).map(|(_, turn)| message(old, turn, there));
-        let two = news.get(at).map(|(_, turn)| message(new, turn, here));
+        let one = olds.get(at).map(|(_, turn)| normalize_message(old, turn, there));
+        let two = news.get(at).map(|(_, turn)| normalize_message(new, turn, here));
         // The two sides may have different numbers of instructions at the beginning; the path is that of the present
         // request.
         let path = news.get(at).or(olds.get(at)).map_or("", |(path, _)| path);
@@ -63,14 +63,14 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec
             }
         }
         _ => {
-            let (old, new) = (old.map(words), new.map(words));
+            let (old, new) = (old.map(value_text), new.map(value_text));
             let parting = match (&old, &new) {
                 (Some(old), Some(new)) => {
                     old.chars().zip(new.chars()).take_while(|(one, two)| one == two).count()
                 }
                 _ => 0,
             };
-            let shown = |text: Option<String>| text.map(|text| around(&text, parting));
+            let shown = |text: Option<String>| text.map(|text| excerpt_around(&text, parting));
             found.push(RequestDifference {
                 path: path.to_owned(),
                 recorded: shown(old),
@@ -80,12 +80,12 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec
     }
 }
 
-fn words(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns the part of a text around a position, with a mark where something was left out.
-fn around(text: &str, at: usize) -> String {
+fn excerpt_around(text: &str, at: usize) -> String {
     let from = at.saturating_sub(BEFORE);
     let sign = |left_out: bool| if left_out { "…" } else { "" };
     let mut rest = text.chars().skip(from);

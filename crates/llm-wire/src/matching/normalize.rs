@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
-use super::text_normalizer::{Directories, instructions, plain};
+use super::text_normalizer::{Directories, normalize_instructions, normalize_text};
 use crate::{ModelRequest, Wire};
 
 /// Fields of a request that say who asks and how it is billed, not what is asked.
@@ -44,14 +44,14 @@ pub(super) struct RequestFingerprint {
 
 impl RequestFingerprint {
     /// Normalizes a request and returns its hashes.
-    pub(super) fn of(
+    pub(super) fn from_request(
         request: &ModelRequest,
         directories: &Directories,
         seen: &mut HashMap<u64, u64>,
     ) -> Self {
         let Some(wire) = request.wire else {
-            let path = plain(&request.path, directories);
-            let body = normal(&request.body, &mut |text| plain(text, directories));
+            let path = normalize_text(&request.path, directories);
+            let body = map_texts(&request.body, &mut |text| normalize_text(text, directories));
             return Self {
                 wire: None,
                 place: format!("{} {path}", request.method),
@@ -66,20 +66,20 @@ impl RequestFingerprint {
             *seen.entry(hash(&(wire, message, value))).or_insert_with(|| hash(&make(value)))
         };
         let body = part_of(wire, &request.body);
-        let turns = turns(wire, body);
+        let turns = conversation_turns(wire, body);
         let messages = turns
             .iter()
-            .map(|(_, turn)| once(turn, true, &|turn| message(wire, turn, directories)))
+            .map(|(_, turn)| once(turn, true, &|turn| normalize_message(wire, turn, directories)))
             .collect();
         let mut rest = DefaultHasher::new();
-        for (name, value) in around(wire, body) {
+        for (name, value) in other_fields(wire, body) {
             name.hash(&mut rest);
-            once(value, false, &|value| setting(value, directories)).hash(&mut rest);
+            once(value, false, &|value| normalize_setting(value, directories)).hash(&mut rest);
         }
         Self {
             wire: Some(wire),
-            place: form(wire, request),
-            model: model(wire, request),
+            place: response_format(wire, request),
+            model: requested_model(wire, request),
             messages,
             rest: rest.finish(),
             tools: body["tools"].as_array().is_some_and(|tools| !tools.is_empty()),
@@ -109,7 +109,7 @@ pub(super) fn part_of(wire: Wire, body: &Value) -> &Value {
 }
 
 /// Returns the format of the answer that the request asks for. The agent would not understand another one.
-pub(super) fn form(wire: Wire, request: &ModelRequest) -> String {
+pub(super) fn response_format(wire: Wire, request: &ModelRequest) -> String {
     if wire == Wire::Gemini {
         let (address, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let method = address.rsplit(':').next().unwrap_or_default();
@@ -121,7 +121,7 @@ pub(super) fn form(wire: Wire, request: &ModelRequest) -> String {
 }
 
 /// Returns the model that is asked.
-pub(super) fn model(wire: Wire, request: &ModelRequest) -> Option<String> {
+pub(super) fn requested_model(wire: Wire, request: &ModelRequest) -> Option<String> {
     let named = || request.body["model"].as_str().map(str::to_owned);
     if wire != Wire::Gemini {
         return named();
@@ -132,7 +132,7 @@ pub(super) fn model(wire: Wire, request: &ModelRequest) -> Option<String> {
 }
 
 /// Returns the field that holds the conversation.
-fn list(wire: Wire) -> &'static str {
+fn conversation_field(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages | Wire::Chat => "messages",
         Wire::Responses => "input",
@@ -141,7 +141,7 @@ fn list(wire: Wire) -> &'static str {
 }
 
 /// Returns how many messages at the beginning are instructions.
-fn leading(wire: Wire, messages: &[Value]) -> usize {
+fn count_instructions(wire: Wire, messages: &[Value]) -> usize {
     if !matches!(wire, Wire::Chat | Wire::Responses) {
         return 0;
     }
@@ -150,31 +150,32 @@ fn leading(wire: Wire, messages: &[Value]) -> usize {
 }
 
 /// Returns the conversation, each message with its path. Leading instructions are not part of it.
-pub(super) fn turns(wire: Wire, body: &Value) -> Vec<(String, &Value)> {
-    let name = list(wire);
+pub(super) fn conversation_turns(wire: Wire, body: &Value) -> Vec<(String, &Value)> {
+    let name = conversation_field(wire);
     match &body[name] {
         Value::Null => Vec::new(),
         Value::Array(messages) => {
             let path = |(at, message)| (format!("{name}[{at}]"), message);
-            messages.iter().enumerate().skip(leading(wire, messages)).map(path).collect()
+            messages.iter().enumerate().skip(count_instructions(wire, messages)).map(path).collect()
         }
         other => vec![(name.to_owned(), other)],
     }
 }
 
 /// Returns everything besides the conversation that affects the answer.
-fn around(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let name = list(wire);
+fn other_fields(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let name = conversation_field(wire);
     let messages = body[name].as_array().map(Vec::as_slice).unwrap_or_default();
-    let instructing = messages[..leading(wire, messages)].iter().map(move |message| (name, message));
+    let instructing =
+        messages[..count_instructions(wire, messages)].iter().map(move |message| (name, message));
     let fields = body.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
     let fields = fields.filter(move |(field, _)| *field != name && !METADATA.contains(field));
     fields.chain(instructing)
 }
 
 /// Returns the normal form of a message.
-pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) -> Value {
-    let mut made = normal(message, &mut |text| plain(text, directories));
+pub(super) fn normalize_message(wire: Wire, message: &Value, directories: &Directories) -> Value {
+    let mut made = map_texts(message, &mut |text| normalize_text(text, directories));
     let Value::Object(fields) = &mut made else { return made };
     fields.retain(|_, value| !value.is_null());
     match wire {
@@ -208,8 +209,8 @@ pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) ->
 }
 
 /// Returns the normal form of instructions, tools and settings.
-fn setting(value: &Value, directories: &Directories) -> Value {
-    let mut made = normal(value, &mut |text| instructions(text, directories));
+fn normalize_setting(value: &Value, directories: &Directories) -> Value {
+    let mut made = map_texts(value, &mut |text| normalize_instructions(text, directories));
     without_cache_marks(&mut made);
     if let Value::Array(blocks) = &mut made {
         // Claude Code's first block is a line about billing, with a number that changes.
@@ -249,13 +250,13 @@ fn one_text(fields: &mut Map<String, Value>, name: &str) {
 }
 
 /// Returns a value with all its texts converted by `text`.
-pub(super) fn normal(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
+pub(super) fn map_texts(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
     match value {
         Value::String(said) => Value::String(text(said)),
-        Value::Array(values) => values.iter().map(|value| normal(value, text)).collect(),
+        Value::Array(values) => values.iter().map(|value| map_texts(value, text)).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| (name.clone(), normal(value, text)))
+            .map(|(name, value)| (name.clone(), map_texts(value, text)))
             .collect::<Map<_, _>>()
             .into(),
         Value::Number(number) if number.as_u64().is_some_and(super::text_normalizer::is_time) => {

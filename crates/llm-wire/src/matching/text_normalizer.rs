@@ -43,12 +43,12 @@ impl Directories {
 }
 
 /// Returns the normal form of any message text.
-pub(super) fn plain(text: &str, directories: &Directories) -> String {
+pub(super) fn normalize_text(text: &str, directories: &Directories) -> String {
     /// The shortest length of anything that is replaced, except for directories.
     const SHORTEST: usize = 11;
     let mut text = text.to_owned();
     for (path, name) in &directories.all {
-        replace(&mut text, path.as_bytes(), |text, at| {
+        replace_at_marker(&mut text, path.as_bytes(), |text, at| {
             let end = at + path.len();
             stands_alone(text, at, end).then_some((at, end, *name))
         });
@@ -57,33 +57,35 @@ pub(super) fn plain(text: &str, directories: &Directories) -> String {
         return text;
     }
     for (label, value) in LABELS {
-        replace(&mut text, label.as_bytes(), |text, at| {
+        replace_at_marker(&mut text, label.as_bytes(), |text, at| {
             let begin = at + label.len();
             let length = value(&text[begin..])?;
             (length > 0).then_some((begin, begin + length, "<>"))
         });
     }
     for label in IDS {
-        replace(&mut text, label.as_bytes(), |text, at| labelled_id(text, at + label.len()));
+        replace_at_marker(&mut text, label.as_bytes(), |text, at| labelled_id(text, at + label.len()));
     }
-    replace(&mut text, b"-", uuid);
+    replace_at_marker(&mut text, b"-", find_uuid);
     for directory in &directories.temporary {
-        replace(&mut text, directory.as_bytes(), |text, at| temporary(text, at + directory.len()));
+        replace_at_marker(&mut text, directory.as_bytes(), |text, at| {
+            find_temporary_name(text, at + directory.len())
+        });
     }
-    times(&mut text);
+    replace_times(&mut text);
     text
 }
 
 /// Returns the normal form of instructions, in which agents describe the machine.
-pub(super) fn instructions(text: &str, directories: &Directories) -> String {
+pub(super) fn normalize_instructions(text: &str, directories: &Directories) -> String {
     if text.starts_with("x-anthropic-billing-header") {
         return String::new();
     }
     // The state of the repository is the last part of Claude Code's instructions.
     let git = memmem::find(text.as_bytes(), b"gitStatus:").unwrap_or(text.len());
-    let mut text = plain(&text[..git], directories);
+    let mut text = normalize_text(&text[..git], directories);
     for label in ["OS Version:", "Kernel:", "Kernel version:"] {
-        replace(&mut text, label.as_bytes(), |text, at| {
+        replace_at_marker(&mut text, label.as_bytes(), |text, at| {
             let begin = at + label.len();
             Some((begin, begin + text[begin..].find('\n').unwrap_or(text.len() - begin), "<>"))
         });
@@ -97,7 +99,7 @@ pub(super) fn is_time(number: u64) -> bool {
 }
 
 /// At each marker, applies the replacement that `find` returns: from, to, and the new text.
-fn replace(
+fn replace_at_marker(
     text: &mut String,
     marker: &[u8],
     mut find: impl FnMut(&str, usize) -> Option<(usize, usize, &'static str)>,
@@ -147,24 +149,24 @@ type Length = fn(&str) -> Option<usize>;
 
 /// Labels of values that change from run to run.
 const LABELS: [(&str, Length); 10] = [
-    ("Today's date is ", day),
-    ("Today's date: ", day),
+    ("Today's date is ", date_length),
+    ("Today's date: ", date_length),
     ("<current_date>", until_tag),
     ("<timezone>", until_tag),
     // Gemini CLI names the folder of a project by the name or a hash of its directory.
     ("/.gemini/tmp/", name),
-    ("Chunk ID: ", hex),
-    ("Wall time: ", number),
-    ("Process Group PGID: ", number),
-    ("Background PIDs: ", numbers),
-    ("duration_ms: ", number),
+    ("Chunk ID: ", hex_length),
+    ("Wall time: ", number_length),
+    ("Process Group PGID: ", number_length),
+    ("Background PIDs: ", numbers_length),
+    ("duration_ms: ", number_length),
 ];
 
 fn run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
     text.find(|letter: char| !belongs(letter)).unwrap_or(text.len())
 }
 
-fn day(text: &str) -> Option<usize> {
+fn date_length(text: &str) -> Option<usize> {
     /// The longest date that is recognized, in bytes; no language needs more.
     const LONGEST: usize = 60;
     let length = run(text, |letter| letter.is_alphanumeric() || " ,-/".contains(letter));
@@ -180,16 +182,16 @@ fn name(text: &str) -> Option<usize> {
     Some(run(text, |letter| letter.is_alphanumeric() || "-_".contains(letter)))
 }
 
-fn hex(text: &str) -> Option<usize> {
+fn hex_length(text: &str) -> Option<usize> {
     Some(run(text, |letter| letter.is_ascii_hexdigit())).filter(|length| (4..=16).contains(length))
 }
 
-fn number(text: &str) -> Option<usize> {
+fn number_length(text: &str) -> Option<usize> {
     let length = run(text, |letter| letter.is_ascii_digit() || letter == '.');
     Some(text[..length].trim_end_matches('.').len())
 }
 
-fn numbers(text: &str) -> Option<usize> {
+fn numbers_length(text: &str) -> Option<usize> {
     Some(text[..run(text, |letter| letter.is_ascii_digit() || ", ".contains(letter))].trim_end().len())
 }
 
@@ -211,7 +213,7 @@ fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
 }
 
 /// Returns a UUID, found by its first dash.
-fn uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
+fn find_uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
     let bytes = text.as_bytes();
     let from = dash.checked_sub(8)?;
     let form = bytes.get(from..from + 36)?;
@@ -225,7 +227,7 @@ fn uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
 }
 
 /// Returns a generated name below the temporary directory: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
-fn temporary(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
+fn find_temporary_name(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
     let name = &text[begin..];
     let name = &name[..run(name, |letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))];
     let whole = (begin, begin + name.len(), "<id>");
@@ -246,7 +248,7 @@ fn temporary(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
 }
 
 /// Replaces times in milliseconds since 1970.
-fn times(text: &mut String) {
+fn replace_times(text: &mut String) {
     const DIGITS: usize = 13;
     if text.len() < DIGITS {
         return;
@@ -291,7 +293,7 @@ mod tests {
 
     #[track_caller]
     fn becomes(text: &str, normal: &str) {
-        assert_eq!(plain(text, &directories()), normal);
+        assert_eq!(normalize_text(text, &directories()), normal);
     }
 
     #[track_caller]
@@ -353,7 +355,7 @@ mod tests {
 
     #[test]
     fn instructions_describe_the_machine() {
-        let made = |text: &str| instructions(text, &directories());
+        let made = |text: &str| normalize_instructions(text, &directories());
         let prompt = "Working directory: /home/dev/my.app\nOS Version: Linux 6.1\nEnd.\n\ngitStatus: on master\nM a.txt";
         assert_eq!(made(prompt), "Working directory: <workspace>\nOS Version:<>\nEnd.\n\n");
         assert_eq!(made("x-anthropic-billing-header: cc_version=2.1.197.abc"), "");

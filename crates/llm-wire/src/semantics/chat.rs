@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::{
-    ContentPart, Kind, Place, Reading, RequestSummary, TokenUsage, WireCall, error_of, input_of, string,
-    text_of,
+    ContentPart, Kind, Reading, RequestSummary, TextPosition, TokenUsage, WireCall, error_of, input_of,
+    string, text_of,
 };
 use crate::documents::Documents;
 
 /// The fields in which servers put thoughts. The first is DeepSeek's, the second OpenRouter's.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-pub(super) fn asked(body: &Value) -> RequestSummary {
+pub(super) fn summarize_request(body: &Value) -> RequestSummary {
     let mut system: Vec<String> = Vec::new();
     let mut messages = Vec::new();
     for message in body["messages"].as_array().into_iter().flatten() {
@@ -25,7 +25,7 @@ pub(super) fn asked(body: &Value) -> RequestSummary {
                 if !text.is_empty() {
                     messages.push(ContentPart::Model(text));
                 }
-                messages.extend(calls(message));
+                messages.extend(parse_calls(message));
             }
             "tool" | "function" => {
                 let id = string(&message["tool_call_id"]).or_else(|| string(&message["name"]));
@@ -44,7 +44,7 @@ pub(super) fn asked(body: &Value) -> RequestSummary {
     }
 }
 
-fn calls(message: &Value) -> impl Iterator<Item = ContentPart> {
+fn parse_calls(message: &Value) -> impl Iterator<Item = ContentPart> {
     message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let input = match &call["function"]["arguments"] {
             Value::String(text) => input_of(text),
@@ -64,7 +64,7 @@ pub(super) fn read(documents: &Documents) -> Reading {
     for (at, value) in documents.values().enumerate() {
         let rest = &mut reading.rest;
         rest.model = string(&value["model"]).or(rest.model.take());
-        if let Some(counted) = usage(&value["usage"]) {
+        if let Some(counted) = parse_usage(&value["usage"]) {
             rest.usage = Some(counted);
         }
         if let Some(error) = error_of(value) {
@@ -79,7 +79,7 @@ pub(super) fn read(documents: &Documents) -> Reading {
         }
         for holder in ["message", "delta"] {
             if choice[holder].is_object() {
-                said(&mut reading, at, &choice[holder], &format!("/choices/0/{holder}"));
+                add_message(&mut reading, at, &choice[holder], &format!("/choices/0/{holder}"));
             }
         }
     }
@@ -87,18 +87,21 @@ pub(super) fn read(documents: &Documents) -> Reading {
     reading
 }
 
-fn said(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
+fn add_message(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
     const THOUGHT: (usize, usize) = (0, 0);
     const TEXT: (usize, usize) = (0, 1);
     const REFUSAL: (usize, usize) = (0, 2);
     let holds = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
     if let Some(field) = THOUGHTS.into_iter().find(|field| holds(field)) {
         let slot = reading.slot(THOUGHT, || Kind::Thought);
-        slot.pieces.push(Place::text(at, format!("{pointer}/{field}")));
+        slot.pieces.push(TextPosition::text(at, format!("{pointer}/{field}")));
     }
     for (key, field) in [(TEXT, "content"), (REFUSAL, "refusal")] {
         if holds(field) {
-            reading.slot(key, || Kind::Text).pieces.push(Place::text(at, format!("{pointer}/{field}")));
+            reading
+                .slot(key, || Kind::Text)
+                .pieces
+                .push(TextPosition::text(at, format!("{pointer}/{field}")));
         }
     }
     for (place, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
@@ -113,8 +116,8 @@ fn said(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
         }
         let pointer = format!("{pointer}/tool_calls/{place}/function/arguments");
         match &function["arguments"] {
-            Value::String(_) => slot.pieces.push(Place::text(at, pointer)),
-            Value::Object(_) => slot.pieces.push(Place::document(at, pointer)),
+            Value::String(_) => slot.pieces.push(TextPosition::text(at, pointer)),
+            Value::Object(_) => slot.pieces.push(TextPosition::document(at, pointer)),
             _ => {}
         }
     }
@@ -136,7 +139,7 @@ fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache.
-fn usage(counts: &Value) -> Option<TokenUsage> {
+fn parse_usage(counts: &Value) -> Option<TokenUsage> {
     let prompt = counts["prompt_tokens"].as_u64()?;
     let cached = counts["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
     Some(TokenUsage {

@@ -2,24 +2,26 @@
 
 use serde_json::Value;
 
-use super::{ContentPart, Kind, Place, Reading, RequestSummary, TokenUsage, WireCall, error_of, string};
+use super::{
+    ContentPart, Kind, Reading, RequestSummary, TextPosition, TokenUsage, WireCall, error_of, string,
+};
 use crate::documents::Documents;
 
-pub(super) fn asked(path: &str, body: &Value) -> RequestSummary {
+pub(super) fn summarize_request(path: &str, body: &Value) -> RequestSummary {
     let address = path.split(['?', '#']).next().unwrap_or_default();
     let (before, method) = address.rsplit_once(':').unwrap_or((address, ""));
     let named = before.rsplit_once("models/").map(|(_, model)| model.to_owned());
     let model = named.or_else(|| string(&body["model"]));
-    let body = unwrapped(body, "request");
+    let body = unwrap_body(body, "request");
     let mut messages = Vec::new();
     for content in body["contents"].as_array().into_iter().flatten() {
         let model = content["role"] == "model";
-        messages.extend(parts(content).map(|part| said(model, part)));
+        messages.extend(parts(content).map(|part| parse_part(model, part)));
     }
     let tools = body["tools"].as_array().into_iter().flatten();
-    let declared =
-        tools.flat_map(|tool| either(tool, "functionDeclarations", "function_declarations").as_array());
-    let system = either(body, "systemInstruction", "system_instruction");
+    let declared = tools
+        .flat_map(|tool| field_either_case(tool, "functionDeclarations", "function_declarations").as_array());
+    let system = field_either_case(body, "systemInstruction", "system_instruction");
     let texts: Vec<&str> = parts(system).filter_map(|part| part["text"].as_str()).collect();
     RequestSummary {
         model,
@@ -31,12 +33,12 @@ pub(super) fn asked(path: &str, body: &Value) -> RequestSummary {
 }
 
 /// Returns the body without the wrapper that Google's Code Assist adds.
-fn unwrapped<'a>(body: &'a Value, wrapper: &str) -> &'a Value {
+fn unwrap_body<'a>(body: &'a Value, wrapper: &str) -> &'a Value {
     if body[wrapper].is_object() { &body[wrapper] } else { body }
 }
 
 /// Returns a field under either of its names: the wire accepts both spellings.
-fn either<'a>(value: &'a Value, camel: &str, snake: &str) -> &'a Value {
+fn field_either_case<'a>(value: &'a Value, camel: &str, snake: &str) -> &'a Value {
     if value[camel].is_null() { &value[snake] } else { &value[camel] }
 }
 
@@ -44,7 +46,7 @@ fn parts(content: &Value) -> impl Iterator<Item = &Value> {
     content["parts"].as_array().into_iter().flatten()
 }
 
-fn said(model: bool, part: &Value) -> ContentPart {
+fn parse_part(model: bool, part: &Value) -> ContentPart {
     let (call, result) = (&part["functionCall"], &part["functionResponse"]);
     if call.is_object() {
         let name = string(&call["name"]).unwrap_or_default();
@@ -79,11 +81,11 @@ fn said(model: bool, part: &Value) -> ContentPart {
 pub(super) fn read(documents: &Documents) -> Reading {
     let mut reading = Reading::default();
     for (at, outer) in documents.values().enumerate() {
-        let value = unwrapped(outer, "response");
+        let value = unwrap_body(outer, "response");
         let pointer = if std::ptr::eq(outer, value) { "" } else { "/response" };
         let rest = &mut reading.rest;
         rest.model = string(&value["modelVersion"]).or(rest.model.take());
-        rest.usage = usage(&value["usageMetadata"]).or(rest.usage);
+        rest.usage = parse_usage(&value["usageMetadata"]).or(rest.usage);
         if let Some(error) = error_of(value) {
             rest.error = Some(error);
             rest.complete = true;
@@ -98,7 +100,7 @@ pub(super) fn read(documents: &Documents) -> Reading {
             rest.complete = true;
         }
         for (index, part) in parts(&candidate["content"]).enumerate() {
-            piece(&mut reading, at, part, &format!("{pointer}/candidates/0/content/parts/{index}"));
+            add_chunk(&mut reading, at, part, &format!("{pointer}/candidates/0/content/parts/{index}"));
         }
     }
     reading
@@ -106,14 +108,14 @@ pub(super) fn read(documents: &Documents) -> Reading {
 
 /// Adds a chunk. Nothing on this wire says which text a chunk belongs to: it continues the previous one if that is of the
 /// same kind.
-fn piece(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
+fn add_chunk(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     let next = (reading.slots.len(), 0);
     let call = &part["functionCall"];
     if call.is_object() {
         let name = string(&call["name"]).unwrap_or_default();
         let slot = reading.slot(next, || Kind::Input { id: string(&call["id"]), name, plain: false });
         if call["args"].is_object() {
-            slot.pieces.push(Place::document(at, format!("{pointer}/functionCall/args")));
+            slot.pieces.push(TextPosition::document(at, format!("{pointer}/functionCall/args")));
         }
         return;
     }
@@ -122,11 +124,11 @@ fn piece(reading: &mut Reading, at: usize, part: &Value, pointer: &str) {
     }
     let kind = if part["thought"] == true { Kind::Thought } else { Kind::Text };
     let key = reading.slots.last().filter(|slot| slot.kind == kind).map_or(next, |slot| slot.key);
-    reading.slot(key, || kind).pieces.push(Place::text(at, format!("{pointer}/text")));
+    reading.slot(key, || kind).pieces.push(TextPosition::text(at, format!("{pointer}/text")));
 }
 
 /// Reads token counts. On this wire, prompt tokens include those read from a cache, and thoughts are counted separately.
-fn usage(counts: &Value) -> Option<TokenUsage> {
+fn parse_usage(counts: &Value) -> Option<TokenUsage> {
     let count = |name: &str| counts[name].as_u64();
     let prompt = count("promptTokenCount")?.saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
     let cached = count("cachedContentTokenCount").unwrap_or(0);

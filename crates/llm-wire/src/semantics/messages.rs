@@ -3,16 +3,19 @@
 use serde_json::Value;
 
 use super::{
-    ContentPart, Kind, Place, Reading, RequestSummary, ResponseSummary, WireCall, error_of, string, text_of,
+    ContentPart, Kind, Reading, RequestSummary, ResponseSummary, TextPosition, WireCall, error_of, string,
+    text_of,
 };
 use crate::documents::Documents;
 
-pub(super) fn asked(body: &Value) -> RequestSummary {
+pub(super) fn summarize_request(body: &Value) -> RequestSummary {
     let mut messages = Vec::new();
     for message in body["messages"].as_array().into_iter().flatten() {
         let role = message["role"].as_str().unwrap_or("user");
         match &message["content"] {
-            Value::Array(blocks) => messages.extend(blocks.iter().filter_map(|block| said(role, block))),
+            Value::Array(blocks) => {
+                messages.extend(blocks.iter().filter_map(|block| parse_block(role, block)))
+            }
             content => messages.push(by_role(role, text_of(content))),
         }
     }
@@ -38,7 +41,7 @@ fn by_role(role: &str, text: String) -> ContentPart {
     }
 }
 
-fn said(role: &str, block: &Value) -> Option<ContentPart> {
+fn parse_block(role: &str, block: &Value) -> Option<ContentPart> {
     Some(match block["type"].as_str().unwrap_or("text") {
         "thinking" => ContentPart::Thought(text_of(&block["thinking"])),
         "redacted_thinking" => return None,
@@ -63,18 +66,25 @@ pub(super) fn read(documents: &Documents) -> Reading {
             Some("message") => {
                 start(&mut reading.rest, value);
                 for (index, block) in value["content"].as_array().into_iter().flatten().enumerate() {
-                    begin(&mut reading, at, index, block, &format!("/content/{index}"), true);
+                    begin_block(&mut reading, at, index, block, &format!("/content/{index}"), true);
                 }
                 reading.rest.complete |= documents.done;
             }
             Some("message_start") => start(&mut reading.rest, &value["message"]),
             Some("content_block_start") => {
-                begin(&mut reading, at, index_of(value), &value["content_block"], "/content_block", false);
+                begin_block(
+                    &mut reading,
+                    at,
+                    index_of(value),
+                    &value["content_block"],
+                    "/content_block",
+                    false,
+                );
             }
-            Some("content_block_delta") => delta(&mut reading, at, value),
+            Some("content_block_delta") => add_delta(&mut reading, at, value),
             Some("message_delta") => {
-                stop(&mut reading.rest, &value["delta"]);
-                usage(&mut reading.rest, &value["usage"]);
+                update_stop_reason(&mut reading.rest, &value["delta"]);
+                update_usage(&mut reading.rest, &value["usage"]);
             }
             Some("message_stop") => reading.rest.complete = true,
             _ => {
@@ -94,17 +104,17 @@ fn index_of(value: &Value) -> usize {
 
 fn start(rest: &mut ResponseSummary, message: &Value) {
     rest.model = string(&message["model"]).or(rest.model.take());
-    stop(rest, message);
-    usage(rest, &message["usage"]);
+    update_stop_reason(rest, message);
+    update_usage(rest, &message["usage"]);
 }
 
-fn stop(rest: &mut ResponseSummary, holder: &Value) {
+fn update_stop_reason(rest: &mut ResponseSummary, holder: &Value) {
     rest.stop = string(&holder["stop_reason"]).or(rest.stop.take());
 }
 
 /// Reads token counts. The wire sends totals, not differences. Some servers send zero at the beginning, others at the
 /// end.
-fn usage(rest: &mut ResponseSummary, counts: &Value) {
+fn update_usage(rest: &mut ResponseSummary, counts: &Value) {
     if !counts.is_object() {
         return;
     }
@@ -121,7 +131,7 @@ fn usage(rest: &mut ResponseSummary, counts: &Value) {
 }
 
 /// Starts a block, which may already have content. In a stream, a block starts with an empty input that has no meaning.
-fn begin(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer: &str, whole: bool) {
+fn begin_block(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer: &str, whole: bool) {
     let (kind, field) = match block["type"].as_str() {
         Some("text") => (Kind::Text, "text"),
         Some("thinking") => (Kind::Thought, "thinking"),
@@ -140,11 +150,15 @@ fn begin(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer:
     let is_call = matches!(kind, Kind::Input { .. });
     let slot = reading.slot((index, 0), || kind);
     if holds {
-        slot.pieces.push(if is_call { Place::document(at, place) } else { Place::text(at, place) });
+        slot.pieces.push(if is_call {
+            TextPosition::document(at, place)
+        } else {
+            TextPosition::text(at, place)
+        });
     }
 }
 
-fn delta(reading: &mut Reading, at: usize, value: &Value) {
+fn add_delta(reading: &mut Reading, at: usize, value: &Value) {
     let (kind, field): (fn() -> Kind, _) = match value["delta"]["type"].as_str() {
         Some("text_delta") => (|| Kind::Text, "text"),
         Some("thinking_delta") => (|| Kind::Thought, "thinking"),
@@ -155,6 +169,9 @@ fn delta(reading: &mut Reading, at: usize, value: &Value) {
         _ => return,
     };
     if value["delta"][field].is_string() {
-        reading.slot((index_of(value), 0), kind).pieces.push(Place::text(at, format!("/delta/{field}")));
+        reading
+            .slot((index_of(value), 0), kind)
+            .pieces
+            .push(TextPosition::text(at, format!("/delta/{field}")));
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Shape {
 
 /// A position in an answer.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TextPosition {
     /// The index of the document.
     pub(crate) document: usize,
     /// The position in the document, as a JSON pointer.
@@ -25,7 +25,7 @@ pub(crate) struct Place {
     pub(crate) shape: Shape,
 }
 
-impl Place {
+impl TextPosition {
     /// The position of a string.
     pub(crate) fn text(document: usize, pointer: impl Into<String>) -> Self {
         Self { document, pointer: pointer.into(), shape: Shape::Text }
@@ -67,9 +67,9 @@ pub(crate) struct Slot {
     pub(crate) key: (usize, usize),
     pub(crate) kind: Kind,
     /// The positions of its chunks; concatenated they are the text.
-    pub(crate) pieces: Vec<Place>,
+    pub(crate) pieces: Vec<TextPosition>,
     /// Positions where the wire repeats the whole text.
-    pub(crate) repeats: Vec<Place>,
+    pub(crate) repeats: Vec<TextPosition>,
 }
 
 impl Slot {
@@ -102,7 +102,7 @@ impl Reading {
     }
 
     /// Returns the parts of the answer, in order. Empty texts are left out.
-    pub(crate) fn answered(self, documents: &Documents) -> ResponseSummary {
+    pub(crate) fn into_summary(self, documents: &Documents) -> ResponseSummary {
         let mut answered = self.rest;
         for slot in self.slots {
             let text = slot.text(documents);

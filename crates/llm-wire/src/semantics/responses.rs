@@ -3,17 +3,17 @@
 use serde_json::Value;
 
 use super::{
-    ContentPart, Kind, Place, Reading, RequestSummary, ResponseSummary, TokenUsage, WireCall, error_of,
-    input_of, string, text_of,
+    ContentPart, Kind, Reading, RequestSummary, ResponseSummary, TextPosition, TokenUsage, WireCall,
+    error_of, input_of, string, text_of,
 };
 use crate::documents::Documents;
 
-pub(super) fn asked(body: &Value) -> RequestSummary {
+pub(super) fn summarize_request(body: &Value) -> RequestSummary {
     let mut messages = Vec::new();
     if let Some(text) = body["input"].as_str() {
         messages.push(ContentPart::User(text.to_owned()));
     }
-    messages.extend(body["input"].as_array().into_iter().flatten().filter_map(said));
+    messages.extend(body["input"].as_array().into_iter().flatten().filter_map(parse_item));
     let tools = body["tools"].as_array().into_iter().flatten();
     RequestSummary {
         model: string(&body["model"]),
@@ -24,7 +24,7 @@ pub(super) fn asked(body: &Value) -> RequestSummary {
     }
 }
 
-fn said(item: &Value) -> Option<ContentPart> {
+fn parse_item(item: &Value) -> Option<ContentPart> {
     let kind = item["type"].as_str().unwrap_or("message");
     Some(match kind {
         "message" => {
@@ -47,7 +47,7 @@ fn said(item: &Value) -> Option<ContentPart> {
             text: output_text(&item["output"]),
             failed: item["status"] == "failed" || item["output"]["success"] == false,
         },
-        _ => ContentPart::Call(call(item)?),
+        _ => ContentPart::Call(parse_call(item)?),
     })
 }
 
@@ -59,7 +59,7 @@ fn output_text(output: &Value) -> String {
     }
 }
 
-fn call(item: &Value) -> Option<WireCall> {
+fn parse_call(item: &Value) -> Option<WireCall> {
     let (name, input) = call_parts(item)?;
     let input = match (&item[input], input) {
         (Value::String(text), "arguments") => input_of(text),
@@ -91,20 +91,20 @@ pub(super) fn read(documents: &Documents) -> Reading {
         let output = number("output_index").unwrap_or(0);
         let within = number("content_index").or_else(|| number("summary_index")).unwrap_or(0);
         match kind {
-            "response.output_item.added" => item(&mut reading, at, output, &value["item"], "/item", true),
-            "response.output_item.done" => item(&mut reading, at, output, &value["item"], "/item", false),
+            "response.output_item.added" => add_item(&mut reading, at, output, &value["item"], "/item", true),
+            "response.output_item.done" => add_item(&mut reading, at, output, &value["item"], "/item", false),
             "response.completed" | "response.failed" | "response.incomplete" => {
-                whole(&mut reading, at, &value["response"], "/response");
+                add_response(&mut reading, at, &value["response"], "/response");
                 reading.rest.complete = true;
             }
             _ if kind.starts_with("response.") => {
                 if let Some(model) = value["response"]["model"].as_str() {
                     reading.rest.model = Some(model.to_owned());
                 }
-                piece(&mut reading, at, kind, (output, within), value);
+                add_chunk(&mut reading, at, kind, (output, within), value);
             }
             _ if value["object"] == "response" => {
-                whole(&mut reading, at, value, "");
+                add_response(&mut reading, at, value, "");
                 reading.rest.complete |= documents.done;
             }
             _ => {
@@ -123,7 +123,7 @@ const SUMMARY: usize = 1 << 20;
 const RAW_THOUGHT: usize = 1 << 21;
 
 /// Adds a chunk of a text, or the repeated text at its end.
-fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize, usize), value: &Value) {
+fn add_chunk(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize, usize), value: &Value) {
     let Some((what, end)) = kind.strip_prefix("response.").and_then(|kind| kind.rsplit_once('.')) else {
         return;
     };
@@ -153,11 +153,11 @@ fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize,
     match end {
         "delta" if value["delta"].is_string() => {
             let slot = reading.slot((output, key), made);
-            slot.pieces.push(Place::text(at, "/delta"));
+            slot.pieces.push(TextPosition::text(at, "/delta"));
         }
         "done" if value[field].is_string() => {
             let slot = reading.slot((output, key), made);
-            slot.repeats.push(Place::text(at, format!("/{field}")));
+            slot.repeats.push(TextPosition::text(at, format!("/{field}")));
         }
         _ => {}
     }
@@ -175,13 +175,13 @@ fn part_of(
     for field in ["text", "refusal"] {
         if part[field].is_string() {
             let slot = reading.slot(key, || if thought { Kind::Thought } else { Kind::Text });
-            slot.repeats.push(Place::text(at, format!("{pointer}/{field}")));
+            slot.repeats.push(TextPosition::text(at, format!("{pointer}/{field}")));
         }
     }
 }
 
 /// Adds an item, at its beginning (`begun`) or complete.
-fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: &str, begun: bool) {
+fn add_item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: &str, begun: bool) {
     if let Some((name, field)) = call_parts(item) {
         let id = string(&item["call_id"]).or(string(&item["id"]));
         let plain = field == "input";
@@ -190,8 +190,10 @@ fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: 
         slot.kind = made;
         let place = format!("{pointer}/{field}");
         match &item[field] {
-            Value::String(text) if !begun || !text.is_empty() => slot.repeats.push(Place::text(at, place)),
-            Value::Object(_) => slot.repeats.push(Place::document(at, place)),
+            Value::String(text) if !begun || !text.is_empty() => {
+                slot.repeats.push(TextPosition::text(at, place))
+            }
+            Value::Object(_) => slot.repeats.push(TextPosition::document(at, place)),
             _ => {}
         }
         return;
@@ -210,19 +212,19 @@ fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: 
 }
 
 /// Reads the whole response: the answer to a request without streaming, or the last event of a stream.
-fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
+fn add_response(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
     for (index, value) in response["output"].as_array().into_iter().flatten().enumerate() {
-        item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
+        add_item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
     }
     let rest: &mut ResponseSummary = &mut reading.rest;
     rest.model = string(&response["model"]).or(rest.model.take());
-    rest.usage = usage(&response["usage"]).or(rest.usage);
+    rest.usage = parse_usage(&response["usage"]).or(rest.usage);
     rest.stop = string(&response["incomplete_details"]["reason"]).or_else(|| string(&response["status"]));
     rest.error = error_of(response).or(rest.error.take());
 }
 
 /// Reads token counts. On this wire, input tokens include those read from a cache.
-fn usage(counts: &Value) -> Option<TokenUsage> {
+fn parse_usage(counts: &Value) -> Option<TokenUsage> {
     let input = counts["input_tokens"].as_u64()?;
     let cached = counts["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
     Some(TokenUsage {

@@ -19,7 +19,7 @@ pub struct Piece(pub(super) Part);
 impl Piece {
     /// Stores a value, as far as it does not fit into its future parent.
     pub fn value(sink: &(impl ObjectSink + ?Sized), value: &Value) -> Result<Self, JsonError> {
-        Ok(Self(Writer { sink, left: MAX_BYTES }.part(value, 0)?))
+        Ok(Self(Writer { sink, left: MAX_BYTES }.write_part(value, 0)?))
     }
 
     /// Stores a text. `similar_to` may be the stored form of a similar text.
@@ -39,7 +39,7 @@ impl Piece {
     }
 
     /// Stores an array of parts. `similar_to` may be the stored form of a similar array.
-    pub fn array(
+    pub fn store_array(
         sink: &(impl ObjectSink + ?Sized),
         pieces: impl IntoIterator<Item = Self>,
         similar_to: Option<&Self>,
@@ -49,7 +49,7 @@ impl Piece {
             Some(Self(Part::Node(hash))) => Some(*hash),
             _ => None,
         };
-        Ok(Self(Writer { sink, left: MAX_BYTES }.joined(Shape::Array, members, similar)?))
+        Ok(Self(Writer { sink, left: MAX_BYTES }.nest_parts(Shape::Array, members, similar)?))
     }
 
     /// The elements of an array.
@@ -58,7 +58,7 @@ impl Piece {
         let node = reader.open(self.0.clone())?;
         let mut found = Vec::new();
         if node.shape() == Some(Shape::Array) {
-            reader.leaves(node, |_, members| {
+            reader.visit_leaves(node, |_, members| {
                 found.extend(members.into_iter().map(|member| Self(member.part)));
                 Ok(())
             })?;
@@ -84,7 +84,7 @@ impl Piece {
     }
 
     /// The value, if it is neither a long text nor a large container.
-    pub fn scalar(&self) -> Option<&Value> {
+    pub fn as_scalar(&self) -> Option<&Value> {
         match &self.0 {
             Part::Scalar(value) => Some(value),
             _ => None,
@@ -99,16 +99,16 @@ pub fn assemble(
     similar_to: Option<Hash>,
 ) -> Result<Hash, JsonError> {
     let fields = fields.into_iter().map(|(key, piece)| (key, piece.0));
-    Writer { sink, left: MAX_BYTES }.object(fields, similar_to)
+    Writer { sink, left: MAX_BYTES }.write_object(fields, similar_to)
 }
 
 /// The fields of the object stored under `hash`, without reading their values; empty if it is not an object.
 pub fn fields(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Vec<(String, Piece)>, JsonError> {
     let mut reader = Reader::new(source);
-    let node: Node = reader.node(hash)?;
+    let node: Node = reader.read_node(hash)?;
     let mut found = Vec::new();
     if node.shape() == Some(Shape::Object) {
-        reader.leaves(node, |_, members| {
+        reader.visit_leaves(node, |_, members| {
             found.extend(members.into_iter().map(|member| (member.key, Piece(member.part))));
             Ok(())
         })?;
@@ -132,14 +132,14 @@ mod tests {
             let list: Vec<String> = texts.iter().cycle().take(count).cloned().collect();
             let whole = json!({ "format": 1, "list": list });
             let pieces = list.iter().map(|text| Piece::text(&objects, text.clone(), None).unwrap());
-            let array = Piece::array(&objects, pieces, None).unwrap();
+            let array = Piece::store_array(&objects, pieces, None).unwrap();
             let format = Piece::value(&objects, &json!(1)).unwrap();
             let parts = [("list".to_owned(), array), ("format".to_owned(), format)];
             let root = assemble(&objects, parts, None).unwrap();
             assert_eq!(root, store(&objects, &whole, None).unwrap());
             assert_eq!(load(&objects, root).unwrap(), whole);
             let again = fields(&objects, root).unwrap();
-            assert_eq!(again[0].1.scalar(), Some(&json!(1)));
+            assert_eq!(again[0].1.as_scalar(), Some(&json!(1)));
             let read = again[1].1.elements(&objects).unwrap();
             let read: Vec<String> =
                 read.iter().map(|piece| piece.read_text(&objects).unwrap().unwrap().into_owned()).collect();

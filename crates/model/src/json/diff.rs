@@ -38,8 +38,8 @@ pub fn diff(
     let (a, b) = (a.into(), b.into());
     let mut differ = Differ { reader: Reader::new(source), pointer: String::new(), found: Vec::new() };
     if a != b {
-        let (a, b) = (differ.reader.root(a)?, differ.reader.root(b)?);
-        differ.nodes(a, b, 0)?;
+        let (a, b) = (differ.reader.read_root(a)?, differ.reader.read_root(b)?);
+        differ.compare_nodes(a, b, 0)?;
     }
     Ok(differ.found)
 }
@@ -90,16 +90,16 @@ struct Differ<'a, S: ?Sized> {
 }
 
 impl<S: ObjectSource + ?Sized> Differ<'_, S> {
-    fn nodes(&mut self, a: Node, b: Node, depth: usize) -> Result<(), JsonError> {
+    fn compare_nodes(&mut self, a: Node, b: Node, depth: usize) -> Result<(), JsonError> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
         match (a.shape(), b.shape()) {
-            (Some(Shape::Array), Some(Shape::Array)) => self.arrays(runs(a), runs(b), depth),
-            (Some(Shape::Object), Some(Shape::Object)) => self.objects(runs(a), runs(b), depth),
+            (Some(Shape::Array), Some(Shape::Array)) => self.compare_arrays(runs(a), runs(b), depth),
+            (Some(Shape::Object), Some(Shape::Object)) => self.compare_objects(runs(a), runs(b), depth),
             _ => {
-                let before = Some(self.reader.value(a, depth)?);
-                let after = Some(self.reader.value(b, depth)?);
+                let before = Some(self.reader.read_value(a, depth)?);
+                let after = Some(self.reader.read_value(b, depth)?);
                 self.found.push(ValueDifference { pointer: self.pointer.clone(), before, after });
                 Ok(())
             }
@@ -107,7 +107,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
     }
 
     /// Compares two members, or lists one that has no partner, at the pointer `…/token`.
-    fn members(
+    fn compare_members(
         &mut self,
         token: &str,
         a: Option<Part>,
@@ -129,7 +129,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
         match (a, b) {
             (Some(a), Some(b)) => {
                 let (a, b) = (self.reader.open(a)?, self.reader.open(b)?);
-                self.nodes(a, b, depth + 1)?;
+                self.compare_nodes(a, b, depth + 1)?;
             }
             (a, b) => {
                 let before = a.map(|part| self.reader.part_value(part, depth + 1)).transpose()?;
@@ -145,7 +145,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
     fn open(&mut self, of: &mut VecDeque<Run>, shape: Shape, front: bool) -> Result<(), JsonError> {
         let end = if front { of.front() } else { of.back() };
         let Some(Run::Many(group, level)) = end else { return Ok(()) };
-        let node = self.reader.group(group, shape, *level)?;
+        let node = self.reader.read_group(group, shape, *level)?;
         if front {
             of.pop_front();
             runs(node).into_iter().rev().for_each(|run| of.push_front(run));
@@ -186,7 +186,12 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
         }
     }
 
-    fn arrays(&mut self, mut a: VecDeque<Run>, mut b: VecDeque<Run>, depth: usize) -> Result<(), JsonError> {
+    fn compare_arrays(
+        &mut self,
+        mut a: VecDeque<Run>,
+        mut b: VecDeque<Run>,
+        depth: usize,
+    ) -> Result<(), JsonError> {
         let mut index = self.trim(&mut a, &mut b, true)?;
         self.trim(&mut a, &mut b, false)?;
         let mut token = String::new();
@@ -198,7 +203,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
             token.clear();
             // Writing into a String cannot fail.
             let _ = write!(token, "{index}");
-            self.members(&token, x, y, depth)?;
+            self.compare_members(&token, x, y, depth)?;
             index += 1;
         }
     }
@@ -218,7 +223,12 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
 
     /// Merges two objects by key. A group stands before its first key; it is skipped if the other side has the same
     /// group next, and opened if its members are needed.
-    fn objects(&mut self, mut a: VecDeque<Run>, mut b: VecDeque<Run>, depth: usize) -> Result<(), JsonError> {
+    fn compare_objects(
+        &mut self,
+        mut a: VecDeque<Run>,
+        mut b: VecDeque<Run>,
+        depth: usize,
+    ) -> Result<(), JsonError> {
         loop {
             let (rank_a, rank_b, order) = match (a.front(), b.front()) {
                 (None, None) => return Ok(()),
@@ -246,7 +256,7 @@ impl<S: ObjectSource + ?Sized> Differ<'_, S> {
             let x = if order.is_le() { a.pop_front() } else { None };
             let y = if order.is_ge() { b.pop_front() } else { None };
             let key = x.as_ref().or(y.as_ref()).map(|run| run.key().to_owned()).unwrap_or_default();
-            self.members(&key, x.and_then(Run::into_part), y.and_then(Run::into_part), depth)?;
+            self.compare_members(&key, x.and_then(Run::into_part), y.and_then(Run::into_part), depth)?;
         }
     }
 }

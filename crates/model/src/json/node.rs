@@ -76,7 +76,7 @@ pub(super) enum Node {
 pub(super) type EncodeResult = Result<(), minicbor::encode::Error<core::convert::Infallible>>;
 type Decoded<T> = Result<T, minicbor::decode::Error>;
 
-fn message(text: &'static str) -> minicbor::decode::Error {
+fn decode_error(text: &'static str) -> minicbor::decode::Error {
     minicbor::decode::Error::message(text)
 }
 
@@ -114,7 +114,7 @@ impl Part {
             Type::I8 | Type::I16 | Type::I32 | Type::I64 => Part::Scalar(d.i64()?.into()),
             Type::F64 => {
                 let number =
-                    serde_json::Number::from_f64(d.f64()?).ok_or(message("a number is not finite"))?;
+                    serde_json::Number::from_f64(d.f64()?).ok_or(decode_error("a number is not finite"))?;
                 Part::Scalar(Value::Number(number))
             }
             Type::String => Part::Scalar(Value::String(d.str()?.to_owned())),
@@ -123,9 +123,9 @@ impl Part {
             Type::Tag => match d.tag()? {
                 TAG_NODE => Part::Node(d.decode()?),
                 TAG_TEXT => Part::Text(d.decode()?),
-                _ => return Err(message("an unknown tag")),
+                _ => return Err(decode_error("an unknown tag")),
             },
-            _ => return Err(message("something that is not JSON")),
+            _ => return Err(decode_error("something that is not JSON")),
         })
     }
 }
@@ -162,7 +162,7 @@ fn encode_members(shape: Shape, members: &[Member], e: &mut Encoder<&mut Vec<u8>
 
 fn decode_members(shape: Shape, d: &mut Decoder<'_>, depth: usize) -> Decoded<Vec<Member>> {
     if depth >= MAX_DEPTH {
-        return Err(message("it nests too deep"));
+        return Err(decode_error("it nests too deep"));
     }
     let count = match shape {
         Shape::Array => d.array()?,
@@ -170,10 +170,10 @@ fn decode_members(shape: Shape, d: &mut Decoder<'_>, depth: usize) -> Decoded<Ve
     };
     // The count is not trusted with an allocation: every member takes at least a byte of input.
     let mut members: Vec<Member> = Vec::new();
-    for _ in 0..count.ok_or(message("an indefinite length"))? {
+    for _ in 0..count.ok_or(decode_error("an indefinite length"))? {
         let key = if shape == Shape::Object { d.str()?.to_owned() } else { String::new() };
         if shape == Shape::Object && members.last().is_some_and(|last| last.key >= key) {
-            return Err(message("keys are not sorted"));
+            return Err(decode_error("keys are not sorted"));
         }
         members.push(Member { key, part: Part::decode(d, depth + 1)? });
     }
@@ -230,13 +230,13 @@ impl Node {
         match (d.u8()?, fields) {
             (0, Some(2)) => match Part::decode(d, 0)? {
                 part @ (Part::Scalar(_) | Part::Text(_)) => Ok(Node::Scalar(part)),
-                _ => Err(message("a container where a scalar belongs")),
+                _ => Err(decode_error("a container where a scalar belongs")),
             },
             (1, Some(2)) => Ok(Node::Leaf(Shape::Array, decode_members(Shape::Array, d, 0)?)),
             (3, Some(2)) => Ok(Node::Leaf(Shape::Object, decode_members(Shape::Object, d, 0)?)),
             (2, Some(4)) => decode_groups(Shape::Array, d),
             (4, Some(5)) => decode_groups(Shape::Object, d),
-            _ => Err(message("not a JSON node of a known shape")),
+            _ => Err(decode_error("not a JSON node of a known shape")),
         }
     }
 
@@ -276,31 +276,31 @@ fn decode_groups(shape: Shape, d: &mut Decoder<'_>) -> Decoded<Node> {
     let level = d.u8()?;
     let (hashes, rest) = d.bytes()?.as_chunks::<32>();
     if !(1..=MAX_LEVEL).contains(&level) || hashes.is_empty() || !rest.is_empty() {
-        return Err(message("a bad level or number of hashes"));
+        return Err(decode_error("a bad level or number of hashes"));
     }
     let group = |hash: &[u8; 32]| Group { hash: Hash::from_bytes(*hash), count: 0, key: String::new() };
     let mut groups: Vec<Group> = hashes.iter().map(group).collect();
     let expected = Some(groups.len() as u64);
     if d.array()? != expected {
-        return Err(message("not one count for each hash"));
+        return Err(decode_error("not one count for each hash"));
     }
     let mut total = 0u64;
     for group in &mut groups {
         group.count = d.u64()?;
-        total = total.checked_add(group.count).ok_or(message("the count of members overflows"))?;
+        total = total.checked_add(group.count).ok_or(decode_error("the count of members overflows"))?;
         if group.count == 0 {
-            return Err(message("an empty group"));
+            return Err(decode_error("an empty group"));
         }
     }
     if shape == Shape::Object {
         if d.array()? != expected {
-            return Err(message("not one key for each hash"));
+            return Err(decode_error("not one key for each hash"));
         }
         for group in &mut groups {
             group.key = d.str()?.to_owned();
         }
         if groups.windows(2).any(|pair| pair[0].key.cmp(&pair[1].key) != Ordering::Less) {
-            return Err(message("keys are not sorted"));
+            return Err(decode_error("keys are not sorted"));
         }
     }
     Ok(Node::Inner(shape, level, groups))
@@ -310,8 +310,10 @@ fn decode_groups(shape: Shape, d: &mut Decoder<'_>) -> Decoded<Node> {
 pub fn children(bytes: &[u8]) -> Result<Vec<(ObjectKind, Hash)>, String> {
     let mut found = Vec::new();
     match Node::decode(bytes)? {
-        Node::Scalar(part) => collect(&part, &mut found),
-        Node::Leaf(_, members) => members.iter().for_each(|member| collect(&member.part, &mut found)),
+        Node::Scalar(part) => collect_children(&part, &mut found),
+        Node::Leaf(_, members) => {
+            members.iter().for_each(|member| collect_children(&member.part, &mut found))
+        }
         Node::Inner(_, _, groups) => {
             found.extend(groups.into_iter().map(|group| (ObjectKind::Json, group.hash)));
         }
@@ -319,11 +321,11 @@ pub fn children(bytes: &[u8]) -> Result<Vec<(ObjectKind, Hash)>, String> {
     Ok(found)
 }
 
-fn collect(part: &Part, found: &mut Vec<(ObjectKind, Hash)>) {
+fn collect_children(part: &Part, found: &mut Vec<(ObjectKind, Hash)>) {
     match part {
         Part::Scalar(_) => {}
         Part::Text(hash) => found.push((ObjectKind::Blob, *hash)),
         Part::Node(hash) => found.push((ObjectKind::Json, *hash)),
-        Part::Inline(_, members) => members.iter().for_each(|member| collect(&member.part, found)),
+        Part::Inline(_, members) => members.iter().for_each(|member| collect_children(&member.part, found)),
     }
 }

@@ -107,9 +107,9 @@ impl ValuePage {
     /// Adds an object with these fields and returns its index; `None` if it is too large or nests too deep for a page.
     pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
         let start = self.bytes.len();
-        let mut adding = Adding { bytes: &mut self.bytes, most: start + SMALL };
+        let mut adding = PageEncoder { bytes: &mut self.bytes, most: start + SMALL };
         // The page itself is the first container around it.
-        if adding.object(fields.iter().copied(), 1).is_none() {
+        if adding.add_object(fields.iter().copied(), 1).is_none() {
             self.bytes.truncate(start);
             return None;
         }
@@ -139,53 +139,57 @@ impl ValuePage {
 }
 
 /// Writes one value in the form that [`Part`] has inside its parent.
-struct Adding<'a> {
+struct PageEncoder<'a> {
     bytes: &'a mut Vec<u8>,
     /// Maximum length of the bytes.
     most: usize,
 }
 
-impl Adding<'_> {
+impl PageEncoder<'_> {
     fn encoder(&mut self) -> Encoder<&mut Vec<u8>> {
         Encoder::new(self.bytes)
     }
 
-    fn fits(&self) -> Option<()> {
+    fn check_size(&self) -> Option<()> {
         (self.bytes.len() <= self.most).then_some(())
     }
 
-    fn value(&mut self, value: &Value, depth: usize) -> Option<()> {
+    fn add_value(&mut self, value: &Value, depth: usize) -> Option<()> {
         match value {
             Value::Object(fields) => {
-                self.object(fields.iter().map(|(key, value)| (key.as_str(), value)), depth)?;
+                self.add_object(fields.iter().map(|(key, value)| (key.as_str(), value)), depth)?;
             }
             Value::Array(elements) => {
-                self.container(depth)?;
+                self.check_depth(depth)?;
                 self.encoder().array(elements.len() as u64).ok()?;
                 for element in elements {
-                    self.value(element, depth + 1)?;
+                    self.add_value(element, depth + 1)?;
                 }
             }
             Value::Number(number) if !super::write::is_exact(number) => return None,
             Value::String(text) if text.len() > SMALL => return None,
             scalar => encode_scalar(scalar, &mut self.encoder()).ok()?,
         }
-        self.fits()
+        self.check_size()
     }
 
-    fn object<'v>(&mut self, fields: impl Iterator<Item = (&'v str, &'v Value)>, depth: usize) -> Option<()> {
-        self.container(depth)?;
+    fn add_object<'v>(
+        &mut self,
+        fields: impl Iterator<Item = (&'v str, &'v Value)>,
+        depth: usize,
+    ) -> Option<()> {
+        self.check_depth(depth)?;
         let mut fields: Vec<_> = fields.collect();
         fields.sort_unstable_by_key(|(key, _)| *key);
         self.encoder().map(fields.len() as u64).ok()?;
         for (key, value) in fields {
             self.encoder().str(key).ok()?;
-            self.value(value, depth + 1)?;
+            self.add_value(value, depth + 1)?;
         }
-        self.fits()
+        self.check_size()
     }
 
-    fn container(&self, depth: usize) -> Option<()> {
+    fn check_depth(&self, depth: usize) -> Option<()> {
         (depth < MAX_DEPTH).then_some(())
     }
 }

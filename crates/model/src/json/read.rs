@@ -11,8 +11,8 @@ use crate::object::{ObjectError, ObjectSource};
 /// Loads a whole value.
 pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<ValueRoot>) -> Result<Value, JsonError> {
     let mut reader = Reader::new(source);
-    let root = reader.root(root.into())?;
-    reader.value(root, 0)
+    let root = reader.read_root(root.into())?;
+    reader.read_value(root, 0)
 }
 
 /// Loads the part of a value that `pointer` (RFC 6901, such as `/beliefs/3/text`; empty for the whole) names, reading
@@ -24,14 +24,14 @@ pub fn get(
 ) -> Result<Option<Value>, JsonError> {
     let tokens = parse_pointer(pointer)?;
     let mut reader = Reader::new(source);
-    let mut node = reader.root(root.into())?;
+    let mut node = reader.read_root(root.into())?;
     for token in &tokens {
-        match reader.member(node, token)? {
+        match reader.find_member(node, token)? {
             Some(part) => node = reader.open(part)?,
             None => return Ok(None),
         }
     }
-    reader.value(node, tokens.len()).map(Some)
+    reader.read_value(node, tokens.len()).map(Some)
 }
 
 /// Splits a pointer into its unescaped tokens.
@@ -75,23 +75,23 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
     }
 
     /// Reads the first node of a value.
-    pub(super) fn root(&mut self, ValueRoot { node, part }: ValueRoot) -> Result<Node, JsonError> {
+    pub(super) fn read_root(&mut self, ValueRoot { node, part }: ValueRoot) -> Result<Node, JsonError> {
         match part {
             Some(part) => Ok(on_page(&self.read(ObjectKind::Json, node)?, node, part)?),
-            None => self.node(node),
+            None => self.read_node(node),
         }
     }
 
     /// Reads the node stored under `hash`.
-    pub(super) fn node(&mut self, hash: Hash) -> Result<Node, JsonError> {
+    pub(super) fn read_node(&mut self, hash: Hash) -> Result<Node, JsonError> {
         let bytes = self.read(ObjectKind::Json, hash)?;
         Ok(Node::decode(&bytes).map_err(|reason| ObjectError::corrupt(ObjectKind::Json, hash, reason))?)
     }
 
     /// Reads the node of a group that is listed in a node of this shape and level, and checks that it matches the group's
     /// entry.
-    pub(super) fn group(&mut self, group: &Group, shape: Shape, level: u8) -> Result<Node, JsonError> {
-        let node = self.node(group.hash)?;
+    pub(super) fn read_group(&mut self, group: &Group, shape: Shape, level: u8) -> Result<Node, JsonError> {
+        let node = self.read_node(group.hash)?;
         let agrees = node.shape() == Some(shape)
             && node.level() + 1 == level
             && node.count() == group.count
@@ -108,7 +108,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
         match part {
             Part::Scalar(_) | Part::Text(_) => Ok(Node::Scalar(part)),
             Part::Inline(shape, members) => Ok(Node::Leaf(shape, members)),
-            Part::Node(hash) => match self.node(hash)? {
+            Part::Node(hash) => match self.read_node(hash)? {
                 Node::Scalar(_) => {
                     let reason = "it is a scalar where a container belongs";
                     Err(ObjectError::corrupt(ObjectKind::Json, hash, reason).into())
@@ -119,14 +119,14 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
     }
 
     /// The whole value of a node. `depth` counts the containers around it.
-    pub(super) fn value(&mut self, node: Node, depth: usize) -> Result<Value, JsonError> {
-        let Some(shape) = node.shape() else { return self.scalar(node) };
+    pub(super) fn read_value(&mut self, node: Node, depth: usize) -> Result<Value, JsonError> {
+        let Some(shape) = node.shape() else { return self.read_scalar(node) };
         if depth >= MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
         let mut array = Vec::new();
         let mut object = Map::new();
-        self.leaves(node, |reader, members| {
+        self.visit_leaves(node, |reader, members| {
             for Member { key, part } in members {
                 let value = reader.part_value(part, depth + 1)?;
                 if shape == Shape::Array {
@@ -146,12 +146,12 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
             Part::Scalar(value) => Ok(value),
             part => {
                 let node = self.open(part)?;
-                self.value(node, depth)
+                self.read_value(node, depth)
             }
         }
     }
 
-    fn scalar(&mut self, node: Node) -> Result<Value, JsonError> {
+    fn read_scalar(&mut self, node: Node) -> Result<Value, JsonError> {
         match node {
             Node::Scalar(Part::Scalar(value)) => Ok(value),
             Node::Scalar(Part::Text(hash)) => {
@@ -166,7 +166,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
     }
 
     /// Visits the groups of members of a container in order, without recursion.
-    pub(super) fn leaves(
+    pub(super) fn visit_leaves(
         &mut self,
         node: Node,
         mut visit: impl FnMut(&mut Self, Vec<Member>) -> Result<(), JsonError>,
@@ -191,7 +191,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
                     let reason = "its keys do not follow those of the group before it";
                     return Err(ObjectError::corrupt(ObjectKind::Json, group.hash, reason).into());
                 }
-                Some((group, shape, level)) => Some(self.group(&group, shape, level)?),
+                Some((group, shape, level)) => Some(self.read_group(&group, shape, level)?),
                 None => None,
             };
         }
@@ -199,7 +199,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
     }
 
     /// The member of a container that a pointer's token names.
-    fn member(&mut self, mut node: Node, token: &str) -> Result<Option<Part>, JsonError> {
+    fn find_member(&mut self, mut node: Node, token: &str) -> Result<Option<Part>, JsonError> {
         let Some(shape) = node.shape() else { return Ok(None) };
         let mut index = match shape {
             Shape::Array => match parse_index(token) {
@@ -224,7 +224,7 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
             };
             let Some(group) = found else { return Ok(None) };
             let (group, level) = (group.clone(), *level);
-            node = self.group(&group, shape, level)?;
+            node = self.read_group(&group, shape, level)?;
         }
         let Node::Leaf(_, mut members) = node else { return Ok(None) };
         let at = match shape {

@@ -287,8 +287,8 @@ fn a_small_store_cannot_unfold_without_bound() {
     }
     // Reading on would take 200 to the power of 40 reads; the limit stops it, here a smaller one to be quick.
     let mut reader = super::read::Reader::with_limit(&memory, 1 << 20);
-    let root = reader.node(hash).unwrap();
-    assert!(matches!(reader.value(root, 0), Err(JsonError::TooLarge)));
+    let root = reader.read_node(hash).unwrap();
+    assert!(matches!(reader.read_value(root, 0), Err(JsonError::TooLarge)));
 }
 
 #[test]

@@ -34,11 +34,11 @@ pub fn store(
     match value {
         Value::Array(_) | Value::Object(_) => {
             let (shape, members) = writer.members(value, 1)?;
-            writer.container(shape, members, similar_to)
+            writer.write_container(shape, members, similar_to)
         }
         scalar => {
-            let part = writer.part(scalar, 0)?;
-            writer.node(&Node::Scalar(part), similar_to)
+            let part = writer.write_part(scalar, 0)?;
+            writer.write_node(&Node::Scalar(part), similar_to)
         }
     }
 }
@@ -47,7 +47,7 @@ pub fn store(
 pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]) -> Result<Hash, JsonError> {
     let mut writer = Writer { sink, left: MAX_BYTES };
     let members = writer.fields(fields.iter().copied(), 1)?;
-    writer.container(Shape::Object, members, None)
+    writer.write_container(Shape::Object, members, None)
 }
 
 pub(super) struct Writer<'a, K: ?Sized> {
@@ -62,13 +62,13 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         Ok(self.sink.write(kind, bytes, similar)?)
     }
 
-    fn node(&mut self, node: &Node, similar_to: Option<Hash>) -> Result<Hash, JsonError> {
+    fn write_node(&mut self, node: &Node, similar_to: Option<Hash>) -> Result<Hash, JsonError> {
         self.write(ObjectKind::Json, &node.encode(), similar_to)
     }
 
     /// Stores what is too large to be kept in a parent, and returns the part for the parent. `depth` counts the containers
     /// around it.
-    pub(super) fn part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
+    pub(super) fn write_part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
         match value {
             Value::String(text) if text.len() > TEXT_BYTES => {
                 Ok(Part::Text(self.write(ObjectKind::Blob, text.as_bytes(), None)?))
@@ -82,46 +82,46 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
             Value::Null | Value::Bool(_) | Value::String(_) => Ok(Part::Scalar(value.clone())),
             Value::Array(_) | Value::Object(_) => {
                 let (shape, members) = self.members(value, depth + 1)?;
-                self.inside(shape, members, None)
+                self.write_nested(shape, members, None)
             }
         }
     }
 
     /// A container inside another: inline if it fits, else a node of its own.
-    fn inside(
+    fn write_nested(
         &mut self,
         shape: Shape,
-        members: Vec<Member>,
+        write_members: Vec<Member>,
         similar_to: Option<Hash>,
     ) -> Result<Part, JsonError> {
-        let inline = Part::Inline(shape, members);
+        let inline = Part::Inline(shape, write_members);
         if fits_inline(&inline) {
             return Ok(inline);
         }
         let Part::Inline(shape, members) = inline else { return Ok(inline) };
-        Ok(Part::Node(self.container(shape, members, similar_to)?))
+        Ok(Part::Node(self.write_container(shape, members, similar_to)?))
     }
 
     /// A container inside another, built from parts that are already stored.
-    pub(super) fn joined(
+    pub(super) fn nest_parts(
         &mut self,
         shape: Shape,
         members: impl Iterator<Item = (String, Part)>,
         similar_to: Option<Hash>,
     ) -> Result<Part, JsonError> {
         let members = members.map(|(key, part)| Member { key, part }).collect();
-        self.inside(shape, members, similar_to)
+        self.write_nested(shape, members, similar_to)
     }
 
     /// A root object, built from parts that are already stored.
-    pub(super) fn object(
+    pub(super) fn write_object(
         &mut self,
-        fields: impl Iterator<Item = (String, Part)>,
+        write_fields: impl Iterator<Item = (String, Part)>,
         similar_to: Option<Hash>,
     ) -> Result<Hash, JsonError> {
-        let mut members: Vec<Member> = fields.map(|(key, part)| Member { key, part }).collect();
+        let mut members: Vec<Member> = write_fields.map(|(key, part)| Member { key, part }).collect();
         members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        self.container(Shape::Object, members, similar_to)
+        self.write_container(Shape::Object, members, similar_to)
     }
 
     /// The members of a container, sorted if they have keys. `depth` counts containers, this one included.
@@ -137,7 +137,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
             _ => {
                 let mut members = Vec::new();
                 for value in value.as_array().into_iter().flatten() {
-                    members.push(Member { key: String::new(), part: self.part(value, depth)? });
+                    members.push(Member { key: String::new(), part: self.write_part(value, depth)? });
                 }
                 Ok((Shape::Array, members))
             }
@@ -152,14 +152,14 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     ) -> Result<Vec<Member>, JsonError> {
         let mut members = Vec::new();
         for (key, value) in fields {
-            members.push(Member { key: key.to_owned(), part: self.part(value, depth)? });
+            members.push(Member { key: key.to_owned(), part: self.write_part(value, depth)? });
         }
         members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(members)
     }
 
     /// Writes a container as one node or as a tree of groups.
-    fn container(
+    fn write_container(
         &mut self,
         shape: Shape,
         members: Vec<Member>,
@@ -167,7 +167,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     ) -> Result<Hash, JsonError> {
         let sizes: Vec<usize> = members.iter().map(|m| m.key.len() + m.part.encode().len()).collect();
         if members.len() <= WHOLE_MEMBERS && sizes.iter().sum::<usize>() <= WHOLE_BYTES {
-            return self.node(&Node::Leaf(shape, members), similar_to);
+            return self.write_node(&Node::Leaf(shape, members), similar_to);
         }
         let lengths = group_lengths(members.iter().zip(sizes).map(|(member, size)| {
             let hash = match shape {
@@ -178,11 +178,11 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         }));
         let mut rest = members.into_iter();
         let leaves = lengths.iter().map(|n| Node::Leaf(shape, rest.by_ref().take(*n).collect())).collect();
-        let mut groups = self.groups(leaves, similar_to)?;
+        let mut write_groups = self.groups(leaves, similar_to)?;
         let mut level = 0;
-        while groups.len() > 1 {
+        while write_groups.len() > 1 {
             level += 1;
-            let lengths = group_lengths(groups.iter().map(|group| {
+            let lengths = group_lengths(write_groups.iter().map(|group| {
                 let hash = match shape {
                     Shape::Array => group.hash,
                     // The level is hashed too, so that one key does not decide the boundaries of every level.
@@ -190,13 +190,13 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
                 };
                 (ends_in_zero_bits(hash, BOUNDARY_BITS), group.key.len() + 36)
             }));
-            let mut rest = groups.into_iter();
+            let mut rest = write_groups.into_iter();
             let nodes =
                 lengths.iter().map(|n| Node::Inner(shape, level, rest.by_ref().take(*n).collect())).collect();
-            groups = self.groups(nodes, similar_to)?;
+            write_groups = self.groups(nodes, similar_to)?;
         }
         // There were members, so there is a group.
-        groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
+        write_groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
     }
 
     /// Writes all nodes of one level. Only a root, which is alone, resembles an older root.
@@ -204,7 +204,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         let similar_to = similar_to.filter(|_| nodes.len() == 1);
         let mut groups = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let hash = self.node(&node, similar_to)?;
+            let hash = self.write_node(&node, similar_to)?;
             groups.push(Group { hash, count: node.count(), key: node.first_key().to_owned() });
         }
         Ok(groups)

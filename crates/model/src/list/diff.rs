@@ -46,7 +46,7 @@ impl ListDiff {
 /// Compares two lists. Reads only nodes that differ.
 pub fn diff(source: &(impl ObjectSource + ?Sized), a: Hash, b: Hash) -> Result<ListDiff, ObjectError> {
     let (node_a, node_b) = (Node::load(source, a)?, Node::load(source, b)?);
-    let (len_a, len_b) = (node_a.summary(a).count, node_b.summary(b).count);
+    let (len_a, len_b) = (node_a.parent_entry(a).count, node_b.parent_entry(b).count);
     if a == b {
         return Ok(ListDiff { len_a, len_b, prefix: len_a, suffix: 0, ranges: Vec::new() });
     }

@@ -37,7 +37,7 @@ pub fn build(
     sink: &(impl ObjectSink + ?Sized),
     items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
-    let mut nodes = Nodes::new(sink, 0);
+    let mut nodes = NodeWriter::new(sink, 0);
     for item in items {
         nodes.push(as_entry(item))?;
     }
@@ -53,7 +53,7 @@ pub fn append(
     items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
     let len = read::len(source, root)?;
-    replace(source, sink, root, len..len, items)
+    replace_range(source, sink, root, len..len, items)
 }
 
 /// Replaces the items in `range` by `items`. The result is the root that [`build`] gives for the resulting sequence;
@@ -69,11 +69,11 @@ pub fn splice(
     if range.start > range.end || range.end > len {
         return Err(SpliceError::OutOfRange { start: range.start, end: range.end, len });
     }
-    Ok(replace(source, sink, root, range, items)?)
+    Ok(replace_range(source, sink, root, range, items)?)
 }
 
 /// [`splice`] with a range known to be inside the list.
-fn replace(
+fn replace_range(
     source: &(impl ObjectSource + ?Sized),
     sink: &(impl ObjectSink + ?Sized),
     root: Hash,
@@ -81,11 +81,11 @@ fn replace(
     items: impl IntoIterator<Item = ListItem>,
 ) -> Result<Hash, ObjectError> {
     let root_node = Rc::new(Node::load(source, root)?);
-    let old = Old { source, root: root_node.summary(root), node: root_node };
-    let (mut covered, mut nodes) = old.edit(sink, 0, range, items.into_iter().map(as_entry))?;
+    let old = EditedList { source, root: root_node.parent_entry(root), node: root_node };
+    let (mut covered, mut nodes) = old.edit_level(sink, 0, range, items.into_iter().map(as_entry))?;
     for level in 0..=old.node.level {
         if level > 0 {
-            (covered, nodes) = old.edit(sink, level, covered, nodes.into_iter())?;
+            (covered, nodes) = old.edit_level(sink, level, covered, nodes.into_iter())?;
         }
         if covered == (0..old.root.count) {
             match nodes.as_slice() {
@@ -120,7 +120,7 @@ fn build_up(
         if let [only] = entries.as_slice() {
             return Ok(only.hash);
         }
-        let mut nodes = Nodes::new(sink, level);
+        let mut nodes = NodeWriter::new(sink, level);
         for entry in entries {
             nodes.push(entry)?;
         }
@@ -130,7 +130,7 @@ fn build_up(
 }
 
 /// Groups entries into nodes of one level and writes them.
-struct Nodes<'a, K: ?Sized> {
+struct NodeWriter<'a, K: ?Sized> {
     sink: &'a K,
     node: Node,
     done: Vec<Entry>,
@@ -138,7 +138,7 @@ struct Nodes<'a, K: ?Sized> {
     nearby: Option<(Hash, Rc<Node>)>,
 }
 
-impl<'a, K: ObjectSink + ?Sized> Nodes<'a, K> {
+impl<'a, K: ObjectSink + ?Sized> NodeWriter<'a, K> {
     fn new(sink: &'a K, level: u8) -> Self {
         Self { sink, node: Node { level, entries: Vec::new() }, done: Vec::new(), nearby: None }
     }
@@ -156,7 +156,7 @@ impl<'a, K: ObjectSink + ?Sized> Nodes<'a, K> {
                 self.sink.write(ObjectKind::List, &self.node.encode(), similar_to)?
             }
         };
-        self.done.push(self.node.summary(hash));
+        self.done.push(self.node.parent_entry(hash));
         self.node.entries.clear();
         Ok(())
     }
@@ -175,16 +175,16 @@ impl<'a, K: ObjectSink + ?Sized> Nodes<'a, K> {
 }
 
 /// The list being edited.
-struct Old<'a, S: ?Sized> {
+struct EditedList<'a, S: ?Sized> {
     source: &'a S,
     root: Entry,
     node: Rc<Node>,
 }
 
-impl<S: ObjectSource + ?Sized> Old<'_, S> {
+impl<S: ObjectSource + ?Sized> EditedList<'_, S> {
     /// Replaces the entries of the nodes at `level` that are in `range` by `new`. Returns the nodes made and the range
     /// of old nodes they stand for. No node is made only if no entry is left at all.
-    fn edit<K: ObjectSink + ?Sized>(
+    fn edit_level<K: ObjectSink + ?Sized>(
         &self,
         sink: &K,
         level: u8,
@@ -192,7 +192,7 @@ impl<S: ObjectSource + ?Sized> Old<'_, S> {
         new: impl Iterator<Item = Entry>,
     ) -> Result<(Range<u64>, Vec<Entry>), ObjectError> {
         let total = self.root.count;
-        let mut nodes = Nodes::new(sink, level);
+        let mut nodes = NodeWriter::new(sink, level);
         let mut start = 0;
         if range.start > 0 {
             let cursor = self.seek(level, range.start - 1)?;
@@ -223,7 +223,7 @@ impl<S: ObjectSource + ?Sized> Old<'_, S> {
             for entry in &last.node.entries[last.at..] {
                 nodes.push(*entry)?;
             }
-            let end = last.start + last.node.summary(last.hash).count;
+            let end = last.start + last.node.parent_entry(last.hash).count;
             if nodes.is_between_nodes() || !cursor.next_node(self.source)? {
                 return Ok((start..end, nodes.finish()?));
             }
@@ -275,7 +275,7 @@ impl Cursor {
     /// Goes to the first entry of the next node of the same level; `false` at the end of the list.
     fn next_node(&mut self, source: &(impl ObjectSource + ?Sized)) -> Result<bool, ObjectError> {
         let level = self.last.node.level;
-        let start = self.last.start + self.last.node.summary(self.last.hash).count;
+        let start = self.last.start + self.last.node.parent_entry(self.last.hash).count;
         while let Some(mut parent) = self.above.pop() {
             parent.at += 1;
             let Some(mut entry) = parent.node.entries.get(parent.at).copied() else { continue };

@@ -46,7 +46,7 @@ pub(super) struct Node {
 
 impl Node {
     /// The entry that stands for this node in its parent. Counts of a decoded node are known not to overflow.
-    pub(super) fn summary(&self, hash: Hash) -> Entry {
+    pub(super) fn parent_entry(&self, hash: Hash) -> Entry {
         let count = self.entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.count));
         let weight = self.entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.weight));
         Entry { hash, count, weight }
@@ -145,7 +145,7 @@ impl Node {
         parent_level: u8,
     ) -> Result<Self, ObjectError> {
         let node = Self::load(source, entry.hash)?;
-        if node.level + 1 != parent_level || node.summary(entry.hash) != entry {
+        if node.level + 1 != parent_level || node.parent_entry(entry.hash) != entry {
             return Err(ObjectError::corrupt(
                 ObjectKind::List,
                 entry.hash,

@@ -7,12 +7,12 @@ use crate::object::{ObjectError, ObjectSource};
 
 /// Number of items. Reads one node.
 pub fn len(source: &(impl ObjectSource + ?Sized), root: Hash) -> Result<u64, ObjectError> {
-    Ok(Node::load(source, root)?.summary(root).count)
+    Ok(Node::load(source, root)?.parent_entry(root).count)
 }
 
 /// Sum of the items' weights, `u64::MAX` if it is larger. Reads one node.
 pub fn weight(source: &(impl ObjectSource + ?Sized), root: Hash) -> Result<u64, ObjectError> {
-    Ok(Node::load(source, root)?.summary(root).weight)
+    Ok(Node::load(source, root)?.parent_entry(root).weight)
 }
 
 /// The item at `index`, counted from 0; `None` past the end. Reads one node per level.
@@ -95,7 +95,7 @@ pub struct Iter<S> {
 }
 
 impl<S: ObjectSource> Iter<S> {
-    fn step(&mut self) -> Result<Option<ListItem>, ObjectError> {
+    fn next_item(&mut self) -> Result<Option<ListItem>, ObjectError> {
         if let Some((root, skip)) = self.start.take() {
             self.open(root, skip)?;
         }
@@ -137,7 +137,7 @@ impl<S: ObjectSource> Iterator for Iter<S> {
     type Item = Result<ListItem, ObjectError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let result = self.step();
+        let result = self.next_item();
         if result.is_err() {
             self.path.clear();
         }

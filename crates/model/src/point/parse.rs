@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<PointExpr, PointError> {
     if input.rest().is_empty() {
         return Err(PointError::new(text, 0..text.len(), "it is empty").suggest(EXAMPLES));
     }
-    input.point()
+    input.parse_point()
 }
 
 /// The part of the text that is still to be parsed.
@@ -70,17 +70,21 @@ impl<'a> Input<'a> {
     }
 
     /// An error about what follows a complete point.
-    fn trailing(self) -> PointError {
+    fn trailing_error(self) -> PointError {
         let before = self.text[..self.at].trim();
         self.rest_error(format!("{:?} does not belong after {before:?}", self.rest())).suggest([before])
     }
 
-    fn point(self) -> Result<PointExpr, PointError> {
+    fn parse_point(self) -> Result<PointExpr, PointError> {
         if self.rest().starts_with('"') {
-            let (name, rest) = self.quoted()?;
-            return if rest.rest().is_empty() { Ok(Anchor::text(name).into()) } else { Err(rest.trailing()) };
+            let (name, rest) = self.parse_quoted()?;
+            return if rest.rest().is_empty() {
+                Ok(Anchor::text(name).into())
+            } else {
+                Err(rest.trailing_error())
+            };
         }
-        if let Some(point) = self.selector(None)? {
+        if let Some(point) = self.parse_selector(None)? {
             return Ok(point);
         }
         if let Some((session, _)) = self.rest().split_once('#')
@@ -94,27 +98,28 @@ impl<'a> Input<'a> {
                     .suggest([format!("{session}#1")]));
             }
             // A second `#`, as in `ab12##42`, is not allowed.
-            let point = if number.rest().starts_with('#') { None } else { number.selector(Some(session))? };
+            let point =
+                if number.rest().starts_with('#') { None } else { number.parse_selector(Some(session))? };
             return match point {
                 Some(point) => Ok(point),
-                None => selected.step(Some(session)),
+                None => selected.parse_step(Some(session)),
             };
         }
-        self.bare()
+        self.parse_bare_text()
     }
 
     /// Parses everything but bare text: `@`, `#n` and `kind:…`. With a session, only anchors that are searched within one.
-    fn selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
+    fn parse_selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
         match self.rest().as_bytes().first() {
             Some(b'@') => {
-                let back = self.skip(1).back("now")?;
+                let parse_offset = self.skip(1).back("now")?;
                 return Ok(Some(PointExpr {
                     session: session.map(str::to_owned),
-                    anchor: Anchor::Now,
-                    back,
+                    parse_anchor: Anchor::Now,
+                    back: parse_offset,
                 }));
             }
-            Some(b'#') => return self.step(session).map(Some),
+            Some(b'#') => return self.parse_step(session).map(Some),
             _ => {}
         }
         let Some((kind, _)) = self.rest().split_once(':') else { return Ok(None) };
@@ -124,26 +129,26 @@ impl<'a> Input<'a> {
             let what = format!("\"{kind}:\" does not depend on a session");
             return Err(self.error(self.at..self.at + kind.len() + 1, what).suggest([self.rest()]));
         }
-        Ok(Some(PointExpr { session: session.map(str::to_owned), anchor, back: 0 }))
+        Ok(Some(PointExpr { session: session.map(str::to_owned), parse_anchor: anchor, back: 0 }))
     }
 
     /// `#42`, `#42-3`.
-    fn step(self, session: Option<&str>) -> Result<PointExpr, PointError> {
+    fn parse_step(self, session: Option<&str>) -> Result<PointExpr, PointError> {
         let input = self.skip(1);
         let prefix = session.unwrap_or("");
         if input.rest().is_empty() {
             return Err(input.rest_error("a step number is missing after \"#\"").suggest(["#42"]));
         }
-        let digits = input.digits();
+        let digits = input.count_digits();
         if digits == 0 {
             let word = input.rest().find('-').filter(|at| *at > 0).unwrap_or(input.rest().len());
             let span = input.at..input.at + word;
             let what = format!("{:?} is not a step number", &self.text[span.clone()]);
             return Err(input.error(span, what).suggest([format!("{prefix}#42")]));
         }
-        let number = input.number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
+        let number = input.parse_number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
         let back = input.skip(digits).back(&format!("#{number}"))?;
-        Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
+        Ok(PointExpr { session: session.map(str::to_owned), parse_anchor: Anchor::Step(number), back })
     }
 
     /// Nothing, or `-N`: how many steps before `origin`.
@@ -156,28 +161,28 @@ impl<'a> Input<'a> {
                 let one = format!("{before}-1");
                 Err(self.rest_error(format!("a point goes back from {origin}, never forward")).suggest([one]))
             } else {
-                Err(self.trailing())
+                Err(self.trailing_error())
             };
         };
-        let digits = input.digits();
+        let digits = input.count_digits();
         if digits == 0 {
             let what = "a number of steps is missing after \"-\"";
             return Err(input.rest_error(what).suggest([format!("{before}-1")]));
         }
         if digits < input.rest().len() {
-            return Err(input.skip(digits).trailing());
+            return Err(input.skip(digits).trailing_error());
         }
         let too_large = |_| input.rest_error("this number is too large").suggest([format!("{before}-1")]);
         input.rest().parse().map_err(too_large)
     }
 
     /// Number of digits at the start.
-    fn digits(self) -> usize {
+    fn count_digits(self) -> usize {
         self.rest().bytes().take_while(u8::is_ascii_digit).count()
     }
 
     /// The first `digits` digits as a number from 1.
-    fn number(self, digits: usize, from_one: &str, example: &str) -> Result<u64, PointError> {
+    fn parse_number(self, digits: usize, from_one: &str, example: &str) -> Result<u64, PointError> {
         let span = self.at..self.at + digits;
         match self.text[span.clone()].parse() {
             Ok(0) => Err(self.error(span, from_one).suggest([example])),
@@ -189,11 +194,11 @@ impl<'a> Input<'a> {
     /// What follows `kind:`.
     fn anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
         match kind {
-            "error" => Ok(Anchor::Error(self.nth(kind, example)?)),
-            "tool" => self.named(kind, example).map(|(name, nth)| Anchor::Tool { name, nth }),
-            "tag" => self.named(kind, example).map(|(tag, nth)| Anchor::Tag { tag, nth }),
+            "error" => Ok(Anchor::Error(self.parse_nth(kind, example)?)),
+            "tool" => self.parse_named(kind, example).map(|(name, nth)| Anchor::Tool { name, nth }),
+            "tag" => self.parse_named(kind, example).map(|(tag, nth)| Anchor::Tag { tag, nth }),
             "iteration" => {
-                let digits = self.digits();
+                let digits = self.count_digits();
                 if digits == 0 || digits < self.rest().len() {
                     let what = if self.rest().is_empty() {
                         "a number is missing after \"iteration:\"".to_owned()
@@ -202,7 +207,11 @@ impl<'a> Input<'a> {
                     };
                     return Err(self.rest_error(what).suggest([example]));
                 }
-                Ok(Anchor::Iteration(self.number(digits, "iterations are numbered from 1", "iteration:1")?))
+                Ok(Anchor::Iteration(self.parse_number(
+                    digits,
+                    "iterations are numbered from 1",
+                    "iteration:1",
+                )?))
             }
             "id" => {
                 let id = self.rest().to_ascii_lowercase();
@@ -243,7 +252,7 @@ impl<'a> Input<'a> {
     fn whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
         let input = self.skip(self.rest().len() - self.rest().trim_start().len());
         let (name, rest) = if input.rest().starts_with('"') {
-            let (name, rest) = input.quoted()?;
+            let (name, rest) = input.parse_quoted()?;
             (name, rest)
         } else {
             (input.rest().to_owned(), input.skip(input.rest().len()))
@@ -256,16 +265,16 @@ impl<'a> Input<'a> {
             return Err(self.rest_error(what).suggest([example]));
         }
         if !rest.rest().is_empty() {
-            return Err(rest.trailing());
+            return Err(rest.trailing_error());
         }
         let start = input.at + usize::from(input.rest().starts_with('"'));
         Ok((name, start))
     }
 
     /// `NAME` or `NAME:nth`.
-    fn named(self, kind: &str, example: &str) -> Result<(String, Nth), PointError> {
+    fn parse_named(self, kind: &str, example: &str) -> Result<(String, Nth), PointError> {
         let (name, rest) = if self.rest().starts_with('"') {
-            self.quoted()?
+            self.parse_quoted()?
         } else {
             let len = self.rest().find(':').unwrap_or(self.rest().len());
             (self.rest()[..len].trim().to_owned(), self.skip(len))
@@ -279,22 +288,26 @@ impl<'a> Input<'a> {
             return Ok((name, Nth::Last));
         }
         if !rest.rest().starts_with(':') {
-            return Err(rest.trailing());
+            return Err(rest.trailing_error());
         }
         let before = rest.text[..rest.at].trim();
-        let nth = rest.skip(1).nth(kind, &format!("{before}:last"))?;
+        let nth = rest.skip(1).parse_nth(kind, &format!("{before}:last"))?;
         Ok((name, nth))
     }
 
     /// `first`, `last` or a number.
-    fn nth(self, kind: &str, example: &str) -> Result<Nth, PointError> {
-        let digits = self.digits();
+    fn parse_nth(self, kind: &str, example: &str) -> Result<Nth, PointError> {
+        let digits = self.count_digits();
         match self.rest() {
             "first" => Ok(Nth::First),
             "last" => Ok(Nth::Last),
             rest if digits > 0 && digits == rest.len() => {
                 let first = self.text[..self.at].trim();
-                Ok(Nth::Number(self.number(digits, "they are numbered from 1", &format!("{first}first"))?))
+                Ok(Nth::Number(self.parse_number(
+                    digits,
+                    "they are numbered from 1",
+                    &format!("{first}first"),
+                )?))
             }
             "" => Err(self.rest_error("\"first\", \"last\" or a number is missing").suggest([example])),
             rest => {
@@ -311,7 +324,7 @@ impl<'a> Input<'a> {
     }
 
     /// A text in double quotes, and the input after it.
-    fn quoted(self) -> Result<(String, Self), PointError> {
+    fn parse_quoted(self) -> Result<(String, Self), PointError> {
         let mut name = String::new();
         let mut chars = self.rest().char_indices().skip(1);
         while let Some((at, c)) = chars.next() {
@@ -336,11 +349,11 @@ impl<'a> Input<'a> {
     }
 
     /// Bare text: anything that does not look like a mistyped other form.
-    fn bare(self) -> Result<PointExpr, PointError> {
+    fn parse_bare_text(self) -> Result<PointExpr, PointError> {
         let text = self.rest();
         if is_number(text) {
             let number =
-                self.number(text.len(), "steps are numbered from 1", "#1").map_err(|mut error| {
+                self.parse_number(text.len(), "steps are numbered from 1", "#1").map_err(|mut error| {
                     error.suggestions.push(format!("id:{text}"));
                     error
                 })?;

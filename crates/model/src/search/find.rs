@@ -38,7 +38,7 @@ pub(super) fn fold_char(c: char) -> char {
 
 impl Phrase {
     /// Whether the phrase begins at the first of these words.
-    fn begins(&self, found: &[Word<'_>]) -> bool {
+    fn is_prefix_of(&self, found: &[Word<'_>]) -> bool {
         let last = self.words.len() - 1;
         found.len() > last
             && self.words.iter().zip(found).enumerate().all(|(at, (wanted, word))| match self.prefix {
@@ -49,7 +49,7 @@ impl Phrase {
 
     /// How often the phrase occurs in these words.
     pub fn count(&self, words: &[Word<'_>]) -> usize {
-        (0..words.len()).filter(|at| self.begins(&words[*at..])).count()
+        (0..words.len()).filter(|at| self.is_prefix_of(&words[*at..])).count()
     }
 }
 
@@ -73,7 +73,7 @@ impl Pattern {
             Self::Words { with, .. } => {
                 let found: Vec<Word<'_>> = words(text).collect();
                 let at = |at: usize| {
-                    let longest = with.iter().filter(|phrase| phrase.begins(&found[at..]));
+                    let longest = with.iter().filter(|phrase| phrase.is_prefix_of(&found[at..]));
                     let end = longest.map(|phrase| found[at + phrase.words.len() - 1].end).max()?;
                     Some((found[at].start, end))
                 };
@@ -95,8 +95,8 @@ impl Pattern {
         let snippet = |(field, text): (&TextField, &String)| {
             let places = self.places(text);
             let first = *places.first()?;
-            let start = floor(text, first.0.saturating_sub(BEFORE));
-            let end = ceiling(text, (first.0 + AFTER).max(first.1).min(text.len()));
+            let start = floor_char_boundary(text, first.0.saturating_sub(BEFORE));
+            let end = ceil_char_boundary(text, (first.0 + AFTER).max(first.1).min(text.len()));
             let inside = places.iter().filter(|(_, last)| *last <= end).take(MOST_MARKS);
             Some(TextSnippet {
                 field: *field,
@@ -127,14 +127,14 @@ fn substring_places(text: &str, wanted: &str) -> Vec<(usize, usize)> {
     places
 }
 
-fn floor(text: &str, mut at: usize) -> usize {
+fn floor_char_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;
     }
     at
 }
 
-fn ceiling(text: &str, mut at: usize) -> usize {
+fn ceil_char_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at += 1;
     }

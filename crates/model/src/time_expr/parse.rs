@@ -5,7 +5,7 @@ use std::ops::Range;
 use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
 
-use super::words::{Unit, Word, is_date, nearest, number_word, unit, weekday, words};
+use super::words::{Unit, Word, closest_word, is_date, number_word, parse_unit, parse_weekday, split_words};
 use super::{Day, Expression, TimeExpr, WhenError, WhenErrorKind};
 
 /// Maximum length of a moment's text, in bytes.
@@ -17,7 +17,7 @@ pub(crate) const EXAMPLES: [&str; 3] = ["2 hours ago", "yesterday 14:00", "2026-
 impl TimeExpr {
     /// Parses the words of `text`. Whether a text is a moment does not depend on the current time.
     pub fn parse(text: &str) -> Result<Self, WhenError> {
-        let parser = Parser { text, words: words(text) };
+        let parser = Parser { text, words: split_words(text) };
         let (Some(first), Some(last)) = (parser.words.first(), parser.words.last()) else {
             return Err(parser.error(0..text.len(), "the time is empty"));
         };
@@ -25,7 +25,7 @@ impl TimeExpr {
         if text.len() > MAX_BYTES {
             return Err(parser.error(span, "this is too long to be a time"));
         }
-        let expression = parser.expression()?;
+        let expression = parser.parse_expression()?;
         Ok(Self { expression, span })
     }
 }
@@ -39,16 +39,16 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn expression(&self) -> Result<Expression, WhenError> {
+    fn parse_expression(&self) -> Result<Expression, WhenError> {
         let first = &self.words[0];
         let second = self.words.get(1).map(|word| word.text.as_str());
         match first.text.as_str() {
-            "now" => return self.end(1, Expression::Now),
-            "just" if second == Some("now") => return self.end(2, Expression::Now),
+            "now" => return self.expect_end(1, Expression::Now),
+            "just" if second == Some("now") => return self.expect_end(2, Expression::Now),
             _ => {}
         }
         if self.words.last().is_some_and(|word| word.text == "ago") {
-            return self.ago();
+            return self.parse_ago();
         }
         if first.text == "last" {
             let span = match second {
@@ -58,43 +58,43 @@ impl Parser<'_> {
                 _ => None,
             };
             if let Some(span) = span {
-                return self.end(2, Expression::Ago(span));
+                return self.expect_end(2, Expression::Ago(span));
             }
         }
-        if let Some((day, next)) = self.day()? {
+        if let Some((day, next)) = self.parse_day()? {
             return self.end_of_day(day, next);
         }
-        if let Some((time, next)) = self.clock(0)? {
+        if let Some((time, next)) = self.parse_clock(0)? {
             // `14:00 yesterday` is accepted like `yesterday 14:00`.
             let rest = Parser { text: self.text, words: self.words[next..].to_vec() };
             return match rest.words.first() {
                 None => Ok(Expression::Clock(time)),
-                Some(_) => match rest.day()? {
-                    Some((day, next)) => rest.end(next, Expression::Day(day, time)),
-                    None => Err(self.unexpected(next)),
+                Some(_) => match rest.parse_day()? {
+                    Some((day, next)) => rest.expect_end(next, Expression::Day(day, time)),
+                    None => Err(self.unexpected_word(next)),
                 },
             };
         }
         if first.text.as_bytes().first().is_some_and(u8::is_ascii_digit) && first.text.contains(['-', ':']) {
             return self.date_time();
         }
-        if self.amount(0)?.is_some() {
+        if self.parse_amount(0)?.is_some() {
             // Prefer an error inside the distance, if there is one; otherwise only `ago` is missing.
-            let distance = Parser { text: self.text, words: self.words.clone() };
-            distance.distance(self.words.len())?;
+            let parse_distance = Parser { text: self.text, words: self.words.clone() };
+            parse_distance.distance(self.words.len())?;
             let mut error = self.error(self.text.len()..self.text.len(), "\"ago\" is missing");
             error.suggestions = vec![format!("{} ago", self.text.trim())];
             return Err(error);
         }
-        Err(self.unknown(0))
+        Err(self.unknown_word(0))
     }
 
     /// `expression` if nothing follows the first `next` words.
-    fn end(&self, next: usize, expression: Expression) -> Result<Expression, WhenError> {
-        if next < self.words.len() { Err(self.unexpected(next)) } else { Ok(expression) }
+    fn expect_end(&self, next: usize, expression: Expression) -> Result<Expression, WhenError> {
+        if next < self.words.len() { Err(self.unexpected_word(next)) } else { Ok(expression) }
     }
 
-    fn ago(&self) -> Result<Expression, WhenError> {
+    fn parse_ago(&self) -> Result<Expression, WhenError> {
         Ok(Expression::Ago(self.distance(self.words.len() - 1)?))
     }
 
@@ -108,8 +108,8 @@ impl Parser<'_> {
                 at += 1;
                 continue;
             }
-            let Some((amounts, next)) = self.amount(at)? else {
-                return Err(self.unknown(at));
+            let Some((amounts, next)) = self.parse_amount(at)? else {
+                return Err(self.unknown_word(at));
             };
             if next > end {
                 let mut error = self.error(self.words[at].span.clone(), "a unit is missing after this");
@@ -146,7 +146,7 @@ impl Parser<'_> {
 
     /// An amount with its unit at word `at`: `2 hours`, `an hour`, `2h`, `1h30m`. Returns the word after it; a unit that
     /// is missing counts as one word more. `None` if the word does not begin with an amount.
-    fn amount(&self, at: usize) -> Result<Option<(Amounts, usize)>, WhenError> {
+    fn parse_amount(&self, at: usize) -> Result<Option<(Amounts, usize)>, WhenError> {
         let Some(word) = self.words.get(at) else { return Ok(None) };
         let count = match number_word(&word.text) {
             Some(count) => count,
@@ -154,25 +154,29 @@ impl Parser<'_> {
                 let too_large = || self.range_error(word.span.clone(), "this number is too large");
                 word.text.parse().map_err(|_| too_large())?
             }
-            None => return self.glued(word).map(|amounts| amounts.map(|amounts| (amounts, at + 1))),
+            None => {
+                return self
+                    .parse_compact_amount(word)
+                    .map(|amounts| amounts.map(|amounts| (amounts, at + 1)));
+            }
         };
         match self.words.get(at + 1) {
-            Some(next) if next.text != "ago" => match unit(&next.text) {
+            Some(next) if next.text != "ago" => match parse_unit(&next.text) {
                 Some(unit) => Ok(Some((vec![(count, unit)], at + 2))),
-                None => Err(self.unknown(at + 1)),
+                None => Err(self.unknown_word(at + 1)),
             },
             _ => Ok(Some((Vec::new(), at + 2 + self.words.len()))),
         }
     }
 
     /// Amounts and units without spaces: `90s`, `1h30m`. `None` if the word is something else.
-    fn glued(&self, word: &Word) -> Result<Option<Amounts>, WhenError> {
+    fn parse_compact_amount(&self, word: &Word) -> Result<Option<Amounts>, WhenError> {
         let mut amounts = Vec::new();
         let mut rest = word.text.as_str();
         while !rest.is_empty() {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
-            let Some(unit) = unit(&rest[digits..digits + letters]) else { return Ok(None) };
+            let Some(unit) = parse_unit(&rest[digits..digits + letters]) else { return Ok(None) };
             if digits == 0 {
                 return Ok(None);
             }
@@ -184,16 +188,16 @@ impl Parser<'_> {
     }
 
     /// A day named by a word, or a date alone in its word, and the number of words that takes.
-    fn day(&self) -> Result<Option<(Day, usize)>, WhenError> {
+    fn parse_day(&self) -> Result<Option<(Day, usize)>, WhenError> {
         let first = &self.words[0];
         let day = match first.text.as_str() {
             "today" => Day::Today,
             "yesterday" => Day::Yesterday,
             "tomorrow" => Day::Tomorrow,
             "last" => {
-                return match self.words.get(1).map(|word| weekday(&word.text)) {
+                return match self.words.get(1).map(|word| parse_weekday(&word.text)) {
                     Some(Some(weekday)) => Ok(Some((Day::Weekday { weekday, before_today: true }, 2))),
-                    Some(None) => Err(self.unknown(1)),
+                    Some(None) => Err(self.unknown_word(1)),
                     None => {
                         let mut error = self.error(first.span.clone(), "a day is missing after \"last\"");
                         error.suggestions = vec!["last week".into(), "last friday".into()];
@@ -201,7 +205,7 @@ impl Parser<'_> {
                     }
                 };
             }
-            word => match weekday(word) {
+            word => match parse_weekday(word) {
                 Some(weekday) => Day::Weekday { weekday, before_today: false },
                 None if is_date(word) => {
                     let no_such = |_| self.range_error(first.span.clone(), "the calendar has no such day");
@@ -222,16 +226,16 @@ impl Parser<'_> {
         if next == self.words.len() {
             return Ok(Expression::Day(day, Time::midnight()));
         }
-        match self.clock(next)? {
-            Some((time, next)) => self.end(next, Expression::Day(day, time)),
+        match self.parse_clock(next)? {
+            Some((time, next)) => self.expect_end(next, Expression::Day(day, time)),
             // `2026-01-23 12:00:05+01:00`
             None if is_date && next + 1 == self.words.len() => self.date_time(),
-            None => Err(self.unexpected(next)),
+            None => Err(self.unexpected_word(next)),
         }
     }
 
     /// A clock time at word `at` and the word after it: `14:00`, `9:30:05`, `2pm`, `2:30 pm`, `noon`.
-    fn clock(&self, at: usize) -> Result<Option<(Time, usize)>, WhenError> {
+    fn parse_clock(&self, at: usize) -> Result<Option<(Time, usize)>, WhenError> {
         let Some(word) = self.words.get(at) else { return Ok(None) };
         match word.text.as_str() {
             "noon" => return Ok(Some((Time::constant(12, 0, 0, 0), at + 1))),
@@ -275,14 +279,14 @@ impl Parser<'_> {
     /// A date and time in one or two words, as ISO 8601 and RFC 3339 write them.
     fn date_time(&self) -> Result<Expression, WhenError> {
         if self.words.len() > 2 {
-            return Err(self.unexpected(2));
+            return Err(self.unexpected_word(2));
         }
         let span = self.words[0].span.start..self.words[self.words.len() - 1].span.end;
         let text: Vec<String> = self.words.iter().map(|word| word.text.to_ascii_uppercase()).collect();
         let text = text.join("T");
         let date_part = text.split('T').next().unwrap_or_default();
         if !is_date(date_part) {
-            return Err(self.unknown(0));
+            return Err(self.unknown_word(0));
         }
         // A named zone or other decoration (`[Europe/Paris]`) is not part of this grammar.
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:.+TZ".contains(&byte));
@@ -307,10 +311,10 @@ impl Parser<'_> {
     }
 
     /// An error about a word that is not known here, with the text as it was probably meant.
-    fn unknown(&self, at: usize) -> WhenError {
+    fn unknown_word(&self, at: usize) -> WhenError {
         let word = &self.words[at];
         let mut error = self.error(word.span.clone(), format!("{:?} is not a word for a time", word.text));
-        if let Some(known) = nearest(&word.text) {
+        if let Some(known) = closest_word(&word.text) {
             let meant = [&self.text[..word.span.start], known, &self.text[word.span.end..]].concat();
             error.suggestions.insert(0, meant.trim().to_owned());
         }
@@ -318,7 +322,7 @@ impl Parser<'_> {
     }
 
     /// An error about a word after which, or before which, nothing more can stand.
-    fn unexpected(&self, at: usize) -> WhenError {
+    fn unexpected_word(&self, at: usize) -> WhenError {
         let span = self.words[at].span.start..self.words[self.words.len() - 1].span.end;
         let mut error = self.error(span, format!("{:?} does not belong here", self.words[at].text));
         let before = self.text[..self.words[at].span.start].trim();

@@ -51,7 +51,7 @@ pub(super) enum Unit {
 }
 
 /// Reads the name of a unit.
-pub(super) fn unit(word: &str) -> Option<Unit> {
+pub(super) fn parse_unit(word: &str) -> Option<Unit> {
     Some(match word {
         "s" | "sec" | "secs" | "second" | "seconds" => Unit::Second,
         "m" | "min" | "mins" | "minute" | "minutes" => Unit::Minute,
@@ -65,7 +65,7 @@ pub(super) fn unit(word: &str) -> Option<Unit> {
 }
 
 /// Reads the name of a day of the week.
-pub(super) fn weekday(word: &str) -> Option<Weekday> {
+pub(super) fn parse_weekday(word: &str) -> Option<Weekday> {
     Some(match word {
         "monday" | "mon" => Weekday::Monday,
         "tuesday" | "tue" | "tues" => Weekday::Tuesday,
@@ -96,7 +96,7 @@ pub(super) struct Word {
 }
 
 /// Splits a text at white space and commas.
-pub(super) fn words(text: &str) -> Vec<Word> {
+pub(super) fn split_words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut start = None;
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
@@ -121,7 +121,7 @@ pub(super) fn is_date(word: &str) -> bool {
 }
 
 /// The known word that `word` is probably a misspelling of.
-pub(super) fn nearest(word: &str) -> Option<&'static str> {
+pub(super) fn closest_word(word: &str) -> Option<&'static str> {
     let letters = word.chars().count();
     let most = if letters >= 6 { 2 } else { 1 };
     let (distance, known) = WORDS.iter().map(|known| (edit_distance(word, known), *known)).min()?;

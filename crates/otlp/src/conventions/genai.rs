@@ -20,7 +20,7 @@ pub fn read(span: &mut Span) -> Option<SpanReading> {
     let attributes = &mut span.attributes;
     let operation = attributes.text(&["gen_ai.operation.name", "llm.request.type"]);
     let role = match operation.as_deref() {
-        Some(operation) => role(operation, attributes),
+        Some(operation) => span_role(operation, attributes),
         None if attributes.has_prefix("gen_ai.request.") || attributes.has_prefix("gen_ai.completion.") => {
             SpanRole::Model
         }
@@ -43,16 +43,16 @@ pub fn read(span: &mut Span) -> Option<SpanReading> {
         "gen_ai.usage.cost_usd",
     ]);
     match role {
-        SpanRole::Model => model(span, &mut reading),
-        SpanRole::Tool => tool(attributes, &mut reading, operation.as_deref()),
+        SpanRole::Model => read_model_call(span, &mut reading),
+        SpanRole::Tool => read_tool_call(attributes, &mut reading, operation.as_deref()),
         _ => {
             let names: &[&str] = match role {
                 SpanRole::Task => &["gen_ai.task.name", "gen_ai.workflow.name"],
                 _ => &["gen_ai.workflow.name"],
             };
             reading.name = attributes.take_text(names);
-            reading.asked = asked(attributes);
-            reading.said = said(attributes);
+            reading.asked = take_input_messages(attributes);
+            reading.said = take_output_messages(attributes);
             reading.input = attributes.take_document(&["gen_ai.task.input"]);
             reading.output = attributes.take_document(&["gen_ai.task.output", "final_result"]);
         }
@@ -61,7 +61,7 @@ pub fn read(span: &mut Span) -> Option<SpanReading> {
     Some(reading)
 }
 
-fn role(operation: &str, attributes: &Attributes) -> SpanRole {
+fn span_role(operation: &str, attributes: &Attributes) -> SpanRole {
     match operation {
         "chat" | "completion" | "text_completion" | "generate_content" | "embeddings" | "embedding"
         | "rerank" => SpanRole::Model,
@@ -80,12 +80,12 @@ fn attributes_done(attributes: &mut Attributes) {
     attributes.take(&["llm.request.type"]);
 }
 
-fn model(span: &mut Span, reading: &mut SpanReading) {
+fn read_model_call(span: &mut Span, reading: &mut SpanReading) {
     let attributes = &mut span.attributes;
-    reading.asked = asked(attributes);
-    reading.said = said(attributes);
+    reading.asked = take_input_messages(attributes);
+    reading.said = take_output_messages(attributes);
     for moment in std::mem::take(&mut span.events) {
-        if let Some(moment) = message(moment, reading) {
+        if let Some(moment) = read_message_event(moment, reading) {
             span.events.push(moment);
         }
     }
@@ -110,7 +110,7 @@ fn model(span: &mut Span, reading: &mut SpanReading) {
     }
 }
 
-fn tool(attributes: &mut Attributes, reading: &mut SpanReading, operation: Option<&str>) {
+fn read_tool_call(attributes: &mut Attributes, reading: &mut SpanReading, operation: Option<&str>) {
     reading.name = attributes.take_text(&["gen_ai.tool.name", "gen_ai.data_source.id"]);
     if reading.name.is_none() {
         reading.name = operation.map(str::to_owned);
@@ -126,7 +126,7 @@ fn tool(attributes: &mut Attributes, reading: &mut SpanReading, operation: Optio
 }
 
 /// Returns the instructions and messages that a model or an agent was given.
-pub(crate) fn asked(attributes: &mut Attributes) -> Vec<GenAiMessage> {
+pub(crate) fn take_input_messages(attributes: &mut Attributes) -> Vec<GenAiMessage> {
     let instructions = attributes.take_document(&["gen_ai.system_instructions"]);
     let mut asked = Vec::new();
     if let Some(instructions) = instructions {
@@ -148,7 +148,7 @@ pub(crate) fn asked(attributes: &mut Attributes) -> Vec<GenAiMessage> {
 }
 
 /// Returns the messages of the answer.
-pub(crate) fn said(attributes: &mut Attributes) -> Vec<GenAiMessage> {
+pub(crate) fn take_output_messages(attributes: &mut Attributes) -> Vec<GenAiMessage> {
     let messages = attributes.take(&["gen_ai.output.messages"]);
     let mut said: Vec<_> =
         messages.into_iter().flat_map(|value| messages::read_all(value, "assistant")).collect();
@@ -160,7 +160,7 @@ pub(crate) fn said(attributes: &mut Attributes) -> Vec<GenAiMessage> {
 }
 
 /// Reads a message that came as an event of the span, in the form before 1.37; any other event is returned.
-fn message(mut moment: SpanEvent, reading: &mut SpanReading) -> Option<SpanEvent> {
+fn read_message_event(mut moment: SpanEvent, reading: &mut SpanReading) -> Option<SpanEvent> {
     match moment.name.as_str() {
         "gen_ai.content.prompt" => {
             let prompt = moment.attributes.take(&["gen_ai.prompt"])?;
@@ -171,8 +171,8 @@ fn message(mut moment: SpanEvent, reading: &mut SpanReading) -> Option<SpanEvent
             reading.said.extend(messages::read_all(completion, "assistant"));
         }
         "gen_ai.client.inference.operation.details" => {
-            reading.asked.extend(asked(&mut moment.attributes));
-            reading.said.extend(said(&mut moment.attributes));
+            reading.asked.extend(take_input_messages(&mut moment.attributes));
+            reading.said.extend(take_output_messages(&mut moment.attributes));
         }
         name => {
             let Some(role) = role_of(name) else { return Some(moment) };

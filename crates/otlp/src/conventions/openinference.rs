@@ -23,12 +23,12 @@ pub fn read(span: &mut Span) -> Option<SpanReading> {
     let mut reading = SpanReading::new(role, "openinference");
     reading.agent = attributes.take_text(&["agent.name"]);
     reading.error = attributes.take_text(&["error.type"]).filter(|kind| !kind.is_empty());
-    let (input, output) = (value(attributes, "input"), value(attributes, "output"));
-    reading.asked = flattened(attributes, "llm.input_messages.", "user");
-    reading.said = flattened(attributes, "llm.output_messages.", "assistant");
+    let (input, output) = (take_value(attributes, "input"), take_value(attributes, "output"));
+    reading.asked = take_messages(attributes, "llm.input_messages.", "user");
+    reading.said = take_messages(attributes, "llm.output_messages.", "assistant");
     match role {
         SpanRole::Model => {
-            model(attributes, &mut reading);
+            read_model_call(attributes, &mut reading);
             // The body of the request repeats the messages, so it is used only if there are none.
             if reading.asked.is_empty() {
                 reading.input = input;
@@ -56,17 +56,17 @@ pub fn read(span: &mut Span) -> Option<SpanReading> {
     Some(reading)
 }
 
-fn value(attributes: &mut Attributes, side: &str) -> Option<Value> {
+fn take_value(attributes: &mut Attributes, side: &str) -> Option<Value> {
     attributes.take(&[&format!("{side}.mime_type")]);
     attributes.take(&[&format!("{side}.value")]).map(document)
 }
 
-fn flattened(attributes: &mut Attributes, prefix: &str, role: &str) -> Vec<GenAiMessage> {
+fn take_messages(attributes: &mut Attributes, prefix: &str, role: &str) -> Vec<GenAiMessage> {
     let whole = attributes.take_flattened(prefix);
     whole.into_iter().flat_map(|value| messages::read_all(value, role)).collect()
 }
 
-fn model(attributes: &mut Attributes, reading: &mut SpanReading) {
+fn read_model_call(attributes: &mut Attributes, reading: &mut SpanReading) {
     reading.model = attributes.take_text(&["llm.model_name", "embedding.model_name", "reranker.model_name"]);
     reading.provider = attributes.take_text(&["llm.provider", "llm.system"]);
     attributes.take(&["llm.system"]);

@@ -69,8 +69,8 @@ impl<'de> Deserialize<'de> for AnyValue {
                 while let Some(kind) = map.next_key::<Cow<'de, str>>()? {
                     value = match &*kind {
                         "stringValue" | "boolValue" | "bytesValue" => map.next_value()?,
-                        "intValue" => whole(map.next_value()?),
-                        "doubleValue" => fraction(map.next_value()?),
+                        "intValue" => parse_integer(map.next_value()?),
+                        "doubleValue" => parse_double(map.next_value()?),
                         "arrayValue" => {
                             let list = map.next_value::<List<AnyValue>>()?.values.unwrap_or_default();
                             list.into_iter().map(|item| item.0).collect()
@@ -102,7 +102,7 @@ struct List<T> {
 }
 
 /// 64-bit numbers are written as text.
-fn whole(value: Value) -> Value {
+fn parse_integer(value: Value) -> Value {
     match &value {
         Value::String(text) => text.parse::<i64>().map_or(value, Value::from),
         _ => value,
@@ -110,7 +110,7 @@ fn whole(value: Value) -> Value {
 }
 
 /// `NaN` and the infinities are written as text and stay text, as with protobuf. 1 becomes 1.0.
-fn fraction(value: Value) -> Value {
+fn parse_double(value: Value) -> Value {
     match &value {
         Value::Number(number) => number.as_f64().map_or(value, float),
         Value::String(text) => match text.as_str() {

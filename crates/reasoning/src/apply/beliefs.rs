@@ -1,9 +1,9 @@
 //! Beliefs, their dependencies, and declared contradictions.
 
-use super::{maybe, short, shown, tags, text, word};
-use crate::confidence::within;
+use super::{check_optional_text, check_tags, check_word, clip_line, format_confidence, text};
+use crate::confidence::check_range;
 use crate::error::MindError;
-use crate::graph::way;
+use crate::graph::find_path;
 use crate::ids::{BeliefId, ContradictionId, ItemId};
 use crate::item::{
     Belief, BeliefStatus, Contradiction, ContradictionStatus, Dependency, ItemOrigin, Measure,
@@ -37,51 +37,61 @@ impl ReasoningBoard {
                     return Err(MindError::Senseless("a value requires a subject".into()));
                 }
                 let statement = text("belief", statement)?;
-                let said = short(&statement);
-                let confidence = within("confidence", *confidence, 0.0, 1.0)?;
+                let said = clip_line(&statement);
+                let confidence = check_range("confidence", *confidence, 0.0, 1.0)?;
                 let id = BeliefId(self.beliefs.push(Belief {
                     statement,
                     kind: *kind,
                     confidence,
                     status: BeliefStatus::Held,
-                    subject: subject.as_ref().map(|subject| word("subject", subject)).transpose()?,
-                    value: value.as_ref().map(measure).transpose()?,
+                    subject: subject.as_ref().map(|subject| check_word("subject", subject)).transpose()?,
+                    value: value.as_ref().map(check_measure).transpose()?,
                     hypothesis: *hypothesis,
                     depends: Vec::new(),
-                    tags: tags(given)?,
+                    tags: check_tags(given)?,
                     reason: None,
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(MutationEffect::of(
+                Ok(MutationEffect::new(
                     id,
-                    format!("Added {id} ({}, {}): {said}", kind.as_str(), shown(confidence)),
+                    format!("Added {id} ({}, {}): {said}", kind.as_str(), format_confidence(confidence)),
                 ))
             }
             BoardMutation::ReviseBelief { belief, confidence, reason } => {
-                let before = self.held(*belief)?.confidence;
-                let confidence = within("confidence", *confidence, 0.0, 1.0)?;
-                let reason = maybe("reason", reason.as_ref())?;
+                let before = self.held_belief(*belief)?.confidence;
+                let confidence = check_range("confidence", *confidence, 0.0, 1.0)?;
+                let reason = check_optional_text("reason", reason.as_ref())?;
                 self.beliefs.change(belief.0, |known| {
                     known.confidence = confidence;
                     known.reason = reason;
                     known.changed = Some(origin.clone());
                 })?;
-                let said = format!("{belief} went from {} to {}", shown(before), shown(confidence));
-                Ok(MutationEffect::of(*belief, said))
+                let said = format!(
+                    "{belief} went from {} to {}",
+                    format_confidence(before),
+                    format_confidence(confidence)
+                );
+                Ok(MutationEffect::new(*belief, said))
             }
             BoardMutation::RetractBelief { belief, reason } => {
-                let said = format!("Retracted {belief}: {}", short(&self.held(*belief)?.statement));
+                let said =
+                    format!("Retracted {belief}: {}", clip_line(&self.held_belief(*belief)?.statement));
                 let shaken = self.impact(*belief)?.shaken;
-                let reason = maybe("reason", reason.as_ref())?;
+                let reason = check_optional_text("reason", reason.as_ref())?;
                 self.beliefs.change(belief.0, |known| {
                     known.status = BeliefStatus::Retracted;
                     known.reason = reason;
                     known.changed = Some(origin.clone());
                 })?;
-                let mut effect = MutationEffect::of(*belief, said);
+                let mut effect = MutationEffect::new(*belief, said);
                 effect.said.extend(shaken.iter().filter(|shaken| shaken.then < shaken.now).map(|shaken| {
-                    format!("{} fell from {} to {}", shaken.belief, shown(shaken.now), shown(shaken.then))
+                    format!(
+                        "{} fell from {} to {}",
+                        shaken.belief,
+                        format_confidence(shaken.now),
+                        format_confidence(shaken.then)
+                    )
                 }));
                 Ok(effect)
             }
@@ -97,8 +107,8 @@ impl ReasoningBoard {
         match mutation {
             BoardMutation::Depend { belief, on, kind, strength, reason } => {
                 let (belief, on) = (*belief, *on);
-                self.held(belief)?;
-                self.held(on)?;
+                self.held_belief(belief)?;
+                self.held_belief(on)?;
                 if belief == on {
                     return Err(MindError::Itself(belief.into()));
                 }
@@ -106,15 +116,15 @@ impl ReasoningBoard {
                     let depends = self.beliefs.get(number).map(|belief| belief.depends.as_slice());
                     depends.unwrap_or_default().iter().map(|dependency| dependency.on.0).collect()
                 };
-                if let Some(path) = way(on.0, belief.0, rests_on) {
+                if let Some(path) = find_path(on.0, belief.0, rests_on) {
                     let circle = std::iter::once(belief.0).chain(path).map(|number| BeliefId(number).into());
                     return Err(MindError::Cycle(circle.collect()));
                 }
                 let dependency = Dependency {
                     on,
                     kind: *kind,
-                    strength: within("strength", *strength, 0.0, 1.0)?,
-                    reason: maybe("reason", reason.as_ref())?,
+                    strength: check_range("strength", *strength, 0.0, 1.0)?,
+                    reason: check_optional_text("reason", reason.as_ref())?,
                 };
                 let known = self.beliefs.known(belief.0)?;
                 if known.depends.len() >= MOST_DEPENDENCIES {
@@ -131,8 +141,12 @@ impl ReasoningBoard {
                     known.changed = Some(origin.clone());
                 })?;
                 let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
-                let said = format!("{belief} {} {on}; its confidence is now {}", kind.verb(), shown(sure));
-                Ok(MutationEffect::of(belief, said))
+                let said = format!(
+                    "{belief} {} {on}; its confidence is now {}",
+                    kind.verb(),
+                    format_confidence(sure)
+                );
+                Ok(MutationEffect::new(belief, said))
             }
             BoardMutation::Undepend { belief, on } => {
                 let known = self.beliefs.known(belief.0)?;
@@ -143,7 +157,7 @@ impl ReasoningBoard {
                     known.depends.retain(|dependency| dependency.on != *on);
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(MutationEffect::of(*belief, format!("{belief} no longer depends on {on}")))
+                Ok(MutationEffect::new(*belief, format!("{belief} no longer depends on {on}")))
             }
             other => self.apply_contradictions(other, origin),
         }
@@ -172,7 +186,7 @@ impl ReasoningBoard {
                     )));
                 }
                 let reason = text("reason", reason)?;
-                let said = short(&reason);
+                let said = clip_line(&reason);
                 let id = ContradictionId(self.contradictions.push(Contradiction {
                     left,
                     right,
@@ -185,7 +199,7 @@ impl ReasoningBoard {
                     origin: origin.clone(),
                 })?);
                 let said = format!("{left} and {right} contradict each other ({id}): {said}");
-                Ok(MutationEffect::of(id, said).because(CheckpointCause::Contradiction))
+                Ok(MutationEffect::new(id, said).with_cause(CheckpointCause::Contradiction))
             }
             BoardMutation::SettleContradiction { contradiction, status, resolution } => {
                 let known = self.contradictions.known(contradiction.0)?;
@@ -195,19 +209,19 @@ impl ReasoningBoard {
                     return Err(MindError::State { item, is, rule: rule.into() });
                 }
                 let resolution = text("resolution", resolution)?;
-                let said = format!("{contradiction} is {}: {}", status.as_str(), short(&resolution));
+                let said = format!("{contradiction} is {}: {}", status.as_str(), clip_line(&resolution));
                 self.contradictions.change(contradiction.0, |known| {
                     known.status = *status;
                     known.resolution = Some(resolution);
                 })?;
-                Ok(MutationEffect::of(*contradiction, said))
+                Ok(MutationEffect::new(*contradiction, said))
             }
             other => Err(MindError::Senseless(format!("{} does not apply to a belief", other.noun()))),
         }
     }
 
     /// Returns a belief; fails if it is retracted.
-    fn held(&self, id: BeliefId) -> Result<&Belief, MindError> {
+    fn held_belief(&self, id: BeliefId) -> Result<&Belief, MindError> {
         let known = self.beliefs.known(id.0)?;
         match known.status {
             BeliefStatus::Held => Ok(known),
@@ -221,8 +235,8 @@ impl ReasoningBoard {
 }
 
 /// Checks that a value can be compared.
-fn measure(value: &Measure) -> Result<Measure, MindError> {
-    let finite = |number: f64| within("value", number, f64::MIN, f64::MAX);
+fn check_measure(value: &Measure) -> Result<Measure, MindError> {
+    let finite = |number: f64| check_range("value", number, f64::MIN, f64::MAX);
     Ok(match value {
         Measure::Number(number) => Measure::Number(finite(*number)?),
         Measure::Range(from, to) if from > to => {

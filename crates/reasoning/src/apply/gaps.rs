@@ -1,9 +1,9 @@
 //! Gaps, and checks that fill them.
 
-use super::{few, maybe, short, text, word};
-use crate::confidence::{strength, within};
+use super::{check_count, check_optional_text, check_word, clip_line, text};
+use crate::confidence::{check_range, check_strength};
 use crate::error::MindError;
-use crate::graph::way;
+use crate::graph::find_path;
 use crate::ids::{GapId, ItemId, RunId, VerificationId};
 use crate::item::{
     Check, CheckOutcome, CheckRun, Evidence, EvidenceKind, EvidenceOrigin, Gap, GapStatus, HypothesisStatus,
@@ -18,7 +18,7 @@ const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
 pub const KEPT_OUTPUT: usize = 4000;
 
 /// Checks that a path stays inside the workspace.
-fn inside(path: &str) -> Result<(), MindError> {
+fn check_inside_workspace(path: &str) -> Result<(), MindError> {
     text("file", path)?;
     match path.starts_with('/') || path.split('/').any(|part| part == "..") {
         true => Err(MindError::Senseless(format!(
@@ -36,7 +36,7 @@ impl ReasoningBoard {
     ) -> Result<MutationEffect, MindError> {
         match mutation {
             BoardMutation::AddGap { question, kind, criticality, blocks, after, strategy, minutes } => {
-                few("gaps that it waits for", after.len())?;
+                check_count("gaps that it waits for", after.len())?;
                 let mut waits = after.clone();
                 waits.sort();
                 waits.dedup();
@@ -44,24 +44,24 @@ impl ReasoningBoard {
                     self.gaps.known(other.0)?;
                 }
                 let question = text("question", question)?;
-                let said = short(&question);
+                let said = clip_line(&question);
                 let minutes = minutes
-                    .map(|minutes| within("number of minutes", minutes, 0.1, 100_000.0))
+                    .map(|minutes| check_range("number of minutes", minutes, 0.1, 100_000.0))
                     .transpose()?;
                 let id = GapId(self.gaps.push(Gap {
                     question,
                     kind: *kind,
                     criticality: *criticality,
                     status: GapStatus::Open,
-                    blocks: self.existing(blocks)?,
+                    blocks: self.check_items(blocks)?,
                     after: waits,
-                    strategy: maybe("strategy", strategy.as_ref())?,
+                    strategy: check_optional_text("strategy", strategy.as_ref())?,
                     minutes,
                     answer: None,
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(MutationEffect::of(id, format!("Added {id} ({}): {said}", criticality.as_str())))
+                Ok(MutationEffect::new(id, format!("Added {id} ({}): {said}", criticality.as_str())))
             }
             BoardMutation::GapAfter { gap, after } => {
                 self.gaps.known(gap.0)?;
@@ -73,7 +73,7 @@ impl ReasoningBoard {
                     let after = self.gaps.get(number).map(|gap| gap.after.as_slice());
                     after.unwrap_or_default().iter().map(|gap| gap.0).collect()
                 };
-                if let Some(path) = way(after.0, gap.0, waits) {
+                if let Some(path) = find_path(after.0, gap.0, waits) {
                     let circle = std::iter::once(gap.0).chain(path).map(|number| GapId(number).into());
                     return Err(MindError::Cycle(circle.collect()));
                 }
@@ -82,15 +82,15 @@ impl ReasoningBoard {
                     known.after.sort();
                     known.after.dedup();
                 })?;
-                Ok(MutationEffect::of(*gap, format!("{gap} waits for {after}")))
+                Ok(MutationEffect::new(*gap, format!("{gap} waits for {after}")))
             }
             BoardMutation::FillGap { gap, answer } => self.fill(*gap, text("answer", answer)?, origin),
             BoardMutation::DropGap { gap, reason } => {
                 self.open_gap(*gap)?;
                 let reason = text("reason", reason)?;
-                let said = format!("Dropped {gap}: {}", short(&reason));
+                let said = format!("Dropped {gap}: {}", clip_line(&reason));
                 self.end_gap(*gap, GapStatus::Dropped, reason, origin)?;
-                Ok(MutationEffect::of(*gap, said))
+                Ok(MutationEffect::new(*gap, said))
             }
             BoardMutation::ReopenGap { gap } => {
                 let known = self.gaps.known(gap.0)?;
@@ -103,7 +103,7 @@ impl ReasoningBoard {
                     known.answer = None;
                     known.changed = Some(origin.clone());
                 })?;
-                Ok(MutationEffect::of(*gap, format!("Reopened {gap}")))
+                Ok(MutationEffect::new(*gap, format!("Reopened {gap}")))
             }
             other => self.apply_verifications(other, origin),
         }
@@ -117,29 +117,30 @@ impl ReasoningBoard {
         match mutation {
             BoardMutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
                 let title = text("title", title)?;
-                let said = short(&title);
+                let said = clip_line(&title);
                 self.check_check(check)?;
                 // Within bounds, so exact as a float.
-                within("timeout in milliseconds", *timeout_ms as f64, 1.0, LONGEST_TIMEOUT as f64)?;
-                few("inputs", inputs.len())?;
-                inputs.iter().try_for_each(|input| inside(input))?;
+                check_range("timeout in milliseconds", *timeout_ms as f64, 1.0, LONGEST_TIMEOUT as f64)?;
+                check_count("inputs", inputs.len())?;
+                inputs.iter().try_for_each(|input| check_inside_workspace(input))?;
                 let id = VerificationId(self.verifications.push(Verification {
                     title,
                     check: check.clone(),
                     timeout_ms: *timeout_ms,
-                    inputs: inputs.iter().map(|input| word("input", input)).collect::<Result<_, _>>()?,
+                    inputs:
+                        inputs.iter().map(|input| check_word("input", input)).collect::<Result<_, _>>()?,
                     on_pass: self.checked_acts(on_pass)?,
                     on_fail: self.checked_acts(on_fail)?,
                     origin: origin.clone(),
                 })?);
-                Ok(MutationEffect::of(id, format!("Added {id}: {said}")))
+                Ok(MutationEffect::new(id, format!("Added {id}: {said}")))
             }
             BoardMutation::RecordRun { verification, outcome, reason, exit, took_ms, output, key } => {
                 let known = self.verifications.known(verification.0)?.clone();
                 let mut output = output.clone();
                 stepback_model::clip::text(&mut output, KEPT_OUTPUT);
                 let reason = text("reason", reason)?;
-                let said = format!("{verification} {}: {}", outcome.as_str(), short(&reason));
+                let said = format!("{verification} {}: {}", outcome.as_str(), clip_line(&reason));
                 let run = RunId(self.runs.push(CheckRun {
                     verification: *verification,
                     outcome: *outcome,
@@ -150,14 +151,22 @@ impl ReasoningBoard {
                     key: key.clone(),
                     origin: origin.clone(),
                 })?);
-                let mut effect = MutationEffect::of(run, said).because(CheckpointCause::Verification);
+                let mut effect = MutationEffect::new(run, said).with_cause(CheckpointCause::Verification);
                 let acts = match outcome {
                     CheckOutcome::Passed => known.on_pass,
                     CheckOutcome::Failed => known.on_fail,
                     CheckOutcome::TimedOut | CheckOutcome::Error => Vec::new(),
                 };
                 for act in acts {
-                    self.act(*verification, &known.title, *outcome, &reason, act, &mut effect, origin)?;
+                    self.apply_outcome(
+                        *verification,
+                        &known.title,
+                        *outcome,
+                        &reason,
+                        act,
+                        &mut effect,
+                        origin,
+                    )?;
                 }
                 Ok(effect)
             }
@@ -195,8 +204,8 @@ impl ReasoningBoard {
             .after
             .iter()
             .find(|after| self.gaps.get(after.0).is_some_and(|gap| gap.status == GapStatus::Open));
-        let said = format!("Filled {id}: {}", short(&answer));
-        let mut effect = MutationEffect::of(id, said).because(CheckpointCause::GapFilled);
+        let said = format!("Filled {id}: {}", clip_line(&answer));
+        let mut effect = MutationEffect::new(id, said).with_cause(CheckpointCause::GapFilled);
         if let Some(after) = waiting {
             effect.said.push(format!("{after}, which it waited for, is still open"));
         }
@@ -211,21 +220,21 @@ impl ReasoningBoard {
 
     fn check_check(&self, check: &Check) -> Result<(), MindError> {
         let measured = |from: &Measured| match from {
-            Measured::File(path) => inside(path),
+            Measured::File(path) => check_inside_workspace(path),
             Measured::Command(run) => text("command", run).map(drop),
         };
         match check {
             Check::Command { run, exit, contains, lacks } => {
                 text("command", run)?;
-                within("exit code", f64::from(*exit), 0.0, 255.0)?;
+                check_range("exit code", f64::from(*exit), 0.0, 255.0)?;
                 contains.iter().chain(lacks).try_for_each(|part| text("expected text", part).map(drop))
             }
             Check::SameFiles { left, right } => {
-                inside(left)?;
-                inside(right)
+                check_inside_workspace(left)?;
+                check_inside_workspace(right)
             }
             Check::FileText { path, text: wanted, .. } => {
-                inside(path)?;
+                check_inside_workspace(path)?;
                 text("expected text", wanted).map(drop)
             }
             Check::Json { from, pointer, .. } => {
@@ -239,21 +248,21 @@ impl ReasoningBoard {
             }
             Check::Reference { from, reference, absolute, relative } => {
                 measured(from)?;
-                inside(reference)?;
-                within("absolute tolerance", *absolute, 0.0, f64::MAX)?;
-                within("relative tolerance", *relative, 0.0, f64::MAX).map(drop)
+                check_inside_workspace(reference)?;
+                check_range("absolute tolerance", *absolute, 0.0, f64::MAX)?;
+                check_range("relative tolerance", *relative, 0.0, f64::MAX).map(drop)
             }
         }
     }
 
     fn checked_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
-        few("actions", acts.len())?;
+        check_count("actions", acts.len())?;
         acts.iter()
             .map(|act| {
                 Ok(match act {
                     OnOutcome::Evidence { hypothesis, strength: given } => {
                         self.hypotheses.known(hypothesis.0)?;
-                        OnOutcome::Evidence { hypothesis: *hypothesis, strength: strength(*given)? }
+                        OnOutcome::Evidence { hypothesis: *hypothesis, strength: check_strength(*given)? }
                     }
                     OnOutcome::Fill(gap) => {
                         self.gaps.known(gap.0)?;
@@ -268,7 +277,7 @@ impl ReasoningBoard {
     /// Carries out one planned consequence of a run. A consequence that no longer applies is reported and skipped: the run
     /// itself counts.
     #[expect(clippy::too_many_arguments, reason = "it is one outcome")]
-    fn act(
+    fn apply_outcome(
         &mut self,
         id: VerificationId,
         title: &str,

@@ -1,7 +1,7 @@
 //! Hypotheses and their evidence.
 
-use super::{few, maybe, short, shown, tags, text, word};
-use crate::confidence::{PRIORS, strength, within};
+use super::{check_count, check_optional_text, check_tags, check_word, clip_line, format_confidence, text};
+use crate::confidence::{PRIORS, check_range, check_strength};
 use crate::error::MindError;
 use crate::ids::{EvidenceId, HypothesisId};
 use crate::item::{AutoRejected, Evidence, EvidenceOrigin, Hypothesis, HypothesisStatus, ItemOrigin};
@@ -28,7 +28,7 @@ impl ReasoningBoard {
                         });
                     }
                 }
-                few("hypotheses that it excludes", excludes.len())?;
+                check_count("hypotheses that it excludes", excludes.len())?;
                 let mut excluded = excludes.clone();
                 excluded.sort();
                 excluded.dedup();
@@ -36,29 +36,29 @@ impl ReasoningBoard {
                     self.hypotheses.known(other.0)?;
                 }
                 let statement = text("hypothesis", statement)?;
-                let said = short(&statement);
-                let prior = within("prior", *prior, PRIORS.0, PRIORS.1)?;
+                let said = clip_line(&statement);
+                let prior = check_range("prior", *prior, PRIORS.0, PRIORS.1)?;
                 let id = HypothesisId(self.hypotheses.push(Hypothesis {
                     statement,
                     status: Active,
                     prior,
                     parent: *parent,
                     excludes: excluded,
-                    tags: tags(given)?,
+                    tags: check_tags(given)?,
                     reason: None,
                     fallen: None,
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(MutationEffect::of(id, format!("Proposed {id} ({}): {said}", shown(prior))))
+                Ok(MutationEffect::new(id, format!("Proposed {id} ({}): {said}", format_confidence(prior))))
             }
             BoardMutation::SetHypothesis { hypothesis, status, reason } => {
-                self.set_status(*hypothesis, *status, maybe("reason", reason.as_ref())?, origin)
+                self.set_status(*hypothesis, *status, check_optional_text("reason", reason.as_ref())?, origin)
             }
             BoardMutation::AddEvidence { hypothesis, strength: given, text: said, kind, source } => {
                 let evidence = Evidence {
                     hypothesis: *hypothesis,
-                    strength: strength(*given)?,
+                    strength: check_strength(*given)?,
                     kind: *kind,
                     text: text("evidence", said)?,
                     source: self.checked_source(source)?,
@@ -80,8 +80,8 @@ impl ReasoningBoard {
                 let reason = text("reason", reason)?;
                 let before = self.confidence(hypothesis)?;
                 self.evidence.change(evidence.0, |known| known.withdrawn = Some(reason))?;
-                let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
-                Ok(MutationEffect::of(*evidence, format!("Withdrew {evidence}: {moved}")))
+                let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+                Ok(MutationEffect::new(*evidence, format!("Withdrew {evidence}: {moved}")))
             }
             other => Err(MindError::Senseless(format!("{} does not apply to a hypothesis", other.noun()))),
         }
@@ -100,15 +100,15 @@ impl ReasoningBoard {
         }
         let before = self.confidence(hypothesis)?;
         let id = EvidenceId(self.evidence.push(evidence)?);
-        let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
-        Ok(MutationEffect::of(id, format!("Added {id}: {moved}")))
+        let moved = describe_shift(hypothesis, before, self.confidence(hypothesis)?);
+        Ok(MutationEffect::new(id, format!("Added {id}: {moved}")))
     }
 
     fn checked_source(&self, source: &EvidenceOrigin) -> Result<EvidenceOrigin, MindError> {
         Ok(match source {
             EvidenceOrigin::Tool { step, tool } => EvidenceOrigin::Tool {
                 step: *step,
-                tool: tool.as_ref().map(|tool| word("name of the tool", tool)).transpose()?,
+                tool: tool.as_ref().map(|tool| check_word("name of the tool", tool)).transpose()?,
             },
             EvidenceOrigin::Code { file, line } => {
                 EvidenceOrigin::Code { file: text("file", file)?, line: *line }
@@ -157,11 +157,11 @@ impl ReasoningBoard {
             });
         }
         let said = match (status, &reason) {
-            (Active, _) => format!("Reopened {id}: {}", short(&known.statement)),
-            (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), short(reason)),
-            (_, None) => format!("{id} is {}: {}", status.as_str(), short(&known.statement)),
+            (Active, _) => format!("Reopened {id}: {}", clip_line(&known.statement)),
+            (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), clip_line(reason)),
+            (_, None) => format!("{id} is {}: {}", status.as_str(), clip_line(&known.statement)),
         };
-        let mut effect = MutationEffect::of(id, said).because(CheckpointCause::HypothesisStatus);
+        let mut effect = MutationEffect::new(id, said).with_cause(CheckpointCause::HypothesisStatus);
         self.hypotheses.change(id.0, |known| {
             known.status = status;
             known.fallen = None;
@@ -183,7 +183,7 @@ impl ReasoningBoard {
         effect: &mut MutationEffect,
         origin: &ItemOrigin,
     ) -> Result<(), MindError> {
-        for child in self.below(id) {
+        for child in self.special_cases(id) {
             let Some(was) = self.hypotheses.get(child).map(|known| known.status).filter(|was| was.is_open())
             else {
                 continue;
@@ -221,7 +221,7 @@ impl ReasoningBoard {
     }
 
     /// All special cases of a hypothesis, transitively.
-    fn below(&self, id: HypothesisId) -> Vec<u32> {
+    fn special_cases(&self, id: HypothesisId) -> Vec<u32> {
         let mut found = Vec::new();
         let mut wave = vec![id.0];
         while let Some(at) = wave.pop() {
@@ -240,8 +240,8 @@ impl ReasoningBoard {
 }
 
 /// A sentence about how the confidence of a hypothesis changed.
-fn moved(id: HypothesisId, before: f64, after: f64) -> String {
-    let (from, to) = (shown(before), shown(after));
+fn describe_shift(id: HypothesisId, before: f64, after: f64) -> String {
+    let (from, to) = (format_confidence(before), format_confidence(after));
     match after.total_cmp(&before) {
         std::cmp::Ordering::Greater => format!("{id} rose from {from} to {to}"),
         std::cmp::Ordering::Less => format!("{id} fell from {from} to {to}"),

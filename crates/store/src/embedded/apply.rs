@@ -22,15 +22,15 @@ const APPEND: &str =
 /// Applies mutations in order. The caller's transaction makes them atomic.
 pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
     let mut applying =
-        Applying { db, receipt: Receipt::default(), numbering: Numbering::default(), append: None };
+        CommitApplier { db, receipt: Receipt::default(), numbering: Numbering::default(), append: None };
     for mutation in mutations {
-        applying.apply(mutation)?;
+        applying.apply_mutation(mutation)?;
     }
     Ok(applying.receipt)
 }
 
 /// A commit being applied.
-struct Applying<'a> {
+struct CommitApplier<'a> {
     db: &'a Connection,
     receipt: Receipt,
     numbering: Numbering,
@@ -73,15 +73,15 @@ impl Numbering {
     }
 }
 
-impl Applying<'_> {
-    fn apply(&mut self, mutation: &Mutation) -> Result<(), StoreError> {
+impl CommitApplier<'_> {
+    fn apply_mutation(&mut self, mutation: &Mutation) -> Result<(), StoreError> {
         let db = self.db;
         match mutation {
             Mutation::AddWorkspace(workspace) => self.add_workspace(workspace)?,
             Mutation::AddSession(session) => self.add_session(session)?,
             Mutation::SetSessionInfo { session, info } => {
                 db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?
-                    .execute(params![blob(session.as_bytes()), json(info)])?;
+                    .execute(params![blob(session.as_bytes()), to_json(info)])?;
             }
             Mutation::AppendStep { step, annotation, trigger } => {
                 self.append_step(step, annotation, *trigger)?
@@ -92,7 +92,7 @@ impl Applying<'_> {
                     blob(step.as_bytes()),
                     annotation.label,
                     annotation.note,
-                    json(&annotation.tags)
+                    to_json(&annotation.tags)
                 ])?;
             }
             Mutation::SetHidden { steps, by } => {
@@ -155,7 +155,7 @@ impl Applying<'_> {
                 blob(session.workspace.as_bytes()),
                 session.agent,
                 session.started_at.as_micros(),
-                json(&session.info),
+                to_json(&session.info),
             ])
             .map_err(exists("this session"))?;
         Ok(())
@@ -178,7 +178,7 @@ impl Applying<'_> {
                 operation.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
                 operation.at.as_micros(),
                 operation.summary,
-                json(&operation.action),
+                to_json(&operation.action),
             ])
             .map_err(exists("this operation"))?;
         self.receipt.ops.push(number as u64);
@@ -197,7 +197,7 @@ impl Applying<'_> {
             none => none.insert(self.db.prepare_cached(APPEND)?),
         };
         let tags =
-            if annotation.tags.is_empty() { Cow::Borrowed("[]") } else { json(&annotation.tags).into() };
+            if annotation.tags.is_empty() { Cow::Borrowed("[]") } else { to_json(&annotation.tags).into() };
         append
             .execute(params![
                 blob(step.id.as_bytes()),
@@ -221,7 +221,7 @@ impl Applying<'_> {
                 step.meta.duration.map(|micros| micros as i64),
                 step.meta.detail.map(ValueRoot::to_bytes),
             ])
-            .map_err(exists("this step"))?;
+            .map_err(conflict_error("this step"))?;
         self.receipt.steps.push(number as u64);
         Ok(())
     }
@@ -237,14 +237,14 @@ fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
 }
 
 /// Converts a violated uniqueness constraint into an error that names what it protects.
-fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
+fn conflict_error(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },
         _ => error.into(),
     }
 }
 
-fn json(value: &impl serde::Serialize) -> String {
+fn to_json(value: &impl serde::Serialize) -> String {
     // The records are plain data with string keys, which always serialise.
     serde_json::to_string(value).unwrap_or_default()
 }

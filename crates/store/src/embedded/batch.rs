@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, TransactionBehavior};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 
-use super::objects::{IN_DATABASE, Location, Written, find};
+use super::objects::{IN_DATABASE, Location, PackedBatch, find};
 use super::{EmbeddedStore, schema};
 use crate::codec::{self, Codec};
 use crate::error::StoreError;
@@ -33,7 +33,7 @@ pub(super) struct Batch<'a> {
 const WORTH_BORROWING: usize = 128;
 
 /// An object in its stored form.
-struct Encoded {
+struct StoredForm {
     codec: Codec,
     depth: u8,
     base: Option<Hash>,
@@ -42,7 +42,7 @@ struct Encoded {
     stored: Option<Vec<u8>>,
 }
 
-impl Encoded {
+impl StoredForm {
     fn new(codec: Codec, stored: Option<Vec<u8>>) -> Self {
         Self { codec, depth: 0, base: None, lender: None, stored }
     }
@@ -69,7 +69,7 @@ const WORTH_A_THREAD: usize = 64 << 10;
 const LITTLE: usize = 16 << 10;
 
 /// A small object that waits.
-struct Small {
+struct SmallObject {
     kind: ObjectKind,
     hash: Hash,
     bytes: Vec<u8>,
@@ -78,7 +78,7 @@ struct Small {
 #[derive(Default)]
 struct Pending {
     objects: HashMap<Hash, Location>,
-    small: Vec<Small>,
+    small: Vec<SmallObject>,
     small_hashes: HashSet<Hash>,
     small_bytes: usize,
     /// Records for the database, as long as they are few; after that, everything goes into packs.
@@ -187,13 +187,13 @@ impl Batch<'_> {
             .is_ok()
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn lock_pending(&self) -> MutexGuard<'_, Pending> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_known(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
         {
-            let pending = self.pending();
+            let pending = self.lock_pending();
             if pending.objects.contains_key(&hash) || pending.small_hashes.contains(&hash) {
                 return Ok(true);
             }
@@ -203,10 +203,10 @@ impl Batch<'_> {
 
     /// Queues a small object.
     fn wait(&self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), StoreError> {
-        let mut pending = self.pending();
+        let mut pending = self.lock_pending();
         if !pending.objects.contains_key(&hash) && pending.small_hashes.insert(hash) {
             pending.small_bytes += bytes.len();
-            pending.small.push(Small { kind, hash, bytes: bytes.to_vec() });
+            pending.small.push(SmallObject { kind, hash, bytes: bytes.to_vec() });
         }
         match pending.small_bytes > WAITING {
             true => self.write_small(&mut pending),
@@ -226,7 +226,7 @@ impl Batch<'_> {
             let reader = self.store.reader();
             let snapshot = reader.unchecked_transaction()?;
             let mut stored = HashSet::new();
-            for Small { kind, hash, .. } in &small {
+            for SmallObject { kind, hash, .. } in &small {
                 if find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind) {
                     stored.insert(*hash);
                 }
@@ -234,10 +234,10 @@ impl Batch<'_> {
             small.retain(|small| !stored.contains(&small.hash));
         }
         let packed = compress_all(&small);
-        for (Small { kind, hash, bytes }, packed) in small.into_iter().zip(packed) {
+        for (SmallObject { kind, hash, bytes }, packed) in small.into_iter().zip(packed) {
             let encoded = match packed {
-                Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
-                None => Encoded::new(Codec::Raw, None),
+                Some(stored) => StoredForm::new(Codec::Zstd, Some(stored)),
+                None => StoredForm::new(Codec::Raw, None),
             };
             self.append(pending, kind, hash, &bytes, &encoded)?;
         }
@@ -251,14 +251,14 @@ impl Batch<'_> {
         kind: ObjectKind,
         hash: Hash,
         bytes: &[u8],
-        encoded: &Encoded,
+        encoded: &StoredForm,
     ) -> Result<(), StoreError> {
         if pending.objects.contains_key(&hash) {
             return Ok(());
         }
         let raw_len = u32::try_from(bytes.len())
             .map_err(|_| ObjectError::corrupt(kind, hash, "an object cannot be larger than 4 GiB"))?;
-        let Encoded { codec, depth, base, lender, stored } = encoded;
+        let StoredForm { codec, depth, base, lender, stored } = encoded;
         let payload = stored.as_deref().unwrap_or(bytes);
         let header = RecordHeader {
             kind,
@@ -278,7 +278,7 @@ impl Batch<'_> {
             pending.records.push((hash, record));
             (IN_DATABASE, 0)
         } else {
-            let writer = self.writer(pending)?;
+            let writer = self.pack_writer(pending)?;
             let offset = writer.append(&header, payload)?;
             (writer.id(), offset)
         };
@@ -290,7 +290,7 @@ impl Batch<'_> {
     }
 
     /// The writer of this batch's pack. Records meant for the database go there first: they are too large for it by now.
-    fn writer<'p>(&self, pending: &'p mut Pending) -> Result<&'p mut PackWriter, StoreError> {
+    fn pack_writer<'p>(&self, pending: &'p mut Pending) -> Result<&'p mut PackWriter, StoreError> {
         if pending.current.as_ref().is_none_or(|writer| writer.end() >= pack::MAX_PACK) {
             let full = pending.current.take();
             pending.full.extend(full);
@@ -309,15 +309,15 @@ impl Batch<'_> {
 
     /// Encodes an object as a delta against the base of `similar` if that is close enough, because then the chain does not
     /// grow and `similar` need not be read; else against `similar`.
-    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<Encoded> {
+    fn encode_delta(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<StoredForm> {
         let against = |base: Hash, depth: u8, share: usize| {
             let base_bytes = self.store.read(kind, base).ok()?;
             let stored = codec::compress_on(&base_bytes, bytes)?;
             let worthwhile = stored.len() + 32 < bytes.len() / share;
-            worthwhile.then(|| Encoded {
+            worthwhile.then(|| StoredForm {
                 depth,
                 base: Some(base),
-                ..Encoded::new(Codec::ZstdOnBase, Some(stored))
+                ..StoredForm::new(Codec::ZstdOnBase, Some(stored))
             })
         };
         let location = self.store.locate(kind, similar).ok()??;
@@ -329,7 +329,7 @@ impl Batch<'_> {
 
     /// Encodes an object in its smallest form: borrowed from git, a delta against `similar_to` (if that is stored, not
     /// merely pending, and its chain is short enough), or compressed on its own.
-    fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
+    fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> StoredForm {
         if kind == ObjectKind::Blob
             && bytes.len() >= WORTH_BORROWING
             && let Some(lenders) = self.lenders.get()
@@ -337,19 +337,22 @@ impl Batch<'_> {
             let oid = git_pack::blob_oid(bytes);
             if let Some(lender) = lenders.iter().find(|lender| lender.contains(&oid)) {
                 let payload = [oid, lender.id].concat();
-                return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
+                return StoredForm {
+                    lender: Some(lender.id),
+                    ..StoredForm::new(Codec::Borrowed, Some(payload))
+                };
             }
         }
         if let Some(similar) = similar_to
             && !self.store_is_empty
             && self.may_store_difference()
-            && let Some(encoded) = self.difference(kind, bytes, similar)
+            && let Some(encoded) = self.encode_delta(kind, bytes, similar)
         {
             return encoded;
         }
         match codec::compress(bytes) {
-            Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
-            None => Encoded::new(Codec::Raw, None),
+            Some(stored) => StoredForm::new(Codec::Zstd, Some(stored)),
+            None => StoredForm::new(Codec::Raw, None),
         }
     }
 }
@@ -366,25 +369,25 @@ impl ObjectSink for Batch<'_> {
             return Ok(hash);
         }
         let encoded = self.encode(kind, bytes, similar_to);
-        self.append(&mut self.pending(), kind, hash, bytes, &encoded)?;
+        self.append(&mut self.lock_pending(), kind, hash, bytes, &encoded)?;
         Ok(hash)
     }
 }
 
 /// The number of threads to use. Queried once, since the system reads it from files.
-fn cores() -> usize {
+fn thread_count() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Compresses each object on its own; `None` for those that do not get smaller.
-fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
+fn compress_all(small: &[SmallObject]) -> Vec<Option<Vec<u8>>> {
     let compress =
-        |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
+        |some: &[SmallObject]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
     let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
     let worth = bytes / WORTH_A_THREAD;
     // The number of cores is read from files, which a hook's commit need not do.
-    let threads = if worth < 2 || small.len() < 2 { 1 } else { cores().min(worth) };
+    let threads = if worth < 2 || small.len() < 2 { 1 } else { thread_count().min(worth) };
     if threads < 2 {
         return compress(small);
     }
@@ -403,7 +406,7 @@ impl ObjectBatch for Batch<'_> {
     fn reuse_packs(&self, packs: &[Vec<u8>]) {
         let ids = packs.iter().filter_map(|name| git_pack::pack_id(name));
         // A pack that cannot be parsed cannot be borrowed from; its content is stored as usual.
-        let _ = self.lenders.set(ids.filter_map(|id| self.store.lender(id).ok()).collect());
+        let _ = self.lenders.set(ids.filter_map(|id| self.store.open_git_pack(id).ok()).collect());
     }
 
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
@@ -411,7 +414,7 @@ impl ObjectBatch for Batch<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
-        self.write_small(&mut self.pending())?;
+        self.write_small(&mut self.lock_pending())?;
         let pending = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut packs = pending.full;
         packs.extend(pending.current);
@@ -422,7 +425,7 @@ impl ObjectBatch for Batch<'_> {
         let mut objects: Vec<_> = pending.objects.into_iter().collect();
         objects.sort_unstable_by_key(|(hash, _)| *hash);
         let records = pending.records.into_iter().collect();
-        let payload = Box::new(Written { objects, records, packs });
+        let payload = Box::new(PackedBatch { objects, records, packs });
         Ok(FinishedBatch { epoch: self.epoch, payload })
     }
 }

@@ -68,20 +68,20 @@ impl EmbeddedStore {
         snapshot: &Connection,
         (kind, hash): (ObjectKind, Hash),
         location: &Location,
-        window: &mut Option<Window>,
+        read_window: &mut Option<Window>,
     ) -> Option<Vec<u8>> {
         if location.kind != kind || location.base.is_some() || location.record_len > AHEAD.1 {
             return None;
         }
         let from_database;
         let record = if location.pack == IN_DATABASE {
-            from_database = objects::record(snapshot, location.offset).ok()??;
+            from_database = objects::read_record(snapshot, location.offset).ok()??;
             &from_database
         } else {
-            if window.as_ref().is_none_or(|window| window.get(location).is_none()) {
-                *window = Some(self.window(location, window.take())?);
+            if read_window.as_ref().is_none_or(|window| window.get(location).is_none()) {
+                *read_window = Some(self.window(location, read_window.take())?);
             }
-            window.as_ref()?.get(location)?
+            read_window.as_ref()?.get(location)?
         };
         let (header, start) = RecordHeader::decode(record).ok()?;
         let expected = (kind, hash, location.raw_len, location.record_len);

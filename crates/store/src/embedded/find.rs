@@ -31,7 +31,7 @@ impl Conditions {
         let text = |text: &String| Value::Text(text.clone());
         if let Some(workspace) = workspace {
             // A plus sign keeps SQLite from using an index here: a session, a call or a label is more selective.
-            let plus = if size == Size::Many && narrows(query) { "+" } else { "" };
+            let plus = if size == Size::Many && is_selective(query) { "+" } else { "" };
             all.add(&format!("{plus}s.workspace = ?"), Value::Blob(workspace.as_bytes().to_vec()));
         }
         if let Some(session) = query.session {
@@ -51,7 +51,7 @@ impl Conditions {
             all.add("s.call = ?", text(call));
         }
         if let Some(iteration) = query.iteration {
-            all.add("s.iteration = ?", number(iteration));
+            all.add("s.iteration = ?", integer_value(iteration));
         }
         match query.failed {
             // Must be the exact expression of the index.
@@ -84,13 +84,13 @@ impl Conditions {
             all.add("EXISTS (SELECT 1 FROM json_each(s.tags) WHERE value = ?)", text(tag));
         }
         if let Some(least) = query.min_duration {
-            all.add("s.duration >= ?", number(least));
+            all.add("s.duration >= ?", integer_value(least));
         }
         if let Some(after) = query.after {
-            all.add("s.number > ?", number(after));
+            all.add("s.number > ?", integer_value(after));
         }
         if let Some(before) = query.before {
-            all.add("s.number < ?", number(before));
+            all.add("s.number < ?", integer_value(before));
         }
         if !query.kinds.is_empty() {
             let places = vec!["?"; query.kinds.len()].join(", ");
@@ -102,19 +102,19 @@ impl Conditions {
 }
 
 /// Whether a condition leaves so few steps that sorting them costs less than scanning all steps in order.
-fn narrows(query: &StepQuery) -> bool {
+fn is_selective(query: &StepQuery) -> bool {
     query.session.is_some() || query.call.is_some() || query.label.is_some()
 }
 
 /// The indexes in the log that a query needs. They are created by the first such query over many steps, so a process that
 /// only records never pays for them. SQLite keeps them up to date, whichever program writes.
-fn indexes(workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<&'static str> {
+fn needed_indexes(workspace: Option<WorkspaceId>, query: &StepQuery) -> Vec<&'static str> {
     let mut needed = Vec::new();
     let mut need = |is_asked: bool, sql: &'static str| needed.extend(is_asked.then_some(sql));
     need(query.session.is_some(), "steps_of_session ON steps (session, number)");
     need(query.call.is_some(), "steps_of_call ON steps (call) WHERE call IS NOT NULL");
     need(query.label.is_some(), "steps_labelled ON steps (label) WHERE label IS NOT NULL");
-    if workspace.is_some() && !narrows(query) {
+    if workspace.is_some() && !is_selective(query) {
         need(query.failed == Some(true), "steps_failed ON steps (workspace, number) WHERE failed = 1");
         need(query.kinds.len() == 1, "steps_of_kind ON steps (workspace, kind, number)");
         need(query.tool.is_some(), "steps_of_tool ON steps (workspace, tool COLLATE NOCASE, number)");
@@ -146,7 +146,7 @@ fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &StepQue
     if newest_position(db).is_ok_and(|steps| steps < MANY) {
         return Size::Few;
     }
-    for index in indexes(workspace, query) {
+    for index in needed_indexes(workspace, query) {
         let name = index.split(' ').next().unwrap_or_default();
         let is_there = db
             .prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")
@@ -158,7 +158,7 @@ fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &StepQue
     Size::Many
 }
 
-fn number(number: u64) -> Value {
+fn integer_value(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
@@ -173,7 +173,7 @@ fn order_of(workspace: Option<WorkspaceId>, query: &StepQuery) -> &'static [&'st
 }
 
 /// `ORDER BY` for a query.
-pub(super) fn order(workspace: Option<WorkspaceId>, query: &StepQuery) -> String {
+pub(super) fn order_by(workspace: Option<WorkspaceId>, query: &StepQuery) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
         order_of(workspace, query).iter().map(|column| format!("{column}{direction}")).collect();
@@ -187,7 +187,7 @@ pub(super) fn steps(
 ) -> Result<Vec<StepRow>, StoreError> {
     let size =
         make_indexes(db, Some(workspace), &StepQuery { session: query.session, ..StepQuery::default() });
-    rows(db, (Some(workspace), query, size), query.limit, |_, placed| placed.stored)
+    select_steps(db, (Some(workspace), query, size), query.limit, |_, placed| placed.stored)
 }
 
 pub(super) fn page(
@@ -200,7 +200,7 @@ pub(super) fn page(
     let _snapshot = db.unchecked_transaction()?;
     // Fetch one more than requested, to know whether there are more.
     let limit = query.limit.map(|most| most.saturating_add(1));
-    let mut rows = rows(db, (workspace, query, size), limit, |place, placed| (place, placed))?;
+    let mut rows = select_steps(db, (workspace, query, size), limit, |place, placed| (place, placed))?;
     let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let more = rows.len() > most;
     rows.truncate(most);
@@ -221,19 +221,19 @@ fn count(
 ) -> Result<(u64, bool), StoreError> {
     let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions", size);
     let most = if query.count_all { u64::MAX } else { COUNTED };
-    values.push(number(most.saturating_add(1)));
+    values.push(integer_value(most.saturating_add(1)));
     // In the order of the page, so that SQLite uses the same index.
-    let order = order(workspace, query);
+    let order = order_by(workspace, query);
     let sql = format!("SELECT count(*) FROM (SELECT 1 FROM steps s WHERE 1{sql}{order} LIMIT ?)");
     let total: i64 = db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
     let total = total as u64;
     Ok((total.min(most), total > most))
 }
 
-pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
+pub(super) fn steps_after(db: &Connection, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
     let from = Some(QueryCursor { value: 0, position });
     let query = StepQuery { oldest_first: true, from, ..StepQuery::default() };
-    rows(db, (None, &query, Size::Few), Some(most), |_, placed| placed)
+    select_steps(db, (None, &query, Size::Few), Some(most), |_, placed| placed)
 }
 
 pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
@@ -243,7 +243,7 @@ pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
 }
 
 /// The steps that match a query, each converted by `keep`.
-fn rows<T>(
+fn select_steps<T>(
     db: &Connection,
     (workspace, query, size): (Option<WorkspaceId>, &StepQuery, Size),
     limit: Option<u64>,
@@ -253,7 +253,7 @@ fn rows<T>(
     let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
     if let Some(from) = query.from {
         let sign = if query.oldest_first { '>' } else { '<' };
-        let position = number(from.position);
+        let position = integer_value(from.position);
         match query.by {
             SortKey::Commit => {
                 sql.push_str(&format!(" AND s.position {sign} ?"));
@@ -266,10 +266,10 @@ fn rows<T>(
             }
         }
     }
-    sql.push_str(&order(workspace, query));
+    sql.push_str(&order_by(workspace, query));
     if let Some(most) = limit {
         sql.push_str(" LIMIT ?");
-        values.push(number(most));
+        values.push(integer_value(most));
     }
     log::collect(db, &sql, params_from_iter(values), |row| {
         let stored = log::read_checkpoint(row)?;
@@ -280,14 +280,14 @@ fn rows<T>(
     })
 }
 
-pub(super) fn tally(db: &Connection, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
+pub(super) fn step_counts(db: &Connection, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
     let sql =
         "SELECT n.agent, s.kind, count(*), sum(s.failed) FROM steps s JOIN sessions n ON n.id = s.session
                WHERE s.workspace = ?1 GROUP BY 1, 2 ORDER BY 1, 2";
     log::collect(db, sql, [workspace.as_bytes().as_slice()], |row| {
         Ok(StepCount {
             agent: row.get(0)?,
-            kind: log::named(row, 1, StepKind::parse)?,
+            kind: log::read_enum(row, 1, StepKind::parse)?,
             steps: row.get::<_, i64>(2)? as u64,
             failed: row.get::<_, i64>(3)? as u64,
         })

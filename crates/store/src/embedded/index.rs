@@ -14,7 +14,7 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{TextField, Texts, fold, words};
 
 use super::log::{self, COLUMNS, WIDTH};
-use super::ranked_hits::{self, Places};
+use super::ranked_hits::{self, RankedMatches};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
 use crate::error::StoreError;
 use crate::port::{SearchDocument, SearchHit, SearchRequest, SearchResult, StepRow};
@@ -138,7 +138,7 @@ impl EmbeddedStore {
         })?;
         db.execute("ATTACH ?1 AS log", [log])?;
         let index = Index { db };
-        if !index.belongs()? {
+        if !index.matches_log()? {
             index.clear()?;
         }
         Ok(index)
@@ -188,20 +188,20 @@ fn remove(dir: &Path) -> Result<(), StoreError> {
 }
 
 impl Index {
-    fn begin(&self) -> Result<rusqlite::Transaction<'_>, StoreError> {
+    fn begin_transaction(&self) -> Result<rusqlite::Transaction<'_>, StoreError> {
         Ok(rusqlite::Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?)
     }
 
     /// Whether the index was built from this log: a store restored from a backup may have other steps at the same
     /// positions.
-    fn belongs(&self) -> Result<bool, StoreError> {
+    fn matches_log(&self) -> Result<bool, StoreError> {
         let sql = "SELECT t.id IS s.id FROM texts t LEFT JOIN log.steps s ON s.position = t.position
                    ORDER BY t.position DESC LIMIT 1";
         Ok(self.db.query_row(sql, [], |row| row.get(0)).optional()?.unwrap_or(true))
     }
 
     fn clear(&self) -> Result<(), StoreError> {
-        let transaction = self.begin()?;
+        let transaction = self.begin_transaction()?;
         transaction.execute_batch(
             "DELETE FROM texts; INSERT INTO words (words) VALUES ('delete-all');
              INSERT INTO trigrams (trigrams) VALUES ('delete-all'); UPDATE state SET commits = -1, documents = 0, words = 0;",
@@ -210,7 +210,7 @@ impl Index {
         Ok(())
     }
 
-    pub(super) fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
+    pub(super) fn unindexed_steps(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
         let commits: i64 = self.db.query_row("SELECT commits FROM log.meta", [], |row| row.get(0))?;
         let seen: i64 = self.db.query_row("SELECT commits FROM state", [], |row| row.get(0))?;
         if seen == commits {
@@ -243,7 +243,7 @@ impl Index {
     }
 
     pub(super) fn add(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {
-        let transaction = self.begin()?;
+        let transaction = self.begin_transaction()?;
         let db = &transaction;
         let columns: Vec<&str> = TextField::ALL.iter().map(|field| field.as_str()).collect();
         let places: Vec<String> = (2..).take(columns.len()).map(|at| format!("?{at}")).collect();
@@ -292,12 +292,12 @@ impl Index {
             ])?;
             let mut values = vec![Value::Integer(position)];
             values.extend(TextField::ALL.iter().map(|field| match texts.get(field) {
-                Some(text) => Value::Text(apart(text)),
+                Some(text) => Value::Text(separate_words(text)),
                 None => Value::Null,
             }));
             db.prepare_cached(&insert)?.execute(params_from_iter(values))?;
             db.prepare_cached("INSERT INTO trigrams (rowid, all_texts) VALUES (?1, ?2)")?
-                .execute(params![position, joined(texts)])?;
+                .execute(params![position, join_texts(texts)])?;
         }
         transaction.commit()?;
         Ok(())
@@ -306,7 +306,7 @@ impl Index {
     pub(super) fn search(&self, search: &SearchRequest) -> Result<SearchResult, StoreError> {
         // The total and the hits see the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
-        let Places { shown, total, at_least, more } = ranked_hits::places(self, search)?;
+        let RankedMatches { shown, total, at_least, more } = ranked_hits::find_matches(self, search)?;
         let sql = format!(
             "SELECT {COLUMNS}, s.workspace, t.raw_len, t.text
              FROM log.steps s JOIN texts t ON t.position = s.position WHERE s.position = ?1"
@@ -328,7 +328,7 @@ impl Index {
 }
 
 /// The words of a text, separated by blanks.
-fn apart(text: &str) -> String {
+fn separate_words(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in words(text) {
         out.push_str(&word.text);
@@ -339,7 +339,7 @@ fn apart(text: &str) -> String {
 
 /// All texts of a step as one, for their trigrams. A match that extends from one text to the next is ruled out when the
 /// texts are read.
-fn joined(texts: &Texts) -> String {
+fn join_texts(texts: &Texts) -> String {
     let folded: Vec<String> = texts.values().map(|text| fold(text)).collect();
     // The tokenizer stops at NUL; a substring that contains one is searched for in every text.
     folded.join("\n").replace('\0', "\n")

@@ -64,7 +64,7 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
         workspace: id(row, 1, WorkspaceId::from_slice)?,
         agent: row.get(2)?,
         started_at: Timestamp::from_micros(row.get(3)?),
-        info: document(row, 4)?,
+        info: read_json(row, 4)?,
     })
 }
 
@@ -88,12 +88,12 @@ pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StepRow>, Sto
 }
 
 /// The number of garbage collections so far.
-pub(super) fn epoch(db: &Connection) -> Result<u64, StoreError> {
+pub(super) fn gc_generation(db: &Connection) -> Result<u64, StoreError> {
     let epoch: i64 = db.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
     Ok(epoch as u64)
 }
 
-pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
+pub(super) fn read_batch(db: &Connection, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
     // In one transaction, or each query would acquire and release the reader locks.
     let snapshot = db.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(&format!("SELECT 1 FROM steps WHERE {BY_ID}"))?;
@@ -107,7 +107,7 @@ pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<BatchAn
     let references = references.collect::<Result<_, _>>()?;
     let sessions = questions.sessions.iter().map(|id| session(&snapshot, *id)).collect::<Result<_, _>>()?;
     Ok(BatchAnswers {
-        epoch: epoch(&snapshot)?,
+        epoch: gc_generation(&snapshot)?,
         stored,
         references,
         sessions,
@@ -183,7 +183,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         session: id(row, 1, SessionId::from_slice)?,
         number: row.get::<_, i64>(2)? as u64,
         parent: row.get_ref(3)?.as_blob_or_null()?.and_then(StepId::from_slice),
-        kind: named(row, 4, StepKind::parse)?,
+        kind: read_enum(row, 4, StepKind::parse)?,
         at: Timestamp::from_micros(row.get(5)?),
         state: id(row, 6, Hash::from_slice)?,
         summary: row.get(7)?,
@@ -197,12 +197,12 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StepRow> {
             detail: row.get_ref(20)?.as_blob_or_null()?.and_then(ValueRoot::from_slice),
         },
     };
-    let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };
+    let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: read_json(row, 10)? };
     Ok(StepRow {
         step,
         annotation,
         trigger: match row.get_ref(11)?.as_str_or_null()? {
-            Some(_) => Some(named(row, 11, Trigger::parse)?),
+            Some(_) => Some(read_enum(row, 11, Trigger::parse)?),
             None => None,
         },
         hidden_by: row.get_ref(12)?.as_blob_or_null()?.and_then(OpId::from_slice),
@@ -217,8 +217,8 @@ fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
         number: row.get::<_, i64>(2)? as u64,
         at: Timestamp::from_micros(row.get(3)?),
         summary: row.get(4)?,
-        action: document::<OperationAction>(row, 5)?,
-        status: named(row, 6, OpStatus::parse)?,
+        action: read_json::<OperationAction>(row, 5)?,
+        status: read_enum(row, 6, OpStatus::parse)?,
         undone: row.get(7)?,
         journal: row.get_ref(8)?.as_blob_or_null()?.and_then(Hash::from_slice),
     })
@@ -233,7 +233,7 @@ pub(super) fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Optio
         .ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, "wrong length".into()))
 }
 
-pub(super) fn named<T>(
+pub(super) fn read_enum<T>(
     row: &Row<'_>,
     column: usize,
     parse: impl Fn(&str) -> Option<T>,
@@ -248,7 +248,7 @@ pub(super) fn named<T>(
     })
 }
 
-fn document<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+fn read_json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     serde_json::from_str(row.get_ref(column)?.as_str()?)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }

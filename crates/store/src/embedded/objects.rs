@@ -38,7 +38,7 @@ pub(super) struct Location {
 }
 
 /// A finished batch that waits for its commit.
-pub(super) struct Written {
+pub(super) struct PackedBatch {
     pub objects: Vec<(Hash, Location)>,
     /// The records that go into the database.
     pub records: HashMap<Hash, Vec<u8>>,
@@ -67,7 +67,7 @@ impl EmbeddedStore {
     }
 
     /// The git pack `id` in the vault, opened once.
-    pub(super) fn lender(&self, id: Oid) -> Result<Arc<GitPack>, String> {
+    pub(super) fn open_git_pack(&self, id: Oid) -> Result<Arc<GitPack>, String> {
         let mut open = self.open_lenders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lender) = open.get(&id) {
             return Ok(lender.clone());
@@ -98,7 +98,7 @@ impl EmbeddedStore {
             ObjectError::corrupt(kind, hash, format!("{place}: {reason}"))
         };
         let (header, payload) = if location.pack == IN_DATABASE {
-            let record = record(&self.reader(), location.offset)?;
+            let record = read_record(&self.reader(), location.offset)?;
             let record = record.ok_or_else(|| corrupt("it is missing".into()))?;
             pack::parse_record(record, location.record_len).map_err(corrupt)?
         } else {
@@ -124,9 +124,9 @@ impl EmbeddedStore {
                 codec::decompress(&payload, header.raw_len as usize, Some(&base)).map_err(corrupt)?
             }
             (Codec::Borrowed, _) => {
-                let (oid, lender) =
-                    borrowed(&payload).ok_or_else(|| corrupt("it does not name a git object".into()))?;
-                let lender = self.lender(lender).map_err(corrupt)?;
+                let (oid, lender) = parse_borrowed(&payload)
+                    .ok_or_else(|| corrupt("it does not name a git object".into()))?;
+                let lender = self.open_git_pack(lender).map_err(corrupt)?;
                 lender.read(&oid, header.raw_len as usize).map_err(corrupt)?
             }
             (Codec::ZstdOnBase, _) => {
@@ -217,19 +217,19 @@ pub(super) fn find(connection: &Connection, hash: Hash) -> Result<Option<Locatio
 }
 
 /// Reads a record that is in the database.
-pub(super) fn record(connection: &Connection, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn read_record(connection: &Connection, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT record FROM records WHERE id = ?1")?;
     Ok(statement.query_row([id as i64], |row| row.get(0)).optional()?)
 }
 
 /// The object id and the pack id that a borrowed record contains.
-fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
+fn parse_borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
     let (oid, pack) = payload.split_at_checked(20)?;
     Some((oid.try_into().ok()?, pack.try_into().ok()?))
 }
 
 /// Adds the written objects to the database, inside the caller's transaction.
-pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), StoreError> {
+pub(super) fn insert(transaction: &Connection, written: &PackedBatch) -> Result<(), StoreError> {
     let mut statement = transaction.prepare_cached(
         "INSERT OR IGNORE INTO objects (hash, kind, pack, offset, record_len, raw_len, depth, base, lender)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",

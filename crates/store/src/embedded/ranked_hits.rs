@@ -27,7 +27,7 @@ const VERIFIED: u64 = 1000;
 
 /// The positions of matching steps with scores, in order.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct RankedMatches {
     /// The steps to show.
     pub shown: Vec<(i64, f64)>,
     /// The number of matches.
@@ -38,43 +38,43 @@ pub(super) struct Places {
     pub more: bool,
 }
 
-fn number(number: u64) -> Value {
+fn integer_value(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 impl Index {
     /// Finds the steps that contain words.
-    pub(super) fn words(
+    pub(super) fn find_words(
         &self,
         search: &SearchRequest,
         with: &[Phrase],
         without: &[Phrase],
-    ) -> Result<Places, StoreError> {
-        let matching = Matching::new(self, search, expression(with, without))?;
+    ) -> Result<RankedMatches, StoreError> {
+        let matching = WordMatches::new(self, search, fts_expression(with, without))?;
         let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let end = search.skip.saturating_add(search.limit);
         let enough = end.saturating_add(1);
         let newest = search.ranked || (search.among.by == SortKey::Commit && !search.among.oldest_first);
         let (found, is_all) = match (newest, search.ranked) {
-            (true, true) => matching.newest(enough, RANKED.max(enough))?,
-            (true, false) => matching.newest(enough, enough)?,
-            (false, _) => matching.ordered(&find::order(None, &search.among), enough)?,
+            (true, true) => matching.newest_matches(enough, RANKED.max(enough))?,
+            (true, false) => matching.newest_matches(enough, enough)?,
+            (false, _) => matching.ordered_matches(&find::order_by(None, &search.among), enough)?,
         };
         let (total, at_least) = match is_all {
             true => (found.len() as u64, false),
-            false => matching.count(found.len() as u64)?,
+            false => matching.count_matches(found.len() as u64)?,
         };
         // The best of the newest matches come first; pages beyond them are not ranked.
         let ranked = if search.ranked { found.len().min(usize(RANKED)) } else { 0 };
-        let mut places = self.ranked(&found[..ranked], with, without)?;
+        let mut places = self.rank_matches(&found[..ranked], with, without)?;
         places.extend(found[ranked..].iter().map(|at| (*at, 0.0)));
         let more = places.len() as u64 > end && search.limit > 0;
         let shown = places.into_iter().skip(usize(search.skip)).take(usize(search.limit)).collect();
-        Ok(Places { shown, total, at_least, more })
+        Ok(RankedMatches { shown, total, at_least, more })
     }
 
     /// Sorts the best match first; ties keep their order.
-    fn ranked(
+    fn rank_matches(
         &self,
         found: &[i64],
         with: &[Phrase],
@@ -86,12 +86,12 @@ impl Index {
         let average = words as f64 / documents.max(1) as f64;
         let mut weighed = Vec::new();
         for phrase in with.iter().chain(without) {
-            weighed.push((phrase, weight(documents as f64, self.having(phrase)?)));
+            weighed.push((phrase, weight(documents as f64, self.count_phrase(phrase)?)));
         }
         let ranking = Ranking::new(weighed, average);
         let mut scored: Vec<(i64, f64)> = Vec::with_capacity(found.len());
         for position in found {
-            let texts = self.texts(*position)?;
+            let texts = self.read_texts(*position)?;
             scored.extend(texts.map(|texts| (*position, ranking.score(&take_apart(&texts)))));
         }
         scored.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -99,16 +99,16 @@ impl Index {
     }
 
     /// The number of steps that contain a phrase, up to the counting limit.
-    fn having(&self, phrase: &Phrase) -> Result<f64, StoreError> {
+    fn count_phrase(&self, phrase: &Phrase) -> Result<f64, StoreError> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
-        let wanted = expression(std::slice::from_ref(phrase), &[]);
+        let wanted = fts_expression(std::slice::from_ref(phrase), &[]);
         let count: i64 = (self.db.prepare_cached(sql)?)
             .query_row(rusqlite::params![wanted, COUNTED as i64], |row| row.get(0))?;
         Ok(count as f64)
     }
 
     /// The texts of a step.
-    pub(super) fn texts(&self, position: i64) -> Result<Option<Texts>, StoreError> {
+    pub(super) fn read_texts(&self, position: i64) -> Result<Option<Texts>, StoreError> {
         let mut statement = self.db.prepare_cached("SELECT raw_len, text FROM texts WHERE position = ?1")?;
         let row = statement
             .query_row([position], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
@@ -118,14 +118,18 @@ impl Index {
 
     /// Finds the steps that contain a substring. Candidates come from its trigrams, or are all steps if it is too short to
     /// have one; every candidate's text is read.
-    pub(super) fn substring(&self, search: &SearchRequest, wanted: &str) -> Result<Places, StoreError> {
+    pub(super) fn find_substring(
+        &self,
+        search: &SearchRequest,
+        wanted: &str,
+    ) -> Result<RankedMatches, StoreError> {
         let among = match search.ranked {
             true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
             false => search.among.clone(),
         };
         let Conditions { sql, mut values } =
             Conditions::of(search.workspace, &among, "log.sessions", Size::Many);
-        let order = find::order(None, &among);
+        let order = find::order_by(None, &among);
         let by_position = among.by == SortKey::Commit && !among.oldest_first;
         let join = if sql.is_empty() && by_position {
             ""
@@ -133,7 +137,7 @@ impl Index {
             " CROSS JOIN log.steps s ON s.position = w.rowid"
         };
         let order = if by_position { " ORDER BY w.rowid DESC".to_string() } else { order };
-        let statement = match trigrams(wanted) {
+        let statement = match trigram_expression(wanted) {
             Some(expression) => {
                 values.insert(0, Value::Text(expression));
                 format!("SELECT w.rowid FROM trigrams w{join} WHERE w.trigrams MATCH ?{sql}{order}")
@@ -143,10 +147,10 @@ impl Index {
         let mut statement = self.db.prepare_cached(&statement)?;
         let mut rows = statement.query(params_from_iter(values))?;
         let end = search.skip.saturating_add(search.limit);
-        let mut places = Places::default();
+        let mut places = RankedMatches::default();
         while let Some(row) = rows.next()? {
             let position = row.get(0)?;
-            let Some(texts) = self.texts(position)? else { continue };
+            let Some(texts) = self.read_texts(position)? else { continue };
             if !search.pattern.matches(&texts) {
                 continue;
             }
@@ -166,7 +170,7 @@ impl Index {
 }
 
 /// The matches of a search for words, with conditions on steps.
-struct Matching<'i> {
+struct WordMatches<'i> {
     index: &'i Index,
     expression: String,
     conditions: Conditions,
@@ -174,7 +178,7 @@ struct Matching<'i> {
     range: Option<(i64, i64)>,
 }
 
-impl<'i> Matching<'i> {
+impl<'i> WordMatches<'i> {
     fn new(index: &'i Index, search: &SearchRequest, expression: String) -> Result<Self, StoreError> {
         let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many);
         let range = match search.among.session {
@@ -192,7 +196,7 @@ impl<'i> Matching<'i> {
     }
 
     /// SQL that returns the positions of matching texts, and its parameters.
-    fn texts(&self) -> (String, Vec<Value>) {
+    fn texts_sql(&self) -> (String, Vec<Value>) {
         let mut values = vec![Value::Text(self.expression.clone())];
         let mut sql = "SELECT rowid FROM words WHERE words MATCH ?".to_string();
         if let Some((from, to)) = self.range {
@@ -203,11 +207,11 @@ impl<'i> Matching<'i> {
     }
 
     /// SQL after `SELECT w.rowid`, and its parameters; `near` limits how many of the newest matches are tried.
-    fn steps(&self, near: Option<u64>, needs_steps: bool) -> (String, Vec<Value>) {
-        let (mut texts, mut values) = self.texts();
+    fn steps_sql(&self, near: Option<u64>, needs_steps: bool) -> (String, Vec<Value>) {
+        let (mut texts, mut values) = self.texts_sql();
         if let Some(near) = near {
             texts.push_str(" ORDER BY rowid DESC LIMIT ?");
-            values.push(number(near));
+            values.push(integer_value(near));
         }
         let join = match needs_steps || self.is_limited() {
             true => " CROSS JOIN log.steps s ON s.position = w.rowid",
@@ -228,14 +232,14 @@ impl<'i> Matching<'i> {
         needs_steps: bool,
         most: u64,
     ) -> Result<Vec<i64>, StoreError> {
-        let (from, mut values) = self.steps(near, needs_steps);
-        values.push(number(most));
+        let (from, mut values) = self.steps_sql(near, needs_steps);
+        values.push(integer_value(most));
         let sql = format!("SELECT w.rowid{from}{order} LIMIT ?");
         log::collect(&self.index.db, &sql, params_from_iter(values), |row| row.get(0))
     }
 
     /// Up to `most` of the newest matches, at least `enough` if there are as many, and whether these are all.
-    fn newest(&self, enough: u64, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
+    fn newest_matches(&self, enough: u64, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
         let order = " ORDER BY w.rowid DESC";
         let most = most.saturating_add(1);
         if self.is_limited() && self.has_more_than(NEAR)? {
@@ -252,17 +256,17 @@ impl<'i> Matching<'i> {
     }
 
     /// The first `most` matches in another order, and whether these are all.
-    fn ordered(&self, order: &str, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
+    fn ordered_matches(&self, order: &str, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
         let found = self.run(None, order, true, most)?;
         let is_all = (found.len() as u64) < most;
         Ok((found, is_all))
     }
 
     /// The number of matches, and whether it is only a lower bound. At least `known` were seen.
-    fn count(&self, known: u64) -> Result<(u64, bool), StoreError> {
+    fn count_matches(&self, known: u64) -> Result<(u64, bool), StoreError> {
         let near = (self.is_limited() && self.has_more_than(NEAR)?).then_some(NEAR);
-        let (from, mut values) = self.steps(near, false);
-        values.push(number(COUNTED + 1));
+        let (from, mut values) = self.steps_sql(near, false);
+        values.push(integer_value(COUNTED + 1));
         let sql = format!("SELECT count(*) FROM (SELECT 1{from} LIMIT ?)");
         let count: i64 =
             self.index.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
@@ -275,8 +279,8 @@ impl<'i> Matching<'i> {
 
     /// Whether the words alone match more than `many` steps.
     fn has_more_than(&self, many: u64) -> Result<bool, StoreError> {
-        let (texts, mut values) = self.texts();
-        values.push(number(many + 1));
+        let (texts, mut values) = self.texts_sql();
+        values.push(integer_value(many + 1));
         let sql = format!("SELECT count(*) FROM ({texts} LIMIT ?)");
         let count: i64 =
             self.index.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
@@ -286,7 +290,7 @@ impl<'i> Matching<'i> {
 
 /// The search as an FTS5 expression. Words contain no punctuation but underscores, so nothing in them has a special
 /// meaning.
-fn expression(with: &[Phrase], without: &[Phrase]) -> String {
+fn fts_expression(with: &[Phrase], without: &[Phrase]) -> String {
     let quoted =
         |phrase: &Phrase| format!("\"{}\"{}", phrase.words.join(" "), if phrase.prefix { " *" } else { "" });
     let with: Vec<String> = with.iter().map(quoted).collect();
@@ -298,7 +302,7 @@ fn expression(with: &[Phrase], without: &[Phrase]) -> String {
 const MOST_TRIGRAMS: usize = 24;
 
 /// The trigrams of this substring as an expression; `None` if it is too short to have one.
-fn trigrams(wanted: &str) -> Option<String> {
+fn trigram_expression(wanted: &str) -> Option<String> {
     let folded: Vec<char> = fold(wanted).chars().collect();
     let mut seen = HashSet::new();
     let all: Vec<String> = folded
@@ -314,9 +318,9 @@ fn trigrams(wanted: &str) -> Option<String> {
 }
 
 /// The steps that match a search.
-pub(super) fn places(index: &Index, search: &SearchRequest) -> Result<Places, StoreError> {
+pub(super) fn find_matches(index: &Index, search: &SearchRequest) -> Result<RankedMatches, StoreError> {
     match &search.pattern {
-        Pattern::Words { with, without } => index.words(search, with, without),
-        Pattern::Substring(wanted) => index.substring(search, wanted),
+        Pattern::Words { with, without } => index.find_words(search, with, without),
+        Pattern::Substring(wanted) => index.find_substring(search, wanted),
     }
 }

@@ -55,19 +55,19 @@ impl EmbeddedStore {
         if idle.is_some() {
             return Reader::Own(self, idle);
         }
-        match self.connection.try_lock() {
+        match self.lock_connection.try_lock() {
             Ok(main) => return Reader::Main(main),
             Err(TryLockError::Poisoned(main)) => return Reader::Main(main.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
-        match self.another() {
+        match self.open_reader() {
             Ok(connection) => Reader::Own(self, Some(connection)),
             // Opening failed, for example because too many files are open: wait for the main connection.
             Err(_) => Reader::Main(self.connection()),
         }
     }
 
-    fn another(&self) -> Result<Connection, StoreError> {
+    fn open_reader(&self) -> Result<Connection, StoreError> {
         let connection = super::connect(&self.dir.join(schema::DATABASE), self.patience)?;
         schema::configure(&connection, CACHE)?;
         Ok(connection)

@@ -140,7 +140,7 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     {
         // In one transaction, or the answers could come from before and after another process creates the tables.
         let _snapshot = connection.unchecked_transaction()?;
-        if identify(connection, dir)? {
+        if is_store(connection, dir)? {
             return refuse_incomplete(connection, dir);
         }
     }
@@ -151,7 +151,7 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Another process may have created the tables during the wait for the lock.
-    if !identify(&transaction, dir)? {
+    if !is_store(&transaction, dir)? {
         refuse_lost_database(dir)?;
         transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -169,7 +169,7 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreEr
     match u32::try_from(found) {
         Ok(known @ 1..=FORMAT) => Ok(known),
         Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
-        _ => Err(foreign(dir, &format!("its format {found} was never released"))),
+        _ => Err(not_a_store(dir, &format!("its format {found} was never released"))),
     }
 }
 
@@ -195,7 +195,11 @@ pub fn needed(mutations: &[Mutation], has_records: bool) -> u32 {
 /// Refuses an incomplete copy of another store.
 fn refuse_incomplete(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM refs WHERE name = ?1")?;
-    if statement.exists([copy::INCOMPLETE])? { Err(foreign(dir, copy::INCOMPLETE_REASON)) } else { Ok(()) }
+    if statement.exists([copy::INCOMPLETE])? {
+        Err(not_a_store(dir, copy::INCOMPLETE_REASON))
+    } else {
+        Ok(())
+    }
 }
 
 /// Refuses to create a store over packs. Packs are only created by a store that has its tables: without these, the history
@@ -209,7 +213,7 @@ fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// `true` for a stepback store, `false` for an empty database, an error for anything else.
-fn identify(connection: &Connection, dir: &Path) -> Result<bool, StoreError> {
+fn is_store(connection: &Connection, dir: &Path) -> Result<bool, StoreError> {
     let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let application = read("application_id")?;
     let version = read("user_version")?;
@@ -217,11 +221,11 @@ fn identify(connection: &Connection, dir: &Path) -> Result<bool, StoreError> {
         let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         return match tables {
             0 => Ok(false),
-            _ => Err(foreign(dir, "its database has tables that are not stepback's")),
+            _ => Err(not_a_store(dir, "its database has tables that are not stepback's")),
         };
     }
     if application != i64::from(APPLICATION_ID) {
-        return Err(foreign(dir, "its database belongs to another program"));
+        return Err(not_a_store(dir, "its database belongs to another program"));
     }
     check_format(connection, dir)?;
     Ok(true)
@@ -231,6 +235,6 @@ fn newer_error(dir: &Path, found: u32) -> StoreError {
     StoreError::Newer { path: dir.to_path_buf(), found, known: FORMAT }
 }
 
-fn foreign(dir: &Path, reason: &str) -> StoreError {
+fn not_a_store(dir: &Path, reason: &str) -> StoreError {
     StoreError::NotAStore { path: dir.to_path_buf(), reason: reason.into() }
 }

@@ -11,7 +11,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, WorkspaceRecord};
 
-use super::objects::{self, Written};
+use super::objects::{self, PackedBatch};
 use super::{EmbeddedStore, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
@@ -53,7 +53,7 @@ impl EmbeddedStore {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
             statement.query_row([], |row| row.get(1))
         };
-        let longest = LONGEST_LOG * self.longer() as i64;
+        let longest = LONGEST_LOG * self.log_length_factor() as i64;
         let found = pages("NOOP").ok()?;
         if found > longest {
             // Another process that reads the log right now makes this stop halfway; the next commit tries again.
@@ -65,7 +65,7 @@ impl EmbeddedStore {
     /// Extends the file of a log of `pages` beyond the end of the log. Only a process that may write to the log may do
     /// that: SQLite ignores what is behind the last commit.
     fn make_room(&self, pages: Option<u64>) {
-        let Some(pages) = pages.filter(|_| self.stays()) else { return };
+        let Some(pages) = pages.filter(|_| self.is_long_lived()) else { return };
         let log = self.dir.join(schema::LOG);
         if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() < pages * LOGGED_PAGE + ROOM) {
             // A full disk is reported by the commit itself, which may still have room.
@@ -77,17 +77,19 @@ impl EmbeddedStore {
     }
 
     /// The factor by which the log may be longer than that of a short-lived process.
-    fn longer(&self) -> u64 {
-        if self.stays() { LONGER } else { 1 }
+    fn log_length_factor(&self) -> u64 {
+        if self.is_long_lived() { LONGER } else { 1 }
     }
 
-    fn stays(&self) -> bool {
+    fn is_long_lived(&self) -> bool {
         self.commits.load(Ordering::Relaxed) > STAYS
     }
 
     fn shorten_log(&self, connection: &Connection) {
         let log = self.dir.join(schema::LOG);
-        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE * self.longer()) {
+        if std::fs::metadata(log)
+            .is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE * self.log_length_factor())
+        {
             let _ = connection.busy_timeout(std::time::Duration::ZERO);
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             let _ = connection.busy_timeout(self.patience.unwrap_or(super::PATIENCE));
@@ -97,7 +99,7 @@ impl EmbeddedStore {
 
 /// Whether a batch wrote nothing.
 fn is_empty(batch: &FinishedBatch) -> bool {
-    batch.payload.downcast_ref::<Written>().is_some_and(|written| written.objects.is_empty())
+    batch.payload.downcast_ref::<PackedBatch>().is_some_and(|written| written.objects.is_empty())
 }
 
 impl ObjectStore for EmbeddedStore {
@@ -106,7 +108,7 @@ impl ObjectStore for EmbeddedStore {
     }
 
     fn gc_generation(&self) -> Result<u64, StoreError> {
-        log::epoch(&self.reader())
+        log::gc_generation(&self.reader())
     }
 
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
@@ -138,22 +140,22 @@ impl CommitLog for EmbeddedStore {
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
         self.make_room(logged);
         let format = schema::check_format(&transaction, &self.dir)?;
-        let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<Written>());
+        let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<PackedBatch>());
         let has_records = written.is_some_and(|written| !written.records.is_empty());
         if format < schema::needed(mutations, has_records) {
             schema::raise(&transaction)?;
         }
         transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
         if let Some(batch) = &batch {
-            if batch.epoch != log::epoch(&transaction)? {
+            if batch.epoch != log::gc_generation(&transaction)? {
                 return Err(StoreError::Collected);
             }
-            if let Some(written) = batch.payload.downcast_ref::<Written>() {
+            if let Some(written) = batch.payload.downcast_ref::<PackedBatch>() {
                 objects::insert(&transaction, written)?;
             }
         }
         let receipt = apply::apply(&transaction, mutations)?;
-        let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<Written>());
+        let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<PackedBatch>());
         for pack in written.into_iter().flat_map(|written| &mut written.packs) {
             // `finish` has already started writing small packs to the disk.
             pack.sync()?;
@@ -215,7 +217,7 @@ impl StepStore for EmbeddedStore {
     }
 
     fn follow(&self, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
-        find::follow(&self.reader(), position, most)
+        find::steps_after(&self.reader(), position, most)
     }
 
     fn newest_position(&self) -> Result<u64, StoreError> {
@@ -223,7 +225,7 @@ impl StepStore for EmbeddedStore {
     }
 
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
-        find::tally(&self.reader(), workspace)
+        find::step_counts(&self.reader(), workspace)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StepRow>, StoreError> {
@@ -257,13 +259,13 @@ impl RefStore for EmbeddedStore {
 
 impl BatchLookup for EmbeddedStore {
     fn look(&self, questions: &Questions<'_>) -> Result<BatchAnswers, StoreError> {
-        log::look(&self.reader(), questions)
+        log::read_batch(&self.reader(), questions)
     }
 }
 
 impl SearchStore for EmbeddedStore {
     fn unindexed(&self, most: usize) -> Result<Vec<StepRow>, StoreError> {
-        self.with_index(|index| index.unindexed(most))
+        self.with_index(|index| index.unindexed_steps(most))
     }
 
     fn index(&self, documents: &[SearchDocument]) -> Result<(), StoreError> {

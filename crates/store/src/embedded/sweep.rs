@@ -22,7 +22,7 @@ use crate::port::{CommitMark, ObjectInfo, Swept};
 /// A pack is rewritten when less than this share of it (in percent) is live.
 const WORTH_KEEPING: i128 = 70;
 
-struct Resident {
+struct PackedObject {
     hash: Hash,
     offset: u64,
     record_len: u64,
@@ -131,7 +131,7 @@ impl EmbeddedStore {
     fn remove_strays(&self) -> Result<(), StoreError> {
         let entries = fs::read_dir(&self.packs).map_err(StoreError::io("list", &self.packs))?;
         for id in entries.flatten().filter_map(|entry| pack::id_of(&entry.file_name())) {
-            if self.committed_len(id as i64)?.is_none() && self.residents(id as i64)?.is_empty() {
+            if self.committed_len(id as i64)?.is_none() && self.pack_objects(id as i64)?.is_empty() {
                 self.remove_pack(id)?;
             }
         }
@@ -159,7 +159,7 @@ impl EmbeddedStore {
         if source.is_none() && !damaged {
             return Ok(());
         }
-        let residents = self.residents(id)?;
+        let residents = self.pack_objects(id)?;
         if residents.is_empty() {
             self.connection().execute("DELETE FROM packs WHERE id = ?1", [id])?;
             return self.remove_pack(id as u64);
@@ -202,7 +202,7 @@ impl EmbeddedStore {
         self.remove_pack(id as u64)
     }
 
-    fn residents(&self, pack: i64) -> Result<Vec<Resident>, StoreError> {
+    fn pack_objects(&self, pack: i64) -> Result<Vec<PackedObject>, StoreError> {
         let connection = self.connection();
         let mut statement = connection
             .prepare("SELECT hash, offset, record_len FROM objects WHERE pack = ?1 ORDER BY offset")?;
@@ -214,7 +214,7 @@ impl EmbeddedStore {
             let (hash, offset, record_len) = row?;
             let hash = Hash::from_slice(&hash)
                 .ok_or_else(|| StoreError::Corrupt { what: "an object row has no valid hash".into() })?;
-            residents.push(Resident { hash, offset, record_len });
+            residents.push(PackedObject { hash, offset, record_len });
         }
         Ok(residents)
     }

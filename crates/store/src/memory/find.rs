@@ -4,10 +4,10 @@ use stepback_model::search::{Pattern, Phrase, Word};
 
 use super::Inner;
 use crate::port::{SearchDocument, SearchHit, SearchRequest, SearchResult, SortKey, StepQuery, StepRow};
-use crate::rank::{Ranking, count, length, take_apart, weight};
-use crate::scan::matching;
+use crate::rank::{Ranking, count_phrase, take_apart, weight, word_count};
+use crate::scan::matching_steps;
 
-pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StepRow> {
+pub(super) fn unindexed_steps(inner: &Inner, most: usize) -> Vec<StepRow> {
     let said = |stored: &StepRow| (stored.annotation.clone(), stored.purged);
     let is_known = |stored: &&StepRow| {
         let known = inner.documents.get(&stored.step.id);
@@ -19,14 +19,14 @@ pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StepRow> {
 pub(super) fn search(inner: &Inner, search: &SearchRequest) -> SearchResult {
     let mut hits: Vec<SearchHit> = Vec::new();
     let ranking = match (&search.pattern, search.ranked) {
-        (Pattern::Words { with, without }, true) => Some(ranking(inner, with.iter().chain(without))),
+        (Pattern::Words { with, without }, true) => Some(build_ranking(inner, with.iter().chain(without))),
         _ => None,
     };
     let among = match search.ranked {
         true => StepQuery { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
         false => search.among.clone(),
     };
-    for (_, workspace, stored) in matching(inner.log.rows(), search.workspace, &among) {
+    for (_, workspace, stored) in matching_steps(inner.log.rows(), search.workspace, &among) {
         let Some(document) = inner.documents.get(&stored.step.id) else { continue };
         if !search.pattern.matches(&document.texts) {
             continue;
@@ -45,13 +45,13 @@ pub(super) fn search(inner: &Inner, search: &SearchRequest) -> SearchResult {
 }
 
 /// Weighs phrases by how many of all steps contain them.
-fn ranking<'s>(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Ranking<'s> {
+fn build_ranking<'s>(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Ranking<'s> {
     let split: Vec<Vec<Vec<Word>>> =
         inner.documents.values().map(|SearchDocument { texts, .. }| take_apart(texts)).collect();
     let all = split.len() as f64;
-    let words: usize = split.iter().map(|words| length(words)).sum();
+    let words: usize = split.iter().map(|words| word_count(words)).sum();
     let weigh = |phrase: &'s Phrase| {
-        let having = split.iter().filter(|words| count(phrase, words) > 0.0).count() as f64;
+        let having = split.iter().filter(|words| count_phrase(phrase, words) > 0.0).count() as f64;
         (phrase, weight(all, having))
     };
     Ranking::new(phrases.map(weigh).collect(), words as f64 / all)

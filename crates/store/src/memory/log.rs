@@ -29,12 +29,12 @@ impl MemoryLog {
         match mutation {
             Mutation::AddWorkspace(workspace) => {
                 let same = |known: &WorkspaceRecord| known.root == workspace.root || known.id == workspace.id;
-                refuse(self.workspaces.iter().any(same), "this workspace")?;
+                refuse_duplicate(self.workspaces.iter().any(same), "this workspace")?;
                 self.workspaces.push(workspace.clone());
                 self.workspaces.sort_by_key(|workspace| (workspace.created_at, workspace.id));
             }
             Mutation::AddSession(session) => {
-                refuse(self.sessions.iter().any(|known| known.id == session.id), "this session")?;
+                refuse_duplicate(self.sessions.iter().any(|known| known.id == session.id), "this session")?;
                 self.sessions.push(session.clone());
                 self.sessions.sort_by_key(|session| (session.started_at, session.id));
             }
@@ -44,7 +44,7 @@ impl MemoryLog {
                 }
             }
             Mutation::AppendStep { step, annotation, trigger } => {
-                refuse(self.steps.iter().any(|known| known.step.id == step.id), "this step")?;
+                refuse_duplicate(self.steps.iter().any(|known| known.step.id == step.id), "this step")?;
                 let session = self.sessions.iter().find(|session| session.id == step.session);
                 let Some(workspace) = session.map(|session| session.workspace) else {
                     return Err(StoreError::Corrupt {
@@ -81,7 +81,7 @@ impl MemoryLog {
                 self.refs.remove(name);
             }
             Mutation::AppendOp(op) => {
-                refuse(self.operations.iter().any(|known| known.id == op.id), "this operation")?;
+                refuse_duplicate(self.operations.iter().any(|known| known.id == op.id), "this operation")?;
                 let last = self.operations.iter().rev().find(|known| known.workspace == op.workspace);
                 let mut op = op.clone();
                 op.number = last.map_or(0, |known| known.number) + 1;
@@ -120,6 +120,6 @@ impl MemoryLog {
     }
 }
 
-fn refuse(taken: bool, what: &'static str) -> Result<(), StoreError> {
+fn refuse_duplicate(taken: bool, what: &'static str) -> Result<(), StoreError> {
     if taken { Err(StoreError::Exists { what }) } else { Ok(()) }
 }

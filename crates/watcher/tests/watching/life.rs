@@ -24,11 +24,11 @@ fn another_version_gets_no_answer_and_ends_it() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let watcher = automatic(&dir, &desk.root);
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
     until("a hint", || scan(&desk, &client).hinted.then_some(()));
     assert_eq!(watcher.wait_for_end(AT_ONCE), None);
-    let other = WatcherClient::eager(&dir).with_version("0.0.0-other");
+    let other = WatcherClient::for_any_size(&dir).with_version("0.0.0-other");
     desk.write("f", "changed");
     let found = scan(&desk, &other);
     assert!(!found.hinted, "rules may differ between versions");
@@ -41,7 +41,7 @@ fn a_watcher_of_a_server_does_not_end_for_a_client() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let watcher = Watcher::start(WatcherConfig::new(&dir)).unwrap().unwrap();
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     assert!(!client.stop().unwrap());
     assert_eq!(watcher.wait_for_end(AT_ONCE), None);
     drop(watcher);
@@ -113,7 +113,7 @@ fn a_workspace_that_is_made_again_is_watched_again() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     for round in 0..3 {
         for number in 0..10 {
             desk.write(&format!("d{number}/f"), format!("{round} {number}"));
@@ -137,7 +137,7 @@ fn thousands_of_directories_that_come_and_go_are_all_seen() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = automatic(&dir, &desk.root);
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     until("a hint", || scan(&desk, &client).hinted.then_some(()));
     for round in 0..4 {
         std::thread::scope(|scope| {

@@ -50,7 +50,7 @@ fn a_workspace_is_watched_when_somebody_asks_about_it() {
     }
     let_times_settle();
     let dir = store(&desk);
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     assert!(client.status(&desk.root).is_none(), "nobody is there");
     assert!(!scan(&desk, &client).hinted);
     let watcher = start(&dir, &[], None).unwrap();
@@ -91,7 +91,7 @@ fn a_workspace_with_too_many_directories_is_not_watched_and_says_so() {
     }
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], Some(10)).unwrap();
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     let why = until("it is refused", || match client.status(&desk.root)? {
         Err(why) if why.contains("more than 10 directories") => Some(why),
         _ => None,
@@ -107,7 +107,7 @@ fn a_store_with_a_long_path_has_a_watcher_too() {
     let dir = desk.dir.path().join("long".repeat(40));
     fs::create_dir(&dir).unwrap();
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
 }
 
@@ -178,7 +178,7 @@ fn whoever_asks_nonsense_does_not_keep_others_from_an_answer() {
     let desk = WatchFixture::new();
     let dir = store(&desk);
     let _watcher = start(&dir, &[&desk.root], None).unwrap();
-    let client = WatcherClient::eager(&dir);
+    let client = WatcherClient::for_any_size(&dir);
     until("it is watched", || client.status(&desk.root)?.ok());
     let connect = || std::os::unix::net::UnixStream::connect(dir.join(SOCKET)).unwrap();
     let silent: Vec<_> = (0..4).map(|_| connect()).collect();

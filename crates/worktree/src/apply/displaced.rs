@@ -17,7 +17,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
 use stepback_model::tree::TreeNode;
 
-use super::{Applier, found, lock, on_threads};
+use super::{Applier, existing_parent, lock, on_threads};
 use crate::anchored_path::Beneath;
 use crate::error::WorktreeError;
 
@@ -88,8 +88,8 @@ impl Applier<'_> {
         at: usize,
     ) -> Result<(), WorktreeError> {
         let path = &changes[at].path;
-        let Some((dir, _)) = found(beneath.parent(path), path)? else { return Ok(()) };
-        unlink(&dir, &self.temporary(at)).map_err(WorktreeError::io("remove the replaced", path))
+        let Some((dir, _)) = existing_parent(beneath.parent(path), path)? else { return Ok(()) };
+        unlink(&dir, &self.temporary_name(at)).map_err(WorktreeError::io("remove the replaced", path))
     }
 }
 

@@ -14,7 +14,8 @@ use stepback_model::plan::PlannedChange;
 use stepback_model::tree::{Content, MODE_MASK, TreeNode};
 
 use super::{
-    Applier, ChangeOutcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode,
+    Applier, ChangeOutcome, changed_meanwhile, existing_parent, is_identical, missing_parent, rename,
+    set_mode,
 };
 use crate::anchored_path::{Beneath, Identity, Present, same_content};
 use crate::error::WorktreeError;
@@ -36,13 +37,15 @@ impl Applier<'_> {
     ) -> Result<ChangeOutcome, WorktreeError> {
         let path = &change.path;
         let Some(then) = &change.then else { return Ok(ChangeOutcome::Done) };
-        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(missing_parent()) };
+        let Some((dir, name)) = existing_parent(beneath.parent(path), path)? else {
+            return Ok(missing_parent());
+        };
         // What is there now? Normally what the plan saved; after a crash perhaps already what it wants.
         let replaced = match &change.now {
-            Some(now) if !now.is_dir() => match self.look(&dir, name, now, path)? {
+            Some(now) if !now.is_dir() => match self.compare_present(&dir, name, now, path)? {
                 Present::Matches(identity) => Some(identity),
                 Present::OtherMode(_) | Present::Differs => {
-                    return self.settle(&dir, name, then, path, changed_meanwhile());
+                    return self.settle_mismatch(&dir, name, then, path, changed_meanwhile());
                 }
                 Present::Nothing => {
                     return Ok(ChangeOutcome::LeftAlone("another process deleted it meanwhile".into()));
@@ -70,8 +73,9 @@ impl Applier<'_> {
                 .map_err(WorktreeError::io("write", path))?;
             return self.verify(&dir, name, then, path);
         }
-        let temporary = self.temporary(at);
-        let made = match self.with_access(path, || self.make(&dir, &temporary, name, then, path)) {
+        let temporary = self.temporary_name(at);
+        let made = match self.with_access(path, || self.create_temporary(&dir, &temporary, name, then, path))
+        {
             Ok(made) => made,
             Err(error) => {
                 let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
@@ -86,7 +90,7 @@ impl Applier<'_> {
                     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                     if error.kind() == io::ErrorKind::AlreadyExists {
                         let outcome = ChangeOutcome::LeftAlone("another process created it meanwhile".into());
-                        return self.settle(&dir, name, then, path, outcome);
+                        return self.settle_mismatch(&dir, name, then, path, outcome);
                     }
                     Err(WorktreeError::io("write", path)(error))
                 }
@@ -142,7 +146,7 @@ impl Applier<'_> {
     }
 
     /// Decides about a path that is not what the plan saved: done if it already is what the plan wants, else left alone.
-    fn settle(
+    fn settle_mismatch(
         &self,
         dir: &impl AsFd,
         name: &OsStr,
@@ -150,7 +154,7 @@ impl Applier<'_> {
         path: &RelPath,
         otherwise: ChangeOutcome,
     ) -> Result<ChangeOutcome, WorktreeError> {
-        match (self.look(dir, name, then, path)?, then) {
+        match (self.compare_present(dir, name, then, path)?, then) {
             (Present::Matches(_), _) => Ok(ChangeOutcome::Done),
             (Present::OtherMode(_), TreeNode::File { mode, .. }) => {
                 set_mode(dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
@@ -168,7 +172,7 @@ impl Applier<'_> {
         then: &TreeNode,
         path: &RelPath,
     ) -> Result<ChangeOutcome, WorktreeError> {
-        match self.look(dir, name, then, path)? {
+        match self.compare_present(dir, name, then, path)? {
             Present::Matches(_) => Ok(ChangeOutcome::Done),
             _ => {
                 let error = io::Error::other("what was read back is not what was written");
@@ -199,7 +203,7 @@ impl Applier<'_> {
     }
 
     /// Creates the planned file or link under a temporary name; returns the file if it is open.
-    fn make(
+    fn create_temporary(
         &self,
         dir: &impl AsFd,
         temporary: &OsStr,

@@ -20,7 +20,7 @@ use crate::statcache::{self, Builder, CachedEntry, CachedKind, NONE, RACY, Stat,
 
 /// The result for one directory.
 #[derive(Clone, Copy)]
-pub(super) enum Built {
+pub(super) enum DirResult {
     Tree(Hash),
     Skipped(SkipReason),
     Gone,
@@ -31,8 +31,8 @@ pub(super) struct Assembly<'a> {
     pub dirs: &'a [DirOut],
     /// The number of the walked directory for each cached one.
     by_old: Vec<u32>,
-    built: Vec<Option<Built>>,
-    pub out: &'a Out<'a>,
+    built: Vec<Option<DirResult>>,
+    pub out: &'a ScanIo<'a>,
     /// Some cached hash is not confirmed to be stored; write every tree.
     rewrite_all: bool,
     pub changed: bool,
@@ -43,17 +43,17 @@ pub(super) struct Assembly<'a> {
 }
 
 /// What a scan reads from and writes to, and the watcher's token it corresponds to.
-pub(super) struct Out<'a> {
+pub(super) struct ScanIo<'a> {
     pub source: &'a (dyn ObjectSource + Sync),
     pub batch: &'a dyn ObjectBatch,
     pub token: Option<LogPosition>,
 }
 
-pub(super) fn build(
+pub(super) fn build_snapshot(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
     walked: WalkResult,
-    out: &Out<'_>,
+    out: &ScanIo<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let old = old.filter(|cache| cache.meta().root == walked.root_id);
     let epoch_moved = old.is_some_and(|cache| cache.meta().epoch != scan.epoch);
@@ -76,16 +76,16 @@ pub(super) fn build(
         kept: Vec::new(),
     };
     let files = match assembly.build_all()? {
-        Built::Tree(tree) => tree,
+        DirResult::Tree(tree) => tree,
         // The root was opened before the walk; if it vanished since, it holds nothing.
-        Built::Skipped(_) | Built::Gone => {
+        DirResult::Skipped(_) | DirResult::Gone => {
             let error = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(WorktreeError::Root { root: scan.root.to_path_buf(), error });
         }
     };
     let git = assembly.git_state(old)?;
     let update = match scan.cache {
-        Some(path) => assembly.update(scan, path, &walked, git),
+        Some(path) => assembly.cache_update(scan, path, &walked, git),
         None => None,
     };
     if let Some(vault) = scan.vault {
@@ -99,7 +99,7 @@ pub(super) fn build(
 
 impl Assembly<'_> {
     /// Builds all directories, children before parents, without recursion: their depth is not limited.
-    fn build_all(&mut self) -> Result<Built, WorktreeError> {
+    fn build_all(&mut self) -> Result<DirResult, WorktreeError> {
         let mut stack = vec![(0u32, false, RelPath::root(), false)];
         while let Some((id, children_done, path, in_git)) = stack.pop() {
             if children_done {
@@ -114,7 +114,7 @@ impl Assembly<'_> {
                 self.kept.push(path.clone());
             }
             stack.push((id, true, path.clone(), in_git));
-            for (name, child) in self.children(id) {
+            for (name, child) in self.child_dirs(id) {
                 let child_path = path.join(&name);
                 let is_git = !in_git && name == b".git";
                 if is_git {
@@ -123,19 +123,19 @@ impl Assembly<'_> {
                 stack.push((child, false, child_path, in_git || is_git));
             }
         }
-        Ok(self.built[0].unwrap_or(Built::Gone))
+        Ok(self.built[0].unwrap_or(DirResult::Gone))
     }
 
     /// The walked directory that the cache knows by number `old`. A damaged cache may name one that does not exist.
-    pub(super) fn walked(&self, old: u32) -> u32 {
+    pub(super) fn walked_dir(&self, old: u32) -> u32 {
         self.by_old.get(old as usize).copied().unwrap_or(NONE)
     }
 
-    pub(super) fn built_at(&self, id: u32) -> Option<Built> {
+    pub(super) fn built_at(&self, id: u32) -> Option<DirResult> {
         self.built.get(id as usize).copied().flatten()
     }
 
-    fn children(&self, id: u32) -> Vec<(Vec<u8>, u32)> {
+    fn child_dirs(&self, id: u32) -> Vec<(Vec<u8>, u32)> {
         let dir = &self.dirs[id as usize];
         match &dir.listing {
             Listing::New(entries) => {
@@ -146,33 +146,33 @@ impl Assembly<'_> {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return Vec::new() };
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let dirs = entries.filter(|entry| entry.kind == CachedKind::Dir);
-                dirs.map(|entry| (entry.name.to_vec(), self.walked(entry.aux))).collect()
+                dirs.map(|entry| (entry.name.to_vec(), self.walked_dir(entry.aux))).collect()
             }
             Listing::Kept | Listing::Gone | Listing::Skipped(_) => Vec::new(),
         }
     }
 
-    fn build_dir(&mut self, id: u32, in_git: bool) -> Result<Built, WorktreeError> {
+    fn build_dir(&mut self, id: u32, in_git: bool) -> Result<DirResult, WorktreeError> {
         let dir = &self.dirs[id as usize];
         let similar = self.old.and_then(|old| old.tree(dir.old));
         let tree = match &dir.listing {
-            Listing::Gone => return Ok(Built::Gone),
-            Listing::Skipped(reason) => return Ok(Built::Skipped(*reason)),
-            Listing::Kept => return Ok(similar.map_or(Built::Gone, Built::Tree)),
+            Listing::Gone => return Ok(DirResult::Gone),
+            Listing::Skipped(reason) => return Ok(DirResult::Skipped(*reason)),
+            Listing::Kept => return Ok(similar.map_or(DirResult::Gone, DirResult::Tree)),
             Listing::Same => {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else {
-                    return Ok(Built::Gone);
+                    return Ok(DirResult::Gone);
                 };
                 let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
-                    entry.kind != CachedKind::Dir || self.child_unchanged(self.walked(entry.aux), &entry)
+                    entry.kind != CachedKind::Dir || self.child_unchanged(self.walked_dir(entry.aux), &entry)
                 });
                 if children_same && !self.rewrite_all {
-                    return Ok(Built::Tree(cached.tree));
+                    return Ok(DirResult::Tree(cached.tree));
                 }
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
                     let child =
-                        if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
+                        if entry.kind == CachedKind::Dir { self.walked_dir(entry.aux) } else { entry.aux };
                     self.tree_entry(
                         entry.name,
                         entry.kind,
@@ -195,7 +195,7 @@ impl Assembly<'_> {
         };
         self.changed = true;
         self.git_changed |= in_git;
-        Ok(Built::Tree(self.out.batch.write(ObjectKind::Tree, &tree.encode(), similar)?))
+        Ok(DirResult::Tree(self.out.batch.write(ObjectKind::Tree, &tree.encode(), similar)?))
     }
 
     /// Whether a walked child is what its parent's cached listing says.
@@ -204,7 +204,7 @@ impl Assembly<'_> {
         let mode_same = dir.stat.mode == entry.stat.mode;
         let cached = old.tree(entry.aux);
         match self.built_at(child) {
-            Some(Built::Tree(tree)) => mode_same && Some(tree) == cached,
+            Some(DirResult::Tree(tree)) => mode_same && Some(tree) == cached,
             _ => false,
         }
     }
@@ -229,15 +229,15 @@ impl Assembly<'_> {
             CachedKind::Symlink => TreeNode::Symlink { target: target.to_vec() },
             CachedKind::Skipped => TreeNode::Skipped { reason: reason_from(aux)? },
             CachedKind::Dir if !in_git && name == b".git" => match self.built_at(aux)? {
-                Built::Gone => return None,
+                DirResult::Gone => return None,
                 _ => TreeNode::Skipped { reason: SkipReason::GitDir },
             },
             CachedKind::Dir => match self.built_at(aux)? {
-                Built::Tree(tree) => {
+                DirResult::Tree(tree) => {
                     TreeNode::Dir { mode: self.dirs[aux as usize].stat.mode & MODE_MASK, tree }
                 }
-                Built::Skipped(reason) => TreeNode::Skipped { reason },
-                Built::Gone => return None,
+                DirResult::Skipped(reason) => TreeNode::Skipped { reason },
+                DirResult::Gone => return None,
             },
         };
         Some(TreeEntry { name: name.to_vec(), node })
@@ -246,7 +246,7 @@ impl Assembly<'_> {
     fn git_state(&mut self, old: Option<&StatCache>) -> Result<Option<Hash>, WorktreeError> {
         let found: Vec<(RelPath, u32, Hash)> = (self.repositories.iter())
             .filter_map(|(id, path)| match self.built_at(*id)? {
-                Built::Tree(tree) => Some((path.clone(), *id, tree)),
+                DirResult::Tree(tree) => Some((path.clone(), *id, tree)),
                 _ => None,
             })
             .collect();
@@ -284,11 +284,11 @@ impl Assembly<'_> {
     }
 
     /// The next stat cache: every directory that has a tree, the root first.
-    pub(super) fn cache(&self, budget: Budget) -> Builder {
+    pub(super) fn build_cache(&self, budget: Budget) -> Builder {
         let mut builder = Builder::like(self.old, budget);
         let kept: Vec<(u32, Hash)> = (self.dirs.iter())
             .filter_map(|dir| match self.built[dir.id as usize] {
-                Some(Built::Tree(tree)) => Some((dir.id, tree)),
+                Some(DirResult::Tree(tree)) => Some((dir.id, tree)),
                 _ => None,
             })
             .collect();
@@ -302,19 +302,25 @@ impl Assembly<'_> {
             match (&dir.listing, cached) {
                 (Listing::Same, Some(cached)) if self.children_as_cached(&cached) => {
                     builder.copy_entries(&cached, |old| {
-                        number.get(self.walked(old) as usize).copied().unwrap_or(NONE)
+                        number.get(self.walked_dir(old) as usize).copied().unwrap_or(NONE)
                     });
                 }
                 (Listing::Same, Some(cached)) => {
                     for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
-                        let child =
-                            if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
+                        let child = if entry.kind == CachedKind::Dir {
+                            self.walked_dir(entry.aux)
+                        } else {
+                            entry.aux
+                        };
                         builder_entry(&mut builder, self.cache_entry(&entry, child, &number));
                     }
                 }
                 (Listing::New(entries), _) => {
                     for entry in entries {
-                        builder_entry(&mut builder, self.cache_entry(&entry.record(), entry.aux, &number));
+                        builder_entry(
+                            &mut builder,
+                            self.cache_entry(&entry.as_cached_entry(), entry.aux, &number),
+                        );
                     }
                 }
                 _ => {}
@@ -334,10 +340,10 @@ impl Assembly<'_> {
     pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
             entry.kind != CachedKind::Dir || {
-                let child = self.walked(entry.aux);
+                let child = self.walked_dir(entry.aux);
                 let walked = self.dirs.get(child as usize);
                 walked.is_some_and(|dir| dir.stat == entry.stat && dir.racy == (entry.flags & RACY != 0))
-                    && matches!(self.built_at(child), Some(Built::Tree(_)))
+                    && matches!(self.built_at(child), Some(DirResult::Tree(_)))
             }
         })
     }
@@ -354,20 +360,20 @@ impl Assembly<'_> {
         }
         let dir = self.dirs.get(child as usize)?;
         match self.built_at(child)? {
-            Built::Tree(_) => Some(CachedEntry {
+            DirResult::Tree(_) => Some(CachedEntry {
                 aux: number[child as usize],
                 stat: dir.stat,
                 flags: if dir.racy { RACY } else { 0 },
                 ..*entry
             }),
-            Built::Skipped(reason) => Some(CachedEntry {
+            DirResult::Skipped(reason) => Some(CachedEntry {
                 kind: CachedKind::Skipped,
                 aux: super::entry::reason_number(reason),
                 stat: Stat::default(),
                 flags: 0,
                 ..*entry
             }),
-            Built::Gone => None,
+            DirResult::Gone => None,
         }
     }
 }
@@ -379,7 +385,7 @@ fn builder_entry(builder: &mut Builder, entry: Option<CachedEntry<'_>>) {
 }
 
 impl OutEntry {
-    pub(super) fn record(&self) -> CachedEntry<'_> {
+    pub(super) fn as_cached_entry(&self) -> CachedEntry<'_> {
         let Self { name, kind, flags, stat, hash, aux, target } = self;
         CachedEntry { name, kind: *kind, flags: *flags, stat: *stat, hash: *hash, aux: *aux, target }
     }

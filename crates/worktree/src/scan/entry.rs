@@ -15,7 +15,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::tree::SkipReason;
 
 use super::node::{DirKind, DirNode};
-use super::walk::{OutEntry, Shared, Trust};
+use super::walk::{CacheTrust, OutEntry, WalkState};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::git;
@@ -58,7 +58,7 @@ pub(super) fn reason_number(reason: SkipReason) -> u32 {
 
 /// A large file to be stored after the walk.
 #[derive(Debug)]
-pub(super) struct Large {
+pub(super) struct DeferredFile {
     pub dir: u32,
     pub node: Arc<DirNode>,
     pub name: Vec<u8>,
@@ -69,7 +69,7 @@ pub(super) struct Large {
 
 /// The result of examining an entry.
 #[derive(Debug)]
-pub(super) enum Examined {
+pub(super) enum ExamineResult {
     /// What the cache says, at this position.
     Same(u32),
     /// Not what the cache says.
@@ -112,19 +112,19 @@ pub(super) fn is_racy(stat: &Stat, started: i64) -> bool {
 
 /// Whether a file changed so recently that the write may still be going on.
 fn is_fresh(stat: &Stat) -> bool {
-    (0..RACY_MARGIN).contains(&super::walk::realtime().saturating_sub(stat.ctime))
+    (0..RACY_MARGIN).contains(&super::walk::current_realtime().saturating_sub(stat.ctime))
 }
 
 /// Examines entries, with buffers that are reused.
 pub(super) struct Examiner<'s, 'a> {
-    shared: &'s Shared<'a>,
+    shared: &'s WalkState<'a>,
     buffer: Vec<u8>,
     /// Something in the current directory can change without a watcher noticing.
     pub unsettled: bool,
 }
 
 impl<'s, 'a> Examiner<'s, 'a> {
-    pub fn new(shared: &'s Shared<'a>) -> Self {
+    pub fn new(shared: &'s WalkState<'a>) -> Self {
         Self { shared, buffer: Vec::new(), unsettled: false }
     }
 
@@ -135,26 +135,26 @@ impl<'s, 'a> Examiner<'s, 'a> {
         name: &[u8],
         kind: FileType,
         cached: Option<(usize, CachedEntry<'_>)>,
-    ) -> Result<Examined, WorktreeError> {
+    ) -> Result<ExamineResult, WorktreeError> {
         if dir.area != DirKind::Work && git::is_transient(name) {
-            return Ok(Examined::Gone);
+            return Ok(ExamineResult::Gone);
         }
         let (at, known) = cached.unzip();
-        let same = || Ok(Examined::Same(at.unwrap_or(0) as u32));
-        if let Some(reason) = special(kind) {
+        let same = || Ok(ExamineResult::Same(at.unwrap_or(0) as u32));
+        if let Some(reason) = skip_reason(kind) {
             let unchanged = known
                 .is_some_and(|known| known.kind == CachedKind::Skipped && known.aux == reason_number(reason));
             return if unchanged {
                 same()
             } else {
-                Ok(Examined::New(skipped(name, Stat::default(), reason)))
+                Ok(ExamineResult::New(skipped_entry(name, Stat::default(), reason)))
             };
         }
         let stat = match rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Examined::Gone),
+            Err(Errno::NOENT) => return Ok(ExamineResult::Gone),
             Err(Errno::ACCESS) => {
-                return Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unreadable)));
+                return Ok(ExamineResult::New(skipped_entry(name, Stat::default(), SkipReason::Unreadable)));
             }
             Err(errno) => return Err(WorktreeError::io("look at", &dir.path().join(name))(errno.into())),
         };
@@ -179,24 +179,26 @@ impl<'s, 'a> Examiner<'s, 'a> {
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let mut examined = self.regular(dir, name, found, known.as_ref())?;
-                if let (true, Examined::New(entry) | Examined::Large(entry, _)) = (linked, &mut examined) {
-                    entry.flags |= LINKED;
+                let mut examined = self.examine_regular(dir, name, found, known.as_ref())?;
+                if let (true, ExamineResult::New(new_entry) | ExamineResult::Large(new_entry, _)) =
+                    (linked, &mut examined)
+                {
+                    new_entry.flags |= LINKED;
                 }
                 Ok(examined)
             }
-            FileType::Symlink => Ok(self.symlink(dir, name, found)),
-            FileType::Directory => Ok(Examined::IsDir),
+            FileType::Symlink => Ok(self.examine_symlink(dir, name, found)),
+            FileType::Directory => Ok(ExamineResult::IsDir),
             other => {
-                let reason = special(other).unwrap_or(SkipReason::Device);
-                Ok(Examined::New(skipped(name, Stat::default(), reason)))
+                let reason = skip_reason(other).unwrap_or(SkipReason::Device);
+                Ok(ExamineResult::New(skipped_entry(name, Stat::default(), reason)))
             }
         }
     }
 
     /// Whether a cached entry whose `stat` is unchanged may be used as it is.
     fn still_believed(&self, dir: &Arc<DirNode>, known: &CachedEntry<'_>) -> Result<bool, WorktreeError> {
-        if self.shared.trust == Trust::HashesOnly && dir.area == DirKind::Work {
+        if self.shared.trust == CacheTrust::HashesOnly && dir.area == DirKind::Work {
             let verdict = dir.own_verdict(known.name, false);
             let over_budget =
                 known.kind == CachedKind::Skipped && known.aux == reason_number(SkipReason::Budget);
@@ -223,19 +225,19 @@ impl<'s, 'a> Examiner<'s, 'a> {
         Ok(true)
     }
 
-    fn regular(
+    fn examine_regular(
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
         found: Stat,
         known: Option<&CachedEntry<'_>>,
-    ) -> Result<Examined, WorktreeError> {
+    ) -> Result<ExamineResult, WorktreeError> {
         let mut flags = 0;
         match dir.area {
             DirKind::Work => {
                 let verdict = dir.own_verdict(name, false);
                 if verdict == RuleVerdict::Out {
-                    return Ok(Examined::New(skipped(name, found, SkipReason::Rule)));
+                    return Ok(ExamineResult::New(skipped_entry(name, found, SkipReason::Rule)));
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
@@ -245,9 +247,9 @@ impl<'s, 'a> Examiner<'s, 'a> {
                     };
                     let before = known.filter(counted).map_or(0, |known| known.stat.size);
                     if verdict != RuleVerdict::In && !self.within_budget(found.size, before) {
-                        let mut entry = skipped(name, found, SkipReason::Budget);
+                        let mut entry = skipped_entry(name, found, SkipReason::Budget);
                         entry.flags |= IGNORED;
-                        return Ok(Examined::New(entry));
+                        return Ok(ExamineResult::New(entry));
                     }
                 }
             }
@@ -263,10 +265,12 @@ impl<'s, 'a> Examiner<'s, 'a> {
                                 AtFlags::SYMLINK_NOFOLLOW,
                             )
                             .map_or(found, |stat| to_stat(&stat));
-                            Ok(Examined::New(self.entry(name, CachedKind::Vaulted, stat, NO_HASH, 0)))
+                            Ok(ExamineResult::New(self.entry(name, CachedKind::Vaulted, stat, NO_HASH, 0)))
                         }
-                        Ok(Kept::OverBudget) => Ok(Examined::New(skipped(name, found, SkipReason::Budget))),
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Examined::Gone),
+                        Ok(Kept::OverBudget) => {
+                            Ok(ExamineResult::New(skipped_entry(name, found, SkipReason::Budget)))
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExamineResult::Gone),
                         Err(error) => Err(WorktreeError::io("keep", &dir.path().join(name))(error)),
                     };
                 }
@@ -276,9 +280,12 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let previous = known.filter(|known| matches!(known.kind, CachedKind::Whole | CachedKind::Chunked));
         if found.size > DEFER {
             let old = previous.filter(|known| known.kind == CachedKind::Chunked).map(|known| known.hash);
-            return Ok(Examined::Large(self.entry(name, CachedKind::Chunked, found, NO_HASH, flags), old));
+            return Ok(ExamineResult::Large(
+                self.entry(name, CachedKind::Chunked, found, NO_HASH, flags),
+                old,
+            ));
         }
-        self.store(dir, name, previous, flags)
+        self.store_file(dir, name, previous, flags)
     }
 
     /// Counts an ignored file against the budget; returns `false` if it does not fit any more.
@@ -311,23 +318,23 @@ impl<'s, 'a> Examiner<'s, 'a> {
     }
 
     /// Reads and stores a file; retries while it changes during the read.
-    fn store(
+    fn store_file(
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
         previous: Option<&CachedEntry<'_>>,
         flags: u8,
-    ) -> Result<Examined, WorktreeError> {
+    ) -> Result<ExamineResult, WorktreeError> {
         let fail = |error: io::Error| WorktreeError::io("read", &dir.path().join(name))(error);
         for _ in 0..ATTEMPTS {
             let (file, before) = match open_regular(dir, name) {
-                Opened::File(file, stat) => (file, stat),
-                Opened::Gone => return Ok(Examined::Gone),
-                Opened::Unreadable(stat) => {
-                    return Ok(Examined::New(skipped(name, stat, SkipReason::Unreadable)));
+                OpenResult::File(file, stat) => (file, stat),
+                OpenResult::Gone => return Ok(ExamineResult::Gone),
+                OpenResult::Unreadable(stat) => {
+                    return Ok(ExamineResult::New(skipped_entry(name, stat, SkipReason::Unreadable)));
                 }
-                Opened::Changed => continue,
-                Opened::Failed(error) => return Err(fail(error)),
+                OpenResult::Changed => continue,
+                OpenResult::Failed(error) => return Err(fail(error)),
             };
             self.shared.hashed.fetch_add(1, Ordering::Relaxed);
             let mut stored = self.store_content(&file, before.size, previous);
@@ -342,8 +349,8 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 };
             }
             match stored {
-                Ok((kind, hash)) if unchanged(&file, &before) => {
-                    return Ok(Examined::New(self.entry(name, kind, before, hash, flags)));
+                Ok((kind, hash)) if is_unchanged(&file, &before) => {
+                    return Ok(ExamineResult::New(self.entry(name, kind, before, hash, flags)));
                 }
                 Ok(_) => {}
                 Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -351,7 +358,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
                 Err(ChunkError::Store(error)) => return Err(error.into()),
             }
         }
-        Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)))
+        Ok(ExamineResult::New(skipped_entry(name, Stat::default(), SkipReason::Unstable)))
     }
 
     fn store_content(
@@ -390,15 +397,18 @@ impl<'s, 'a> Examiner<'s, 'a> {
 
     /// Reads a link. It can be racy like a file: another link of the same length can replace it within one tick, and get
     /// its inode.
-    fn symlink(&self, dir: &DirNode, name: &[u8], stat: Stat) -> Examined {
+    fn examine_symlink(&self, dir: &DirNode, name: &[u8], stat: Stat) -> ExamineResult {
         match rustix::fs::readlinkat(&dir.fd, OsStr::from_bytes(name), Vec::new()) {
             Ok(target) => {
                 let target = target.into_bytes();
                 let stat = Stat { size: target.len() as u64, ..stat };
-                Examined::New(OutEntry { target, ..self.entry(name, CachedKind::Symlink, stat, NO_HASH, 0) })
+                ExamineResult::New(OutEntry {
+                    target,
+                    ..self.entry(name, CachedKind::Symlink, stat, NO_HASH, 0)
+                })
             }
-            Err(Errno::NOENT) => Examined::Gone,
-            Err(_) => Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)),
+            Err(Errno::NOENT) => ExamineResult::Gone,
+            Err(_) => ExamineResult::New(skipped_entry(name, Stat::default(), SkipReason::Unstable)),
         }
     }
 
@@ -414,7 +424,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let at = cached.and_then(|cached| cached.find(name));
         let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
         let at = at.map(|at| at as u32);
-        let trusted = self.shared.trust == Trust::Decisions;
+        let trusted = self.shared.trust == CacheTrust::Decisions;
         if area == DirKind::Work {
             let known_out = known
                 .as_ref()
@@ -430,7 +440,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             };
             if let Some(reason) = reason {
                 let same_at = at.filter(|_| known_out == Some(reason));
-                return ExaminedDir::Skipped { same_at, entry: skipped(name, Stat::default(), reason) };
+                return ExaminedDir::Skipped { same_at, entry: skipped_entry(name, Stat::default(), reason) };
             }
         }
         let old =
@@ -439,7 +449,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             && !self.shared.confirm
             && old != NONE
             && let (Some(at), Some(known)) = (at, &known)
-            && let Some(stat) = self.untouched(dir, name, known)
+            && let Some(stat) = self.unchanged_stat(dir, name, known)
         {
             let id = next_id.fetch_add(1, Ordering::Relaxed);
             return ExaminedDir::Untouched { at, id, old, stat };
@@ -453,7 +463,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
 
     /// The directory's `stat` if it is unchanged. Objects are only ever added or removed, which changes their directory's
     /// times.
-    fn untouched(&self, dir: &Arc<DirNode>, name: &[u8], known: &CachedEntry<'_>) -> Option<Stat> {
+    fn unchanged_stat(&self, dir: &Arc<DirNode>, name: &[u8], known: &CachedEntry<'_>) -> Option<Stat> {
         let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let found = to_stat(&stat);
         let flat = self.shared.old?.dir(known.aux).is_some_and(|cached| {
@@ -464,15 +474,20 @@ impl<'s, 'a> Examiner<'s, 'a> {
 }
 
 /// Stores a large file with all threads. `None` if it is gone.
-pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<OutEntry>, WorktreeError> {
+pub(super) fn store_large(
+    shared: &WalkState<'_>,
+    large: &DeferredFile,
+) -> Result<Option<OutEntry>, WorktreeError> {
     let fail = |error: io::Error| WorktreeError::io("read", &large.node.path().join(&large.name))(error);
     for _ in 0..ATTEMPTS {
         let (file, before) = match open_regular(&large.node, &large.name) {
-            Opened::File(file, stat) => (file, stat),
-            Opened::Gone => return Ok(None),
-            Opened::Unreadable(stat) => return Ok(Some(skipped(&large.name, stat, SkipReason::Unreadable))),
-            Opened::Changed => continue,
-            Opened::Failed(error) => return Err(fail(error)),
+            OpenResult::File(file, stat) => (file, stat),
+            OpenResult::Gone => return Ok(None),
+            OpenResult::Unreadable(stat) => {
+                return Ok(Some(skipped_entry(&large.name, stat, SkipReason::Unreadable)));
+            }
+            OpenResult::Changed => continue,
+            OpenResult::Failed(error) => return Err(fail(error)),
         };
         if is_fresh(&before) {
             // Another process may be writing it right now. Waiting a moment costs less than reading it twice.
@@ -482,7 +497,7 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
         shared.hashed.fetch_add(1, Ordering::Relaxed);
         let threads = shared.scan.threads.max(1);
         match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {
-            Ok(hash) if unchanged(&file, &before) => {
+            Ok(hash) if is_unchanged(&file, &before) => {
                 let examiner = Examiner::new(shared);
                 return Ok(Some(examiner.entry(&large.name, CachedKind::Chunked, before, hash, large.flags)));
             }
@@ -492,10 +507,10 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
             Err(ChunkError::Store(error)) => return Err(error.into()),
         }
     }
-    Ok(Some(skipped(&large.name, Stat::default(), SkipReason::Unstable)))
+    Ok(Some(skipped_entry(&large.name, Stat::default(), SkipReason::Unstable)))
 }
 
-enum Opened {
+enum OpenResult {
     File(File, Stat),
     Gone,
     Unreadable(Stat),
@@ -505,32 +520,32 @@ enum Opened {
 }
 
 /// Opens a file for reading without following links and without blocking on pipes or devices.
-fn open_regular(dir: &DirNode, name: &[u8]) -> Opened {
+fn open_regular(dir: &DirNode, name: &[u8]) -> OpenResult {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) {
         Ok(fd) => match rustix::fs::fstat(&fd) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                Opened::File(File::from(fd), to_stat(&stat))
+                OpenResult::File(File::from(fd), to_stat(&stat))
             }
-            Ok(_) => Opened::Changed,
-            Err(errno) => Opened::Failed(errno.into()),
+            Ok(_) => OpenResult::Changed,
+            Err(errno) => OpenResult::Failed(errno.into()),
         },
-        Err(Errno::NOENT) => Opened::Gone,
-        Err(Errno::LOOP) => Opened::Changed,
+        Err(Errno::NOENT) => OpenResult::Gone,
+        Err(Errno::LOOP) => OpenResult::Changed,
         Err(Errno::ACCESS | Errno::PERM) => {
             let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
-            Opened::Unreadable(stat.map_or_else(|_| Stat::default(), |stat| to_stat(&stat)))
+            OpenResult::Unreadable(stat.map_or_else(|_| Stat::default(), |stat| to_stat(&stat)))
         }
-        Err(errno) => Opened::Failed(errno.into()),
+        Err(errno) => OpenResult::Failed(errno.into()),
     }
 }
 
-fn unchanged(file: &File, before: &Stat) -> bool {
+fn is_unchanged(file: &File, before: &Stat) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *before)
 }
 
 /// Why something of this type is not stored; `None` if it is.
-pub(super) fn special(kind: FileType) -> Option<SkipReason> {
+pub(super) fn skip_reason(kind: FileType) -> Option<SkipReason> {
     match kind {
         FileType::Fifo => Some(SkipReason::Fifo),
         FileType::Socket => Some(SkipReason::Socket),
@@ -551,7 +566,7 @@ pub(super) fn special_type(known: &CachedEntry<'_>) -> Option<FileType> {
     }
 }
 
-fn skipped(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
+fn skipped_entry(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
     OutEntry {
         name: name.to_vec(),
         kind: CachedKind::Skipped,

@@ -119,7 +119,7 @@ impl Visit {
 impl Scan<'_> {
     /// Asks the watcher, if there is one. This comes before anything is read: what changes later is after the answer's
     /// token, and will be named next time.
-    pub(super) fn ask(&self, cache: Option<&StatCache>) -> WatchAnswer {
+    pub(super) fn ask_watcher(&self, cache: Option<&StatCache>) -> WatchAnswer {
         let (Some(hints), Some(cache)) = (self.hints, cache) else { return WatchAnswer::Nothing };
         let Ok(stat) = rustix::fs::stat(self.root) else { return WatchAnswer::Nothing };
         hints.changes(&WatchQuestion {
@@ -131,14 +131,14 @@ impl Scan<'_> {
     }
 
     /// The directories to visit, if visiting some is enough.
-    pub(super) fn visits(&self, cache: &StatCache, answer: &WatchAnswer) -> Option<Visit> {
+    pub(super) fn plan_visits(&self, cache: &StatCache, answer: &WatchAnswer) -> Option<Visit> {
         let WatchAnswer::Only(token, changed) = answer else { return None };
         if self.everything {
             return None;
         }
         let meta = cache.meta();
         let since = meta.token?;
-        let age = super::walk::realtime().checked_sub(meta.full_at)?;
+        let age = super::walk::current_realtime().checked_sub(meta.full_at)?;
         let sound = since.instance == token.instance
             && since.position <= token.position
             && meta.epoch == self.epoch

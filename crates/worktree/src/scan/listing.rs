@@ -10,17 +10,17 @@ use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 use stepback_model::tree::SkipReason;
 
-use super::entry::{Examined, Examiner, Large};
+use super::entry::{DeferredFile, ExamineResult, Examiner};
 use super::hints::Visit;
 use super::node::{DirKind, DirNode};
-use super::walk::{Listing, OutEntry, Shared, ThreadResult};
+use super::walk::{Listing, OutEntry, ThreadResult, WalkState};
 use crate::error::WorktreeError;
 use crate::rules::{self, RuleVerdict};
 use crate::statcache::{CachedKind, Dir, IGNORED, LINKED, RACY};
 
 /// The entries of a directory while they are collected.
 #[derive(Default)]
-pub(super) struct Collected {
+pub(super) struct CollectedEntries {
     /// Positions in the cache of entries that did not change.
     pub same: Vec<u32>,
     /// For directories among those: position in the cache and number.
@@ -33,7 +33,7 @@ pub(super) struct Collected {
     pub is_cache: bool,
 }
 
-impl Collected {
+impl CollectedEntries {
     /// The number of entries seen so far.
     pub fn len(&self) -> u64 {
         (self.same.len() + self.news.len()) as u64
@@ -91,7 +91,7 @@ impl Collected {
             // An entry that was skipped before its type was known gets examined.
             let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
             let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;
-            self.take(known.name, examined, dir, node, harvest);
+            self.add_examined(known.name, examined, dir, node, harvest);
         }
         Ok(())
     }
@@ -133,44 +133,50 @@ impl Collected {
                 Some((at, cached.entry(at)?))
             });
             let examined = examiner.examine_known(node, name, kind, known)?;
-            self.take(name, examined, dir, node, harvest);
+            self.add_examined(name, examined, dir, node, harvest);
         }
         Ok(())
     }
 
-    fn take(
+    fn add_examined(
         &mut self,
         name: &[u8],
-        examined: Examined,
+        examined: ExamineResult,
         dir: u32,
         node: &Arc<DirNode>,
         harvest: &mut ThreadResult,
     ) {
         match examined {
-            Examined::Same(at) => self.same.push(at),
-            Examined::Gone => {}
-            Examined::IsDir => self.subdirs.push(name.to_vec()),
-            Examined::New(entry) => {
+            ExamineResult::Same(at) => self.same.push(at),
+            ExamineResult::Gone => {}
+            ExamineResult::IsDir => self.subdirs.push(name.to_vec()),
+            ExamineResult::New(entry) => {
                 if entry.kind == CachedKind::Skipped
                     && let Some(reason) = super::entry::reason_from(entry.aux)
                     && matches!(reason, SkipReason::Unreadable | SkipReason::Unstable)
                 {
-                    harvest.troubles.push(super::walk::trouble(node.path().join(&entry.name), reason));
+                    harvest.troubles.push(super::walk::skipped_path(node.path().join(&entry.name), reason));
                 }
                 self.news.push(entry);
             }
-            Examined::Large(entry, old) => {
+            ExamineResult::Large(entry, old) => {
                 let flags = entry.flags & (IGNORED | LINKED);
-                harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old, flags });
+                harvest.large.push(DeferredFile {
+                    dir,
+                    node: node.clone(),
+                    name: entry.name.clone(),
+                    old,
+                    flags,
+                });
                 self.news.push(entry);
             }
         }
     }
 
     /// Compares the collected entries with the cache.
-    pub fn finish(self, cached: Option<&Dir<'_>>, shared: &Shared<'_>) -> Listing {
+    pub fn finish(self, cached: Option<&Dir<'_>>, shared: &WalkState<'_>) -> Listing {
         let Some(cached) = cached else {
-            return sorted(self.news);
+            return sort_entries(self.news);
         };
         if self.news.is_empty() && self.same.len() == cached.len() && !shared.confirm {
             return Listing::Same;
@@ -192,11 +198,11 @@ impl Collected {
                 target: entry.target.to_vec(),
             });
         }
-        sorted(entries)
+        sort_entries(entries)
     }
 
     /// A rule file that was cached and is not the same now was changed or deleted.
-    fn note_lost_rules(&self, cached: &Dir<'_>, shared: &Shared<'_>) {
+    fn note_lost_rules(&self, cached: &Dir<'_>, shared: &WalkState<'_>) {
         for name in [rules::RULE_FILE, rules::GIT_RULE_FILE] {
             if let Some(at) = cached.find(name)
                 && !self.same.contains(&(at as u32))
@@ -211,7 +217,7 @@ impl Collected {
     }
 }
 
-fn sorted(mut entries: Vec<OutEntry>) -> Listing {
+fn sort_entries(mut entries: Vec<OutEntry>) -> Listing {
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     // A directory that changes while it is listed can show a name twice.
     entries.dedup_by(|a, b| a.name == b.name);

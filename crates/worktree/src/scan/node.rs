@@ -67,7 +67,7 @@ impl DirNode {
     }
 
     /// Applies the rules from here up to the root; the nearest one that mentions the path wins.
-    fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> RuleVerdict) -> RuleVerdict {
+    fn find_verdict(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> RuleVerdict) -> RuleVerdict {
         let mut path = name.to_vec();
         let mut node = self;
         loop {
@@ -82,13 +82,13 @@ impl DirNode {
     }
 
     pub fn own_verdict(&self, name: &[u8], is_dir: bool) -> RuleVerdict {
-        self.ask(name, |rules, path| rules.own_verdict(path, is_dir))
+        self.find_verdict(name, |rules, path| rules.own_verdict(path, is_dir))
     }
 
     /// Whether git ignores the entry `name` of this directory.
     pub fn is_ignored(&self, name: &[u8], is_dir: bool) -> bool {
         self.is_ignored_itself()
-            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == RuleVerdict::Out
+            || self.find_verdict(name, |rules, path| rules.git_verdict(path, is_dir)) == RuleVerdict::Out
     }
 
     fn is_ignored_itself(&self) -> bool {

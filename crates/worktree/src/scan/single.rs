@@ -13,7 +13,7 @@ use stepback_store::ObjectBatch;
 use crate::anchored_path::{Beneath, Identity, open_file};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
-use crate::scan::entry::special;
+use crate::scan::entry::skip_reason;
 
 /// What is at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,7 +74,7 @@ impl<'a> Looker<'a> {
                 }
                 FileType::RegularFile => {}
                 other => {
-                    let reason = special(other).unwrap_or(SkipReason::Device);
+                    let reason = skip_reason(other).unwrap_or(SkipReason::Device);
                     return Ok(Single::Node(TreeNode::Skipped { reason }));
                 }
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stepback_model::hash::Hash;
 
-use super::build::{Assembly, Built};
+use super::build::{Assembly, DirResult};
 use super::walk::{DirOut, Listing, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan};
 use crate::statcache::{CacheOverlay, CachedKind, IgnoredTotals, Meta, NONE, StatCache};
@@ -14,7 +14,7 @@ const MOST_UNSETTLED: usize = 512;
 
 impl Assembly<'_> {
     /// The update of the cache; `None` if it stays as it is.
-    pub(super) fn update(
+    pub(super) fn cache_update(
         &self,
         scan: &Scan<'_>,
         path: &Path,
@@ -30,7 +30,7 @@ impl Assembly<'_> {
             || self.old.is_some_and(|old| !walked.hinted && !old.overlay().is_empty());
         let (form, ignored) = match self.old {
             Some(old) if walked.hinted => {
-                let (overlay, ignored) = self.overlay(old, scan);
+                let (overlay, ignored) = self.build_overlay(old, scan);
                 (CacheForm::Beside(*old.checksum(), overlay), ignored)
             }
             Some(old) if !changed => {
@@ -39,7 +39,7 @@ impl Assembly<'_> {
                 (CacheForm::Beside(*old.checksum(), old.overlay().clone()), old.meta().ignored)
             }
             _ => {
-                let builder = self.cache(scan.budget);
+                let builder = self.build_cache(scan.budget);
                 let ignored = builder.tally();
                 (CacheForm::Whole(builder), ignored)
             }
@@ -67,7 +67,7 @@ impl Assembly<'_> {
 
     /// The directories that differ from the cache file, including those of the overlay before, and the total that git
     /// ignores.
-    fn overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (CacheOverlay, IgnoredTotals) {
+    fn build_overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (CacheOverlay, IgnoredTotals) {
         let mut overlay = old.overlay().clone();
         let mut ignored = old.meta().ignored;
         // Directories keep their numbers; new ones get the next.
@@ -87,9 +87,9 @@ impl Assembly<'_> {
             }
             let cached = old.dir(dir.old);
             match (&dir.listing, self.built_at(dir.id)) {
-                (_, Some(Built::Tree(tree))) => {
+                (_, Some(DirResult::Tree(tree))) => {
                     let Some(cached) = cached else {
-                        self.set(&mut overlay, dir, number[dir.id as usize], tree, &number);
+                        self.set_overlay_dir(&mut overlay, dir, number[dir.id as usize], tree, &number);
                         let set = overlay.get(number[dir.id as usize]);
                         ignored =
                             ignored.plus(set.map_or(IgnoredTotals::default(), |set| set.tally(&scan.budget)));
@@ -104,12 +104,12 @@ impl Assembly<'_> {
                     // Subdirectories that were not even walked are gone.
                     let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                     for entry in entries.filter(|entry| entry.kind == CachedKind::Dir) {
-                        if self.walked(entry.aux) == NONE {
+                        if self.walked_dir(entry.aux) == NONE {
                             ignored = ignored.minus(old.tally_below(entry.aux, &scan.budget));
                         }
                     }
                     ignored = ignored.minus(cached.tally(&scan.budget));
-                    self.set(&mut overlay, dir, dir.old, tree, &number);
+                    self.set_overlay_dir(&mut overlay, dir, dir.old, tree, &number);
                     let set = overlay.get(dir.old);
                     ignored =
                         ignored.plus(set.map_or(IgnoredTotals::default(), |set| set.tally(&scan.budget)));
@@ -121,19 +121,20 @@ impl Assembly<'_> {
         (overlay, ignored)
     }
 
-    fn set(&self, overlay: &mut CacheOverlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
+    fn set_overlay_dir(&self, overlay: &mut CacheOverlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
         match &dir.listing {
             Listing::New(entries) => overlay.set(
                 at,
                 tree,
-                (entries.iter()).filter_map(|entry| self.cache_entry(&entry.record(), entry.aux, number)),
+                (entries.iter())
+                    .filter_map(|entry| self.cache_entry(&entry.as_cached_entry(), entry.aux, number)),
             ),
             _ => {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return };
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
                     let child =
-                        if entry.kind == CachedKind::Dir { self.walked(entry.aux) } else { entry.aux };
+                        if entry.kind == CachedKind::Dir { self.walked_dir(entry.aux) } else { entry.aux };
                     self.cache_entry(&entry, child, number)
                 });
                 overlay.set(at, tree, entries);

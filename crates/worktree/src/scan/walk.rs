@@ -16,9 +16,9 @@ use stepback_model::tree::SkipReason;
 use stepback_store::ObjectBatch;
 
 use super::Scan;
-use super::entry::{ExaminedDir, Examiner, Large};
+use super::entry::{ExaminedDir, Examiner, DeferredFile};
 use super::hints::{self, Visit};
-use super::listing::Collected;
+use super::listing::CollectedEntries;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
 use crate::statcache::{CachedKind, Dir, NONE, Stat, StatCache};
@@ -122,7 +122,7 @@ struct Queue<'a> {
 }
 
 /// What all threads share.
-pub(super) struct Shared<'a> {
+pub(super) struct WalkState<'a> {
     pub scan: &'a Scan<'a>,
     pub old: Option<&'a StatCache>,
     pub trust: Trust,
@@ -149,7 +149,7 @@ pub(super) struct Shared<'a> {
 #[derive(Default)]
 pub(super) struct ThreadResult {
     pub dirs: Vec<DirOut>,
-    pub large: Vec<Large>,
+    pub large: Vec<DeferredFile>,
     pub troubles: Vec<stepback_model::plan::SkippedPath>,
     pub unsettled: Vec<RelPath>,
 }
@@ -173,7 +173,7 @@ pub(super) fn walk(
     let store_id =
         scan.store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(|stat| (stat.st_dev, stat.st_ino));
     let carried = old.map_or([0, 0], |cache| cache.meta().ignored.bytes);
-    let shared = Shared {
+    let shared = WalkState {
         scan,
         old,
         trust,
@@ -208,8 +208,8 @@ pub(super) fn walk(
     let threads = if few { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
     let mut harvests: Vec<ThreadResult> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&shared, root_fd))).collect();
-        let mut harvests = vec![work(&shared, root_fd)];
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| run_worker(&shared, root_fd))).collect();
+        let mut harvests = vec![run_worker(&shared, root_fd)];
         // A panicking thread is a bug; its share of the walk would be missing, so pass the panic on.
         harvests.extend(others.into_iter().map(|other| match other.join() {
             Ok(harvest) => harvest,
@@ -260,7 +260,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Walks directories from the queue until there are none left.
-fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
+fn run_worker(shared: &WalkState<'_>, root: BorrowedFd<'_>) -> ThreadResult {
     let mut walker = Walker {
         shared,
         root,
@@ -301,7 +301,7 @@ fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
 
 /// One thread of the walk, with buffers that are reused.
 struct Walker<'s, 'a> {
-    shared: &'s Shared<'a>,
+    shared: &'s WalkState<'a>,
     root: BorrowedFd<'s>,
     examiner: Examiner<'s, 'a>,
     buffer: Vec<MaybeUninit<u8>>,
@@ -342,7 +342,7 @@ impl<'a> Walker<'_, 'a> {
         }
 
         let cached = shared.old.and_then(|cache| cache.dir(task.old));
-        let mut listing = Collected::default();
+        let mut listing = CollectedEntries::default();
         let Self { examiner, buffer, result, .. } = self;
         examiner.unsettled = false;
         let unchanged = task.old_stat == Some(out.stat);
@@ -384,7 +384,7 @@ impl<'a> Walker<'_, 'a> {
         };
         if let Listing::Skipped(reason) = listing {
             self.result.unsettled.extend(path.split_last().map(|(parent, _)| parent));
-            self.result.troubles.push(trouble(path, reason));
+            self.result.troubles.push(skipped_path(path, reason));
         }
         self.result.dirs.push(DirOut::as_cached(task.id, task.old, Stat::default(), listing));
         Ok(())
@@ -396,7 +396,7 @@ impl<'a> Walker<'_, 'a> {
         node: &Arc<DirNode>,
         cached: Option<&Dir<'_>>,
         visit: Option<&'a Visit>,
-        listing: &mut Collected,
+        listing: &mut CollectedEntries,
         children: &mut Vec<Task<'a>>,
     ) {
         let has_head = node.has_head();
@@ -451,14 +451,14 @@ impl DirOut {
     }
 }
 
-pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::SkippedPath {
+pub(super) fn skipped_path(path: RelPath, reason: SkipReason) -> stepback_model::plan::SkippedPath {
     stepback_model::plan::SkippedPath::uncovered(path, reason.describe())
 }
 
 /// Stores the large files, one after the other, each with all threads.
 fn store_large(
-    shared: &Shared<'_>,
-    large: Vec<Large>,
+    shared: &WalkState<'_>,
+    large: Vec<DeferredFile>,
     dirs: &mut [DirOut],
     troubles: &mut Vec<stepback_model::plan::SkippedPath>,
 ) -> Result<(), WorktreeError> {
@@ -472,7 +472,7 @@ fn store_large(
                 if let (CachedKind::Skipped, Some(reason)) =
                     (stored.kind, super::entry::reason_from(stored.aux))
                 {
-                    troubles.push(trouble(file.node.path().join(&file.name), reason));
+                    troubles.push(skipped_path(file.node.path().join(&file.name), reason));
                 }
                 entries[entry] = stored;
             }

@@ -75,7 +75,7 @@ impl Territory {
         let mut node = Arc::new(DirNode::new(None, Vec::new(), fd, DirKind::Work));
         for name in path.components() {
             let here = node.path();
-            match self.enter(&node, name, &here.join(name), found)? {
+            match self.open_if_walked(&node, name, &here.join(name), found)? {
                 Some(below) => node = below,
                 None => return Ok(()),
             }
@@ -85,15 +85,15 @@ impl Territory {
         while let Some(node) = rest.pop() {
             let here = node.path();
             found(&here, DirTreatment::Walked(node.fd.as_fd()))?;
-            for name in subdirectories(&node, &mut buffer)? {
-                rest.extend(self.enter(&node, &name, &here.join(&name), found)?);
+            for name in list_subdirectories(&node, &mut buffer)? {
+                rest.extend(self.open_if_walked(&node, &name, &here.join(&name), found)?);
             }
         }
         Ok(())
     }
 
     /// Opens a subdirectory if a scan would walk it.
-    fn enter(
+    fn open_if_walked(
         &self,
         parent: &Arc<DirNode>,
         name: &[u8],
@@ -131,7 +131,7 @@ fn open(root: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn subdirectories(node: &DirNode, buffer: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<Vec<Vec<u8>>> {
+fn list_subdirectories(node: &DirNode, buffer: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut reader = RawDir::new(&node.fd, buffer);
     while let Some(item) = reader.next() {

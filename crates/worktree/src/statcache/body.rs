@@ -56,15 +56,17 @@ impl Body {
     }
 
     /// The record of a directory.
-    pub(super) fn record(&self, dir: u32) -> Option<&[u8; DIR_RECORD]> {
+    pub(super) fn dir_record(&self, dir: u32) -> Option<&[u8; DIR_RECORD]> {
         let dir = dir as usize;
         match self {
             Self::Whole { bytes, table } => bytes[..*table].get(dir * DIR_RECORD..)?.first_chunk(),
-            Self::Parts { .. } => self.group(dir)?.records.get(dir % TOGETHER * DIR_RECORD..)?.first_chunk(),
+            Self::Parts { .. } => {
+                self.load_group(dir)?.records.get(dir % TOGETHER * DIR_RECORD..)?.first_chunk()
+            }
         }
     }
 
-    fn group(&self, dir: usize) -> Option<&Group> {
+    fn load_group(&self, dir: usize) -> Option<&Group> {
         let Self::Parts { file, within, table, groups } = self else { return None };
         let read = || {
             let start = dir / TOGETHER * TOGETHER * DIR_RECORD;
@@ -77,7 +79,7 @@ impl Body {
     }
 
     /// Entries and names of a directory; their offsets count from the end of the table.
-    pub(super) fn parts(
+    pub(super) fn dir_parts(
         &self,
         dir: u32,
         records: Range<usize>,
@@ -100,7 +102,7 @@ impl Body {
                     file.read_exact_at(second, (start + names.start) as u64).ok()?;
                     Some(bytes.into_boxed_slice())
                 };
-                let loaded = self.group(dir as usize)?.loaded.get(dir as usize % TOGETHER)?;
+                let loaded = self.load_group(dir as usize)?.loaded.get(dir as usize % TOGETHER)?;
                 loaded.get_or_init(read).as_deref()?.split_at_checked(records.len())
             }
         }

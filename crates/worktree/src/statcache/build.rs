@@ -8,7 +8,7 @@ use stepback_model::path::RelPath;
 use super::meta::encode_paths;
 use super::{
     CacheOverlay, CachedEntry, CachedKind, DIR_RECORD, Dir, ENTRY_RECORD, HEADER, IgnoredTotals, MAGIC, Meta,
-    StatCache, append_entry, sum, tally_of, u32_at, write_beside,
+    StatCache, append_entry, compute_checksum, tally_of, u32_at, write_beside,
 };
 use crate::rules::Budget;
 
@@ -93,7 +93,7 @@ impl Builder {
         for part in [&self.dirs, &self.entries, &self.heap, &tail] {
             bytes.extend_from_slice(part);
         }
-        let sum = sum(&bytes[..HEADER], &bytes[HEADER..]);
+        let sum = compute_checksum(&bytes[..HEADER], &bytes[HEADER..]);
         bytes[40..72].copy_from_slice(&sum);
         write_beside(path, &bytes)?;
         CacheOverlay::forget(path);

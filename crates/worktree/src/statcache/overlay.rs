@@ -31,20 +31,20 @@ const SPARE: usize = 64 << 10;
 /// Directories that differ from the cache below.
 #[derive(Clone, Debug, Default)]
 pub struct CacheOverlay {
-    dirs: BTreeMap<u32, Replaced>,
-    file: Option<Row>,
+    dirs: BTreeMap<u32, OverlayDir>,
+    file: Option<AppendPoint>,
 }
 
 /// The sections that were read from the file, if more can be appended.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct AppendPoint {
     last: [u8; SUM],
     len: usize,
 }
 
 /// A directory that replaces a cached one, or is new.
 #[derive(Clone, Debug)]
-struct Replaced {
+struct OverlayDir {
     tree: Hash,
     /// A buffer that holds its records and, right behind them, its names.
     bytes: Arc<Vec<u8>>,
@@ -54,8 +54,8 @@ struct Replaced {
     is_written: bool,
 }
 
-impl Replaced {
-    fn view(&self) -> Dir<'_> {
+impl OverlayDir {
+    fn as_dir(&self) -> Dir<'_> {
         Dir {
             records: &self.bytes[self.records.clone()],
             names: &self.bytes[self.records.end..self.names_end],
@@ -69,7 +69,7 @@ impl Replaced {
     }
 
     fn encode(&self, number: u32, bytes: &mut Vec<u8>) {
-        let Dir { records, names, count, tree } = self.view();
+        let Dir { records, names, count, tree } = self.as_dir();
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&(count as u32).to_le_bytes());
         bytes.extend_from_slice(&(names.len() as u64).to_le_bytes());
@@ -91,13 +91,13 @@ impl CacheOverlay {
     }
 
     /// One more than the largest number of a directory in it.
-    pub(super) fn end(&self) -> usize {
+    pub(super) fn end_number(&self) -> usize {
         self.dirs.last_key_value().map_or(0, |(number, _)| *number as usize + 1)
     }
 
     /// A directory that it replaces or adds.
     pub fn get(&self, number: u32) -> Option<Dir<'_>> {
-        self.dirs.get(&number).map(Replaced::view)
+        self.dirs.get(&number).map(OverlayDir::as_dir)
     }
 
     /// Sets the entries of a directory, which come in order of names.
@@ -109,7 +109,7 @@ impl CacheOverlay {
         let records = 0..bytes.len();
         bytes.extend_from_slice(&names);
         let names_end = bytes.len();
-        let dir = Replaced { tree, bytes: Arc::new(bytes), records, names_end, is_written: false };
+        let dir = OverlayDir { tree, bytes: Arc::new(bytes), records, names_end, is_written: false };
         self.dirs.insert(number, dir);
     }
 
@@ -129,23 +129,27 @@ impl CacheOverlay {
         unsettled: &[RelPath],
     ) -> io::Result<()> {
         let path = Self::path(cache);
-        let needed: usize = self.dirs.values().map(Replaced::written_len).sum();
+        let needed: usize = self.dirs.values().map(OverlayDir::written_len).sum();
         if let Some(row) = &self.file
             && row.len <= needed + needed / 4 + SPARE
-            && append(&path, row.len, &self.section(&row.last, meta, unsettled, |dir| !dir.is_written))
-                .is_ok()
+            && append_if_unchanged(
+                &path,
+                row.len,
+                &self.encode_section(&row.last, meta, unsettled, |dir| !dir.is_written),
+            )
+            .is_ok()
         {
             return Ok(());
         }
-        write_beside(&path, &self.section(below, meta, unsettled, |_| true))
+        write_beside(&path, &self.encode_section(below, meta, unsettled, |_| true))
     }
 
-    fn section(
+    fn encode_section(
         &self,
         below: &[u8; 32],
         meta: &Meta,
         unsettled: &[RelPath],
-        is_part: impl Fn(&Replaced) -> bool,
+        is_part: impl Fn(&OverlayDir) -> bool,
     ) -> Vec<u8> {
         let mut paths = Vec::new();
         encode_paths(unsettled, &mut paths);
@@ -173,12 +177,12 @@ impl CacheOverlay {
     pub(super) fn load(cache: &Path, below: &[u8; 32]) -> Option<(Self, Meta, Vec<RelPath>)> {
         let bytes = Arc::new(fs::read(Self::path(cache)).ok()?);
         let mut dirs = BTreeMap::new();
-        let mut row = Row { last: *below, len: 0 };
+        let mut row = AppendPoint { last: *below, len: 0 };
         let mut newest = None;
-        while let Some(section) = Section::at(&bytes, row.len, &row.last) {
+        while let Some(section) = Section::parse_at(&bytes, row.len, &row.last) {
             let Some(unsettled) = section.read_into(&mut dirs, &bytes) else { break };
             newest = Some((section.meta, unsettled));
-            row = Row { last: section.sum, len: section.end };
+            row = AppendPoint { last: section.sum, len: section.end };
         }
         let (meta, unsettled) = newest?;
         let file = Some(row).filter(|row| row.len == bytes.len());
@@ -197,7 +201,7 @@ struct Section {
 
 impl Section {
     /// The section at `start`, if its base is `below`.
-    fn at(bytes: &[u8], start: usize, below: &[u8; 32]) -> Option<Self> {
+    fn parse_at(bytes: &[u8], start: usize, below: &[u8; 32]) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.get(start..)?.first_chunk()?;
         if header[..8] != MAGIC || header[8..40] != *below {
             return None;
@@ -212,7 +216,7 @@ impl Section {
     }
 
     /// Adds its directories, and returns which are unsettled.
-    fn read_into(&self, dirs: &mut BTreeMap<u32, Replaced>, bytes: &Arc<Vec<u8>>) -> Option<Vec<RelPath>> {
+    fn read_into(&self, dirs: &mut BTreeMap<u32, OverlayDir>, bytes: &Arc<Vec<u8>>) -> Option<Vec<RelPath>> {
         let mut at = self.dirs.start;
         let mut read = Vec::new();
         while at < self.dirs.end {
@@ -225,7 +229,7 @@ impl Section {
             let bytes = Arc::clone(bytes);
             read.push((
                 u32_at(head, 0),
-                Replaced { tree, bytes, records: start..end, names_end, is_written: true },
+                OverlayDir { tree, bytes, records: start..end, names_end, is_written: true },
             ));
             at = names_end;
         }
@@ -236,7 +240,7 @@ impl Section {
 }
 
 /// Appends to a file if it still has the length it was read with.
-fn append(path: &Path, len: usize, bytes: &[u8]) -> io::Result<()> {
+fn append_if_unchanged(path: &Path, len: usize, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().append(true).open(path)?;
     if file.metadata()?.len() != len as u64 {
         return Err(io::ErrorKind::Other.into());
