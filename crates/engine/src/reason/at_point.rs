@@ -56,7 +56,7 @@ impl Workspace {
         let point = PointExpr::parse(text).map_err(|error| EngineError::Point(error.to_string()))?;
         let time = |text: &str| time_expr::parse(text, now, &zone()).ok().map(BoardMoment::Time);
         if point.back == 0 && point.session.is_none() {
-            match &point.parse_anchor {
+            match &point.anchor {
                 Anchor::Now => return Ok(BoardMoment::Now),
                 Anchor::Time(text) => {
                     if let Some(moment) = time(text) {
