@@ -135,11 +135,11 @@ impl Journal<'_> {
 
     /// Returns the messages that the user left for the agent.
     pub fn take_said(&self) -> Result<Vec<String>, EngineError> {
-        let Some(open_control) = self.control()? else { return Ok(Vec::new()) };
+        let Some(control) = self.control()? else { return Ok(Vec::new()) };
         let session = Session::id_of(self.workspace.record.id, NAME, &self.session);
-        let said = open_control.take_said(session).map_err(control_files)?;
+        let said = control.take_said(session).map_err(control_files)?;
         if !said.is_empty() {
-            open_control.disarm_if_empty();
+            control.disarm_if_empty();
         }
         Ok(said)
     }

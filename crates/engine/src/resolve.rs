@@ -87,7 +87,7 @@ impl<'s> Resolver<'s> {
     }
 
     fn resolve(&self, point: &PointExpr) -> Result<StepRow, PointError> {
-        match &point.parse_anchor {
+        match &point.anchor {
             Anchor::Now => match &self.session {
                 Some(_) => self
                     .steps(StepQuery { limit: Some(1), ..StepQuery::default() })

@@ -80,7 +80,7 @@ pub struct PointExpr {
     /// selected inside a session ([`Anchor::is_in_session`]).
     pub session: Option<String>,
     /// The starting point.
-    pub parse_anchor: Anchor,
+    pub anchor: Anchor,
     /// How many steps before the anchor. Only for [`Anchor::Now`] and [`Anchor::Step`], otherwise 0.
     pub back: u64,
 }
@@ -162,7 +162,7 @@ impl Anchor {
 
 impl From<Anchor> for PointExpr {
     fn from(anchor: Anchor) -> Self {
-        Self { session: None, parse_anchor: anchor, back: 0 }
+        Self { session: None, anchor, back: 0 }
     }
 }
 
@@ -170,14 +170,14 @@ impl From<Anchor> for PointExpr {
 pub fn in_session(point: &str, session: &str) -> String {
     let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
         parsed.session.is_none()
-            && matches!(parsed.parse_anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
+            && matches!(parsed.anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
     });
     if of_session { format!("{session}#{point}") } else { point.to_owned() }
 }
 
 impl PointExpr {
     /// The point `@`.
-    pub const NOW: PointExpr = PointExpr { session: None, parse_anchor: Anchor::Now, back: 0 };
+    pub const NOW: PointExpr = PointExpr { session: None, anchor: Anchor::Now, back: 0 };
 
     /// Parses the text of a point.
     pub fn parse(text: &str) -> Result<Self, PointError> {
@@ -195,7 +195,7 @@ impl FromStr for PointExpr {
 
 impl fmt::Display for PointExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.session, &self.parse_anchor) {
+        match (&self.session, &self.anchor) {
             (session, Anchor::Step(number)) => write!(f, "{}#{number}", session.as_deref().unwrap_or(""))?,
             (Some(session), anchor) => write!(f, "{session}#{anchor}")?,
             (None, anchor) => write!(f, "{anchor}")?,
@@ -210,7 +210,7 @@ impl fmt::Display for Anchor {
             Self::Now => f.write_str("@"),
             Self::Step(number) => write!(f, "#{number}"),
             Self::Text { name, .. } => {
-                let plain = matches!(parse::parse(name), Ok(point) if point.parse_anchor == *self);
+                let plain = matches!(parse::parse(name), Ok(point) if point.anchor == *self);
                 if plain { f.write_str(name) } else { write_quoted(f, name) }
             }
             Self::Label(name) => write_name(f, "label", name, false),

@@ -68,7 +68,7 @@ impl Assembler {
                 if is_message && let Some(trace) = record.trace {
                     self.memory.of(trace).is_agents = true;
                 }
-                let Some(find_session) = self.session(&service, named, record.trace, is_known) else {
+                let Some(session) = self.session(&service, named, record.trace, is_known) else {
                     continue;
                 };
                 match record.trace.filter(|_| is_message) {
@@ -79,7 +79,7 @@ impl Assembler {
                             let messages = Messages::default();
                             calls.push(CallMessages {
                                 service,
-                                session: find_session,
+                                session,
                                 trace,
                                 span,
                                 messages,
@@ -88,13 +88,13 @@ impl Assembler {
                             });
                             calls.len() - 1
                         });
-                        let add_call_events = &mut calls[index];
-                        add_call_events.first = add_call_events.first.min(at);
-                        add_call_events.last = add_call_events.last.max(at);
-                        collect_messages(&name, &mut record, &mut add_call_events.messages);
+                        let call = &mut calls[index];
+                        call.first = call.first.min(at);
+                        call.last = call.last.max(at);
+                        collect_messages(&name, &mut record, &mut call.messages);
                     }
                     None => {
-                        if let Some(event) = log_event(&service, &find_session, &name, record, at) {
+                        if let Some(event) = log_event(&service, &session, &name, record, at) {
                             events.push((service.clone(), event));
                         }
                     }

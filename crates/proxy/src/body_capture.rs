@@ -12,21 +12,21 @@ const UNPROVEN: usize = 1 << 16;
 
 /// A number of bytes that all copies share.
 pub(crate) struct Budget {
-    held_bytes: AtomicU64,
+    held: AtomicU64,
     most: u64,
 }
 
 impl Budget {
     pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { held_bytes: AtomicU64::new(0), most })
+        Arc::new(Self { held: AtomicU64::new(0), most })
     }
 
     pub(crate) fn held(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.held.load(Ordering::Relaxed)
     }
 
     fn try_reserve(&self, bytes: u64) -> bool {
-        self.held_bytes
+        self.held
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
                 held.checked_add(bytes).filter(|sum| *sum <= self.most)
             })
@@ -42,7 +42,7 @@ pub(crate) struct BudgetShare {
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct RequestRecorder {
     head: RequestHead,
     at: SystemTime,
     since: Instant,
-    lock_stage: Mutex<RequestStage>,
+    stage: Mutex<RequestStage>,
 }
 
 /// The head of a request.
@@ -84,9 +84,9 @@ impl RequestRecorder {
         id: String,
         head: RequestHead,
         arrived: (SystemTime, Instant),
-        take_request: ModelRequest,
+        request: ModelRequest,
     ) -> Arc<Self> {
-        let asked = Self::new(shared, id, head, arrived, RequestStage::Known(Box::new(take_request)));
+        let asked = Self::new(shared, id, head, arrived, RequestStage::Known(Box::new(request)));
         asked.finish_body();
         asked
     }
@@ -98,12 +98,12 @@ impl RequestRecorder {
         (at, since): (SystemTime, Instant),
         stage: RequestStage,
     ) -> Arc<Self> {
-        Arc::new(Self { shared: Arc::clone(shared), id, head, at, since, lock_stage: Mutex::new(stage) })
+        Arc::new(Self { shared: Arc::clone(shared), id, head, at, since, stage: Mutex::new(stage) })
     }
 
     fn stage(&self) -> MutexGuard<'_, RequestStage> {
         // Nothing that can panic happens under this lock.
-        self.lock_stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a chunk of the body.
@@ -174,7 +174,7 @@ pub(crate) struct Recording {
     streamed: bool,
     first_byte: Option<u64>,
     /// Why no answer came from the model; the agent gets one from the proxy.
-    record_failure: Option<String>,
+    failed: Option<String>,
     /// Whether the answer is complete, whatever happens to the connection.
     is_complete: bool,
 }
@@ -190,7 +190,7 @@ impl Recording {
             copy: Some(copy),
             streamed: false,
             first_byte: None,
-            record_failure: None,
+            failed: None,
             is_complete: false,
         }
     }
@@ -206,7 +206,7 @@ impl Recording {
 
     /// Records that no answer came and the proxy answers itself.
     pub(crate) fn failed(&mut self, reason: String) {
-        self.record_failure = Some(reason);
+        self.failed = Some(reason);
     }
 
     /// Adds a chunk of the answer.
@@ -245,7 +245,7 @@ impl Recording {
     fn tell_now(&mut self, ended: AnswerEnd) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         let Some(copy) = self.copy.take() else { return wait };
-        let ended = match self.record_failure.take() {
+        let ended = match self.failed.take() {
             Some(reason) => AnswerEnd::Failed(reason),
             None => ended,
         };

@@ -52,7 +52,7 @@ pub struct EmbeddedStore {
     dir: PathBuf,
     packs: PathBuf,
     /// The connection that commits.
-    lock_connection: Mutex<Connection>,
+    connection: Mutex<Connection>,
     /// Idle connections for reading.
     readers: Mutex<Vec<Connection>>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
@@ -134,7 +134,7 @@ impl EmbeddedStore {
         Ok(Self {
             dir: dir.to_path_buf(),
             packs: dir.join(schema::PACKS),
-            lock_connection: Mutex::new(connection),
+            connection: Mutex::new(connection),
             readers: Mutex::default(),
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
@@ -149,7 +149,7 @@ impl EmbeddedStore {
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         // A panic while holding the connection leaves at most an open transaction, which the next BEGIN reports.
-        self.lock_connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Restores the permissions of the store's directory: access for the owner only.

@@ -28,7 +28,7 @@ type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
 #[derive(Debug)]
 pub struct MemoryStore {
     limit: u64,
-    lock_inner: Mutex<Inner>,
+    inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
@@ -45,11 +45,11 @@ struct Inner {
 impl MemoryStore {
     /// Creates a store that holds at most `limit` bytes of objects.
     pub fn new(limit: u64) -> Self {
-        Self { limit, lock_inner: Mutex::default() }
+        Self { limit, inner: Mutex::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.lock_inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +62,7 @@ impl ObjectSource for MemoryStore {
 struct Batch<'a> {
     store: &'a MemoryStore,
     epoch: u64,
-    lock_pending: Mutex<Pending>,
+    pending: Mutex<Pending>,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ struct Pending {
 
 impl Batch<'_> {
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.lock_pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,7 +100,7 @@ impl ObjectBatch for Batch<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
-        let pending = self.lock_pending.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let pending = self.pending.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(FinishedBatch { epoch: self.epoch, payload: Box::new(pending.objects) })
     }
 }
@@ -115,7 +115,7 @@ impl ObjectStore for MemoryStore {
     }
 
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        Ok(Box::new(Batch { store: self, epoch, lock_pending: Mutex::default() }))
+        Ok(Box::new(Batch { store: self, epoch, pending: Mutex::default() }))
     }
 
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {

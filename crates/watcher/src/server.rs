@@ -117,7 +117,7 @@ impl Watcher {
             marks,
             most: config.most.unwrap_or_else(watch_limit),
             idle: config.idle,
-            shut_down: Signal::new()?,
+            end: Signal::new()?,
         };
         let shared = Arc::new(WatcherShared {
             terms: Arc::new(terms),
@@ -170,7 +170,7 @@ impl Watcher {
     }
 
     fn end(&mut self) {
-        self.shared.terms.shut_down.raise();
+        self.shared.terms.end.raise();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -234,15 +234,15 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn answer_all(shared: &Arc<WatcherShared>, listener: &UnixListener) {
-    while !shared.terms.shut_down.is_raised() {
+    while !shared.terms.end.is_raised() {
         match listener.accept() {
             // A client that does not wait for the answer gets none.
             Ok((stream, _)) => drop(handle_connection(shared, stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                shared.terms.shut_down.wait(&[listener.as_fd()], None);
+                shared.terms.end.wait(&[listener.as_fd()], None);
             }
             // Perhaps out of file descriptors: pause before the retry.
-            Err(_) => shared.terms.shut_down.wait(&[], Some(SLOW)),
+            Err(_) => shared.terms.end.wait(&[], Some(SLOW)),
         }
     }
 }

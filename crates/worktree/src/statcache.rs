@@ -108,7 +108,7 @@ pub struct StatCache {
     dirs: usize,
     entries: usize,
     meta: Meta,
-    unsettled_dirs: Vec<RelPath>,
+    unsettled: Vec<RelPath>,
     checksum: [u8; 32],
     overlay: CacheOverlay,
 }
@@ -146,9 +146,9 @@ impl StatCache {
         let body = Body::new(file, HEADER..tail_start, table_len);
         let body = if size <= SMALL { body.read_whole()? } else { body };
         let overlay = CacheOverlay::default();
-        let below = Self { body, dirs, entries, meta, unsettled_dirs: unsettled, checksum, overlay };
+        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay };
         Some(match CacheOverlay::load(path, &checksum) {
-            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled_dirs: unsettled, ..below },
+            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
             None => below,
         })
     }
@@ -165,7 +165,7 @@ impl StatCache {
 
     /// Directories that must be scanned again whatever a watcher says.
     pub fn unsettled(&self) -> &[RelPath] {
-        &self.unsettled_dirs
+        &self.unsettled
     }
 
     /// The changes since the file was written.

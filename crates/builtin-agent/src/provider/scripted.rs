@@ -121,8 +121,8 @@ impl Scripted {
     pub fn parse(text: &str, stop: Arc<AtomicBool>) -> Result<Self, ScriptError> {
         let script: Script = serde_json::from_str(text)?;
         let named = |place: String, turns: &[Turn], for_worker: bool| {
-            turns.iter().enumerate().try_for_each(|(at, find_turn)| {
-                find_turn.calls.iter().try_for_each(|call| {
+            turns.iter().enumerate().try_for_each(|(at, turn)| {
+                turn.calls.iter().try_for_each(|call| {
                     script
                         .check_call(call, for_worker)
                         .map_err(|what| ScriptError::Impossible(format!("{place} {}: {what}", at + 1)))

@@ -91,10 +91,10 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     fn write_nested(
         &mut self,
         shape: Shape,
-        write_members: Vec<Member>,
+        members: Vec<Member>,
         similar_to: Option<Hash>,
     ) -> Result<Part, JsonError> {
-        let inline = Part::Inline(shape, write_members);
+        let inline = Part::Inline(shape, members);
         if fits_inline(&inline) {
             return Ok(inline);
         }
@@ -116,10 +116,10 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     /// A root object, built from parts that are already stored.
     pub(super) fn write_object(
         &mut self,
-        write_fields: impl Iterator<Item = (String, Part)>,
+        fields: impl Iterator<Item = (String, Part)>,
         similar_to: Option<Hash>,
     ) -> Result<Hash, JsonError> {
-        let mut members: Vec<Member> = write_fields.map(|(key, part)| Member { key, part }).collect();
+        let mut members: Vec<Member> = fields.map(|(key, part)| Member { key, part }).collect();
         members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         self.write_container(Shape::Object, members, similar_to)
     }
@@ -178,11 +178,11 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         }));
         let mut rest = members.into_iter();
         let leaves = lengths.iter().map(|n| Node::Leaf(shape, rest.by_ref().take(*n).collect())).collect();
-        let mut write_groups = self.groups(leaves, similar_to)?;
+        let mut groups = self.groups(leaves, similar_to)?;
         let mut level = 0;
-        while write_groups.len() > 1 {
+        while groups.len() > 1 {
             level += 1;
-            let lengths = group_lengths(write_groups.iter().map(|group| {
+            let lengths = group_lengths(groups.iter().map(|group| {
                 let hash = match shape {
                     Shape::Array => group.hash,
                     // The level is hashed too, so that one key does not decide the boundaries of every level.
@@ -190,13 +190,13 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
                 };
                 (ends_in_zero_bits(hash, BOUNDARY_BITS), group.key.len() + 36)
             }));
-            let mut rest = write_groups.into_iter();
+            let mut rest = groups.into_iter();
             let nodes =
                 lengths.iter().map(|n| Node::Inner(shape, level, rest.by_ref().take(*n).collect())).collect();
-            write_groups = self.groups(nodes, similar_to)?;
+            groups = self.groups(nodes, similar_to)?;
         }
         // There were members, so there is a group.
-        write_groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
+        groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
     }
 
     /// Writes all nodes of one level. Only a root, which is alone, resembles an older root.

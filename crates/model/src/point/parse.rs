@@ -112,11 +112,11 @@ impl<'a> Input<'a> {
     fn parse_selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
         match self.rest().as_bytes().first() {
             Some(b'@') => {
-                let parse_offset = self.skip(1).back("now")?;
+                let back = self.skip(1).back("now")?;
                 return Ok(Some(PointExpr {
                     session: session.map(str::to_owned),
-                    parse_anchor: Anchor::Now,
-                    back: parse_offset,
+                    anchor: Anchor::Now,
+                    back,
                 }));
             }
             Some(b'#') => return self.parse_step(session).map(Some),
@@ -129,7 +129,7 @@ impl<'a> Input<'a> {
             let what = format!("\"{kind}:\" does not depend on a session");
             return Err(self.error(self.at..self.at + kind.len() + 1, what).suggest([self.rest()]));
         }
-        Ok(Some(PointExpr { session: session.map(str::to_owned), parse_anchor: anchor, back: 0 }))
+        Ok(Some(PointExpr { session: session.map(str::to_owned), anchor, back: 0 }))
     }
 
     /// `#42`, `#42-3`.
@@ -148,7 +148,7 @@ impl<'a> Input<'a> {
         }
         let number = input.parse_number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
         let back = input.skip(digits).back(&format!("#{number}"))?;
-        Ok(PointExpr { session: session.map(str::to_owned), parse_anchor: Anchor::Step(number), back })
+        Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
     }
 
     /// Nothing, or `-N`: how many steps before `origin`.

@@ -13,11 +13,11 @@ fn error(text: &str) -> PointError {
 }
 
 fn back(anchor: Anchor, back: u64) -> PointExpr {
-    PointExpr { session: None, parse_anchor: anchor, back }
+    PointExpr { session: None, anchor, back }
 }
 
 fn in_session(session: &str, anchor: Anchor, back: u64) -> PointExpr {
-    PointExpr { session: Some(session.into()), parse_anchor: anchor, back }
+    PointExpr { session: Some(session.into()), anchor, back }
 }
 
 fn text(name: &str, is_time: bool) -> PointExpr {
@@ -251,10 +251,10 @@ fn any_point() -> impl Strategy<Value = PointExpr> {
     let session = || prop::option::of("[0-9a-f]{1,32}|[a-zA-Z0-9_-]{1,12}");
     prop_oneof![
         outside.prop_map(PointExpr::from),
-        (session(), inside).prop_map(|(session, anchor)| PointExpr { session, parse_anchor, back: 0 }),
+        (session(), inside).prop_map(|(session, anchor)| PointExpr { session, anchor, back: 0 }),
         (session(), counted, any::<u64>()).prop_map(|(session, anchor, back)| PointExpr {
             session,
-            parse_anchor,
+            anchor,
             back
         }),
     ]

@@ -80,8 +80,8 @@ impl Parser<'_> {
         }
         if self.parse_amount(0)?.is_some() {
             // Prefer an error inside the distance, if there is one; otherwise only `ago` is missing.
-            let parse_distance = Parser { text: self.text, words: self.words.clone() };
-            parse_distance.distance(self.words.len())?;
+            let distance = Parser { text: self.text, words: self.words.clone() };
+            distance.distance(self.words.len())?;
             let mut error = self.error(self.text.len()..self.text.len(), "\"ago\" is missing");
             error.suggestions = vec![format!("{} ago", self.text.trim())];
             return Err(error);

@@ -68,7 +68,7 @@ impl EmbeddedStore {
         snapshot: &Connection,
         (kind, hash): (ObjectKind, Hash),
         location: &Location,
-        read_window: &mut Option<Window>,
+        window: &mut Option<Window>,
     ) -> Option<Vec<u8>> {
         if location.kind != kind || location.base.is_some() || location.record_len > AHEAD.1 {
             return None;
@@ -78,10 +78,10 @@ impl EmbeddedStore {
             from_database = objects::read_record(snapshot, location.offset).ok()??;
             &from_database
         } else {
-            if read_window.as_ref().is_none_or(|window| window.get(location).is_none()) {
-                *read_window = Some(self.window(location, read_window.take())?);
+            if window.as_ref().is_none_or(|window| window.get(location).is_none()) {
+                *window = Some(self.window(location, window.take())?);
             }
-            read_window.as_ref()?.get(location)?
+            window.as_ref()?.get(location)?
         };
         let (header, start) = RecordHeader::decode(record).ok()?;
         let expected = (kind, hash, location.raw_len, location.record_len);

@@ -180,10 +180,10 @@ impl<'s, 'a> Examiner<'s, 'a> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let mut examined = self.examine_regular(dir, name, found, known.as_ref())?;
-                if let (true, ExamineResult::New(new_entry) | ExamineResult::Large(new_entry, _)) =
+                if let (true, ExamineResult::New(entry) | ExamineResult::Large(entry, _)) =
                     (linked, &mut examined)
                 {
-                    new_entry.flags |= LINKED;
+                    entry.flags |= LINKED;
                 }
                 Ok(examined)
             }
