@@ -12,5 +12,5 @@ mod reasoning;
 mod search;
 mod timeline;
 
-pub use self::reasoning::Describer;
-pub use self::search::FoundSteps;
+pub use self::reasoning::ItemDescriber;
+pub use self::search::StepDescriber;

@@ -40,7 +40,8 @@
 //!
 //! Going back and forth:
 //!
-//! - [`resolve`], [`branch`], [`branch_graph`]: from a point to a step; branches; which steps are on which line.
+//! - [`resolve`], [`branch`], [`branch_graph`]: from a point to a step; branches; which steps are on which line,
+//!   and the lanes of a timeline.
 //! - [`diff`], [`changes`], [`hunks`], `unified`: what differs, the numbered list of changes with their authors, and
 //!   parts of one.
 //! - [`rewind`], `rewind_scope`, `take_back`, `restore_plan`, `revert`, [`merge`], [`kept`], `databases`,

@@ -17,8 +17,8 @@
 //! - `live`, `ingest`: followers of the log, and steps that remote agents report.
 //! - `mcp`, `watching`, `static_files`: MCP at `/mcp`, the watcher of a server, and the Studio's files.
 //!
-//! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, documents in
-//! `stepback-api`, tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
+//! A new operation is a function with a `utoipa::path` attribute in a module of [`api`], a line in `api::operations`, its
+//! documents in [`stepback_api`], tests in `tests/api`, a regenerated `docs/openapi.json`, and a row in
 //! `docs/guide/server.md`.
 
 mod accept;

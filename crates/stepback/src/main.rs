@@ -12,8 +12,8 @@
 //! - `hook`: the entry point for agents' hooks.
 //! - `args`: the one definition behind parser, help, completions and manual page, in modules by subject; `args::groups`
 //!   orders commands in the help, `args::fast_parse` parses a typical command line with only the command it names.
-//! - `commands`: one module per command or per group of commands that share code; `commands::view` formats records as
-//!   JSON and as lines.
+//! - `commands`: one module per command or per group of commands that share code; `commands::documents` is what
+//!   they print as JSON, `commands::titles` formats steps and changes as lines.
 //! - `context`, `store_location`, `settings`, `watcher`: what a command starts from: the workspace, the store, a few
 //!   numbers, and whether a watcher is asked or started.
 //! - `output`, `failure`: data on stdout, narration on stderr, questions; kinds of failure, exit codes, hints.

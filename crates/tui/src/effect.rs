@@ -130,7 +130,7 @@ pub enum SourceResponse {
     /// A step as text.
     Step(String, SourceResult<Vec<PagerRow>>),
     /// A state, and what its step changed.
-    State(String, SourceResult<(StateDocument, Vec<ChangedFileDocument>)>),
+    State(String, SourceResult<(Box<StateDocument>, Vec<ChangedFileDocument>)>),
     /// Another page of a state's files.
     Files(String, SourceResult<Page<FileDocument>>),
     /// A part of a state as text.

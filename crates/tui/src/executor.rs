@@ -298,7 +298,7 @@ async fn state(
     source: &DataSource,
     session: &str,
     step: &StepDocument,
-) -> SourceResult<(StateDocument, Vec<ChangedFileDocument>)> {
+) -> SourceResult<(Box<StateDocument>, Vec<ChangedFileDocument>)> {
     let path = session_path(session, &format!("/steps/{}/state?limit=1000", step.number));
     Ok((source.get(&path).await?, changes(source, step).await))
 }

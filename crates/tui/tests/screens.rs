@@ -213,7 +213,7 @@ fn answer(app: &mut App, effects: Vec<AppEffect>) {
                 ]);
                 let state = StateDocument { git: list(git), items: list(items), ..StateDocument::default() };
                 let changed = list(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, SourceResponse::State(key, Ok((state, changed))));
+                came(app, SourceResponse::State(key, Ok((Box::new(state), changed))));
             }
             AppEffect::Lines(session) => {
                 let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });

@@ -12,7 +12,7 @@ use stepback_store::{Store, StoreError};
 use crate::reasoning::{BoardItemDocument, BoardLinkDocument, EvidenceSourceDocument, ItemOriginDocument};
 
 /// Turns the items of a board into documents.
-pub struct Describer<'m> {
+pub struct ItemDescriber<'m> {
     store: &'m dyn Store,
     mind: &'m ReasoningBoard,
     confidences: BTreeMap<u32, f64>,
@@ -21,7 +21,7 @@ pub struct Describer<'m> {
     numbers: HashMap<StepId, Option<u64>>,
 }
 
-impl<'m> Describer<'m> {
+impl<'m> ItemDescriber<'m> {
     /// Describes a board whose steps are in this store. `changes` says what happened to items since another moment.
     pub fn new(
         store: &'m dyn Store,

@@ -36,12 +36,12 @@ impl SnippetDocument {
 }
 
 /// Turns steps that were found into documents. Caches the agents of their sessions.
-pub struct FoundSteps<'s> {
+pub struct StepDescriber<'s> {
     store: &'s dyn Store,
     agents: HashMap<SessionId, Option<String>>,
 }
 
-impl<'s> FoundSteps<'s> {
+impl<'s> StepDescriber<'s> {
     /// Looks up sessions in this store.
     pub fn new(store: &'s dyn Store) -> Self {
         Self { store, agents: HashMap::new() }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
-use stepback_api::conversions::FoundSteps;
+use stepback_api::conversions::StepDescriber;
 use stepback_api::search::{FoundStepsDocument, SearchResultsDocument};
 use stepback_engine::Engine;
 use stepback_model::escape::excerpt;
@@ -163,7 +163,7 @@ pub async fn steps(
         let (workspace, among) = among.resolve(engine)?;
         let query = Steps { from, limit: Some(limit), ..known.limit(among)? };
         let page = engine.store.find(workspace, &query)?;
-        let mut steps = FoundSteps::new(engine.store());
+        let mut steps = StepDescriber::new(engine.store());
         let mut items = Vec::with_capacity(page.steps.len());
         for placed in &page.steps {
             items.push(steps.found(placed.workspace, &placed.stored)?);
@@ -220,7 +220,7 @@ pub async fn search(
         if !complete {
             again.index_in_background();
         }
-        let mut steps = FoundSteps::new(engine.store());
+        let mut steps = StepDescriber::new(engine.store());
         let items = found.hits.iter().map(|hit| steps.hit(hit)).collect::<Result<_, _>>()?;
         Ok(Json(SearchResultsDocument {
             items,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use serde::Deserialize;
-use stepback_api::conversions::Describer;
+use stepback_api::conversions::ItemDescriber;
 use stepback_api::page::Page;
 use stepback_api::reasoning::{
     BoardChangeDocument, BoardDocument, BoardEdgeDocument, BoardGraphDocument, BoardItemDocument,
@@ -135,7 +135,8 @@ pub async fn get(
         let before = before(&workspace, &session, &at, &seen, board.against.as_deref())?;
         let diff = before.board.diff(&seen.board);
         let changes = what_changed(&diff);
-        let mut describer = Describer::new(workspace.store(), &seen.board, changes.iter().copied().collect());
+        let mut describer =
+            ItemDescriber::new(workspace.store(), &seen.board, changes.iter().copied().collect());
         let mut parts = Vec::new();
         let which = ItemQuery { about: None, find: board.find };
         for kind in ItemKind::ALL {
@@ -207,7 +208,7 @@ impl List<'_> {
     /// Returns a page of at most `limit` items after a position.
     fn page(
         &self,
-        describer: &mut Describer<'_>,
+        describer: &mut ItemDescriber<'_>,
         all: Vec<ItemId>,
         after: u64,
         limit: u64,
@@ -251,7 +252,7 @@ pub async fn part(
         let seen = workspace.board_at(&session, &moment(&workspace, at.at.as_deref())?)?;
         let list = List { session: &session, seen: &seen, kind, which: &which };
         let after = paging.position(&list.about())?.unwrap_or(0);
-        let mut describer = Describer::new(workspace.store(), &seen.board, HashMap::new());
+        let mut describer = ItemDescriber::new(workspace.store(), &seen.board, HashMap::new());
         Ok(Json(list.page(&mut describer, list.items(about), after, limit)?))
     })
     .await
@@ -286,7 +287,7 @@ pub async fn graph(
         let before = before(&workspace, &session, &at, &seen, None)?;
         let changes = what_changed(&before.board.diff(&seen.board)).into_iter().collect();
         let picture = seen.board.picture(centre, most);
-        let mut describer = Describer::new(workspace.store(), &seen.board, changes);
+        let mut describer = ItemDescriber::new(workspace.store(), &seen.board, changes);
         let mut nodes = Vec::new();
         for item in picture.nodes {
             nodes.extend(describer.item(item)?);

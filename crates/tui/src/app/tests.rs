@@ -347,7 +347,7 @@ fn a_state_is_gone_through_and_files_are_opened() {
         items: vec![entry("src", "directory"), entry("src/a", "file")],
         ..StateDocument::default()
     };
-    came(&mut app, SourceResponse::State(key.clone(), Ok((state.clone(), Vec::new()))));
+    came(&mut app, SourceResponse::State(key.clone(), Ok((Box::new(state), Vec::new()))));
     press(&mut app, "j");
     let effects = press(&mut app, "\n");
     assert!(

@@ -16,7 +16,7 @@ use stepback_model::tree::SkipReason;
 use stepback_store::ObjectBatch;
 
 use super::Scan;
-use super::entry::{ExaminedDir, Examiner, DeferredFile};
+use super::entry::{DeferredFile, ExaminedDir, Examiner};
 use super::hints::{self, Visit};
 use super::listing::CollectedEntries;
 use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
