@@ -77,7 +77,7 @@ pub(crate) struct WatchSettings {
     /// How long a workspace is watched after the last question about it.
     pub idle: Duration,
     /// Ends all threads.
-    pub shut_down: Signal,
+    pub end: Signal,
 }
 
 /// A workspace, whether or not it can be watched.
@@ -192,7 +192,7 @@ impl WatchedWorkspace {
             Ok(watch) => WatchPhase::Open(Box::new(watch), Instant::now()),
             Err(error) => to_closed(&error),
         };
-        while !terms.shut_down.is_raised() {
+        while !terms.end.is_raised() {
             let (readiness, is_lost) = match &*lock(&self.sight) {
                 WatchPhase::Open(watch, asked) if asked.elapsed() < terms.idle => {
                     (watch.readiness(), watch.is_lost())
@@ -204,9 +204,7 @@ impl WatchedWorkspace {
                 self.begin_anew(terms);
                 continue;
             }
-            terms
-                .shut_down
-                .wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
+            terms.end.wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
             self.poke.lower();
             std::thread::sleep(PAUSE);
             let mut sight = lock(&self.sight);
@@ -227,7 +225,7 @@ impl WatchedWorkspace {
             WatchPhase::Soon("too many changes at once; its directories are being scanned again"),
         );
         let WatchPhase::Open(mut watch, asked) = taken else { return };
-        terms.shut_down.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
+        terms.end.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
         let begun = run_low_priority(|| watch.begin_anew());
         *lock(&self.sight) = match begun {
             Ok(()) => WatchPhase::Open(watch, asked),

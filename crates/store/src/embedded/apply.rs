@@ -141,7 +141,7 @@ impl CommitApplier<'_> {
         self.db
             .prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
             .execute(params![blob(workspace.id.as_bytes()), workspace.root, workspace.created_at.as_micros()])
-            .map_err(exists("this workspace"))?;
+            .map_err(conflict_error("this workspace"))?;
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl CommitApplier<'_> {
                 session.started_at.as_micros(),
                 to_json(&session.info),
             ])
-            .map_err(exists("this session"))?;
+            .map_err(conflict_error("this session"))?;
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl CommitApplier<'_> {
                 operation.summary,
                 to_json(&operation.action),
             ])
-            .map_err(exists("this operation"))?;
+            .map_err(conflict_error("this operation"))?;
         self.receipt.ops.push(number as u64);
         Ok(())
     }

@@ -55,7 +55,7 @@ impl EmbeddedStore {
         if idle.is_some() {
             return Reader::Own(self, idle);
         }
-        match self.lock_connection.try_lock() {
+        match self.connection.try_lock() {
             Ok(main) => return Reader::Main(main),
             Err(TryLockError::Poisoned(main)) => return Reader::Main(main.into_inner()),
             Err(TryLockError::WouldBlock) => {}

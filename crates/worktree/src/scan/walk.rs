@@ -25,7 +25,7 @@ use crate::statcache::{CachedKind, Dir, NONE, Stat, StatCache};
 
 /// How much of the cache is trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Trust {
+pub(super) enum CacheTrust {
     /// Everything.
     Decisions,
     /// Hashes, but not the decisions about what is stored.
@@ -125,7 +125,7 @@ struct Queue<'a> {
 pub(super) struct WalkState<'a> {
     pub scan: &'a Scan<'a>,
     pub old: Option<&'a StatCache>,
-    pub trust: Trust,
+    pub trust: CacheTrust,
     /// After a collection, a cached hash must be looked up before it is trusted.
     pub confirm: bool,
     pub source: &'a (dyn ObjectSource + Sync),
@@ -157,7 +157,7 @@ pub(super) struct ThreadResult {
 pub(super) fn walk(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
-    trust: Trust,
+    trust: CacheTrust,
     visit: Option<&Visit>,
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
@@ -180,7 +180,7 @@ pub(super) fn walk(
         confirm: old.is_some_and(|cache| cache.meta().epoch != scan.epoch),
         source,
         batch,
-        started: realtime(),
+        started: current_realtime(),
         root_device: root_id.0,
         store_id,
         dir_times_tell: dir_times_tell(&root),
@@ -250,7 +250,7 @@ pub(super) fn walk(
 
 /// The present time on the clock that file systems use for timestamps. It is not recorded but only compared with timestamps
 /// from the kernel, so it is read here and not passed in.
-pub(super) fn realtime() -> i64 {
+pub(super) fn current_realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stepback_history::timeline;
 use stepback_llm_wire::recorded_call::{CallUsage, parse_answer};
 use stepback_llm_wire::semantics::ContentPart;
 use stepback_model::change::PathChange;
