@@ -54,9 +54,10 @@ pub fn run_check(
     if workspace.record.remote_name().is_some() {
         return Err(EngineError::NoDirectory { root: workspace.root.clone() }.into());
     }
+    let runner = CheckRunner { workspace };
     let board = editor.board()?;
     let plan = board.verifications.known(id.0)?.clone();
-    let key = CheckRunner { workspace }.key(&plan)?;
+    let key = runner.key(&plan)?;
     let known = board.runs.iter().rev().find(|(_, run)| {
         run.verification == id
             && run.key.is_some()
@@ -73,7 +74,7 @@ pub fn run_check(
         });
     }
     let begun = Instant::now();
-    let found = CheckRunner { workspace }.run(&plan)?;
+    let found = runner.run(&plan)?;
     let took = begun.elapsed();
     let edit = editor.apply(&BoardMutation::RecordRun {
         verification: id,

@@ -18,7 +18,7 @@ pub struct MindResults(Value);
 
 /// Makes the changes and returns the numbers.
 pub fn measure(run: &mut Run<'_>) -> Result<MindResults> {
-    let mut command = run.paths.build_example("stepback-engine", "mind")?;
+    let mut command = run.paths.build_example("stepback-board", "board")?;
     run.monitor.begin_block("mind");
     let changes = if run.options.quick { CHANGES / 10 } else { CHANGES };
     let stdout = run_untimed(command.arg(run.area.join("mind")).arg(changes.to_string()))?;
