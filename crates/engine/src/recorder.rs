@@ -5,6 +5,10 @@
 //! to, and after it has run, which shows what it did. Calls that run at the same time, or that began and never ended, make no
 //! difference to that. Every other event becomes a light step: it holds the conversation, and its files are those of its
 //! parent step.
+//!
+//! A caller hands over a [`ReportedEvent`]; a `PendingStep` writes its objects, and one commit adds the [`Step`] and the
+//! session. The recorder never asks the caller for anything meanwhile. A caller that has to know how far a conversation is
+//! recorded opens the step first ([`Workspace::open_step`], or [`Workspace::open_batch`] for several events).
 
 mod batch;
 mod conversation;

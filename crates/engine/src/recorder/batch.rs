@@ -70,7 +70,7 @@ impl Engine {
             let mut writer = self.begin_batch(all, mode)?;
             for (at, WorkspaceEvents { workspace, reports, .. }) in all.iter().enumerate() {
                 for report in *reports {
-                    writer.add(at, workspace, report)?;
+                    writer.add(at, workspace, report, None)?;
                 }
             }
             writer.commit()
@@ -152,6 +152,8 @@ pub struct OpenBatch<'w> {
     lock: &'w RecordLock,
     writer: BatchWriter<'w>,
     reports: Vec<ReportedEvent>,
+    /// The place of the next event, if it was looked up already.
+    next: Option<StepSlot>,
 }
 
 impl Workspace {
@@ -163,18 +165,24 @@ impl Workspace {
     ) -> Result<OpenBatch<'w>, EngineError> {
         let all = [WorkspaceEvents { workspace: self, lock, reports }];
         let writer = self.engine.begin_batch(&all, ReadMode::Compared)?;
-        Ok(OpenBatch { workspace: self, lock, writer, reports: Vec::with_capacity(reports.len()) })
+        Ok(OpenBatch {
+            workspace: self,
+            lock,
+            writer,
+            reports: Vec::with_capacity(reports.len()),
+            next: None,
+        })
     }
 }
 
 impl OpenBatch<'_> {
     /// Returns the conversation that the next event continues; `None` if the event is already recorded.
     pub fn conversation(
-        &self,
+        &mut self,
         next: &ReportedEvent,
     ) -> Result<Option<RecordedConversation<'_>>, EngineError> {
         let id = self.writer.session_ids[0][self.reports.len()];
-        let slot = self.writer.find_slot(self.workspace, id, next)?;
+        let slot = self.next.insert(self.writer.find_slot(self.workspace, id, next)?);
         let info = self.writer.session(id).map(|session| &session.info);
         let conversation = RecordedConversation { objects: &self.writer.objects, info };
         Ok(matches!(slot, StepSlot::New(_)).then_some(conversation))
@@ -182,14 +190,14 @@ impl OpenBatch<'_> {
 
     /// Adds the next event.
     pub fn add(&mut self, report: ReportedEvent) -> Result<(), EngineError> {
-        self.writer.add(0, self.workspace, &report)?;
+        self.writer.add(0, self.workspace, &report, self.next.take())?;
         self.reports.push(report);
         Ok(())
     }
 
     /// Records the events that were added, all or none.
     pub fn commit(self) -> Result<Vec<RecordedStep>, EngineError> {
-        let Self { workspace, lock, writer, reports } = self;
+        let Self { workspace, lock, writer, reports, .. } = self;
         let all = [WorkspaceEvents { workspace, lock, reports: &reports }];
         Ok(workspace.engine.commit_together(Some(writer), &all)?.pop().unwrap_or_default())
     }
@@ -249,10 +257,16 @@ impl BatchWriter<'_> {
         workspace.place_for(self.session(session), report, added, stored)
     }
 
-    /// Adds the next event of the workspace with the index `at`.
-    fn add(&mut self, at: usize, workspace: &Workspace, report: &ReportedEvent) -> Result<(), EngineError> {
+    /// Adds the next event of the workspace with the index `at`; `slot` is its place, if it was looked up already.
+    fn add(
+        &mut self,
+        at: usize,
+        workspace: &Workspace,
+        report: &ReportedEvent,
+        slot: Option<StepSlot>,
+    ) -> Result<(), EngineError> {
         let id = self.session_ids[at][self.recorded[at].len()];
-        let step = match self.find_slot(workspace, id, report)? {
+        let step = match slot.map_or_else(|| self.find_slot(workspace, id, report), Ok)? {
             StepSlot::New(step) => step,
             StepSlot::Taken(recorded, new) => {
                 self.recorded[at].push((recorded, new));
