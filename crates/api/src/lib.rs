@@ -1,5 +1,5 @@
 //! The documents that stepback's surfaces exchange: what the HTTP API takes and answers, what commands print with `--json`,
-//! what the TUI shows, and what MCP tools return.
+//! what the TUI shows, and the sessions that MCP clients read.
 //!
 //! Each object has one definition, which is both written and read, and from which the OpenAPI description is generated.
 //! Documents are plain data: ids, hashes and enumerations are texts, so that a program in any language can read them.
@@ -16,10 +16,10 @@
 //! - [`ingest`]: what agents report over the network.
 //! - [`maintenance`]: numbers, costs, pruning.
 //! - [`page`], [`problem`], [`address`]: lists, errors, names in URLs.
-//! - [`conversions`]: documents of the engine's values (feature `engine`).
+//! - `conversions`: documents of the engine's values (feature `engine`).
 //!
 //! A new document goes into the module of its subject, with `Serialize`, `Deserialize` and `ToSchema`, and with a constructor
-//! `of` from the value that it describes: beside it if that value is one of the model, in [`conversions`] otherwise.
+//! `of` from the value that it describes: beside it if that value is one of the model, in `conversions` otherwise.
 
 pub mod address;
 pub mod branches;

@@ -77,7 +77,8 @@ impl StepDocument {
         }
     }
 
-    /// Whether the step failed. A gap in the recording is not an error of the agent.
+    /// Whether the step failed, as the engine's `timeline::is_error` decides: a gap in the recording is not an error of the
+    /// agent.
     pub fn is_error(&self) -> bool {
         self.kind != "gap" && (self.failed || self.kind == "error")
     }
