@@ -312,7 +312,8 @@ impl Hook<'_> {
         if !control.is_armed() {
             return Ok(answer);
         }
-        let io = |error: std::io::Error| EngineError::Input(format!("cannot use the control files: {error}"));
+        let io =
+            |error: std::io::Error| EngineError::Io { what: "cannot use the control files".into(), error };
         let side = match event.event.kind {
             StepKind::ToolStart => Some(BreakSide::Start),
             StepKind::ToolEnd | StepKind::Error => Some(BreakSide::End),

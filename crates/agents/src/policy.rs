@@ -167,8 +167,8 @@ pub fn stand_in(
         if !is_call || used.contains(&step.number) {
             continue;
         }
-        let detail = step.meta.detail.map(|hash| json::load(original.store(), hash)).transpose();
-        let detail = detail.map_err(|error| EngineError::Input(error.to_string()))?.unwrap_or_default();
+        let detail = step.meta.detail.map(|hash| json::load(original.store(), hash)).transpose()?;
+        let detail = detail.unwrap_or_default();
         let given = detail["input"].to_string();
         if given != wanted {
             continue;
@@ -215,7 +215,7 @@ fn append(file: &Path, line: &str) -> Result<(), EngineError> {
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true).mode(0o600).open(file);
     file.and_then(|mut file| writeln!(file, "{line}"))
-        .map_err(|error| EngineError::Input(format!("cannot record which calls were repeated: {error}")))
+        .map_err(|error| EngineError::Io { what: "cannot record which calls were repeated".into(), error })
 }
 
 const UNKNOWN: &str = "this is a rerun, and this call is not in the recording";

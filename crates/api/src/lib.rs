@@ -15,7 +15,7 @@
 //! - [`reasoning`]: an agent's board.
 //! - [`ingest`]: what agents report over the network.
 //! - [`maintenance`]: numbers, costs, pruning.
-//! - [`page`], [`problem`], [`address`]: lists, errors, names in URLs.
+//! - [`page`], [`problem`], [`failure`], [`address`]: lists, errors and what to do about them, names in URLs.
 //! - `conversions`: documents of the engine's values (feature `engine`).
 //!
 //! A new document goes into the module of its subject, with `Serialize`, `Deserialize` and `ToSchema`, and with a constructor
@@ -28,6 +28,7 @@ pub mod checkpoints;
 pub mod control;
 #[cfg(feature = "engine")]
 pub mod conversions;
+pub mod failure;
 pub mod files;
 pub mod ingest;
 pub mod maintenance;

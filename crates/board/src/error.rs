@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use stepback_engine::EngineError;
-use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 
@@ -55,16 +54,6 @@ pub enum BoardError {
     /// The engine failed, or the board refused the change.
     #[error(transparent)]
     Engine(#[from] EngineError),
-}
-
-impl BoardError {
-    /// Returns the kind of the error, and advice if there is any.
-    pub fn failure(&self) -> (FailureKind, Option<&'static str>) {
-        match self {
-            Self::Engine(error) => diagnostics::of(error),
-            _ => (FailureKind::Usage, None),
-        }
-    }
 }
 
 impl From<MindError> for BoardError {

@@ -152,7 +152,7 @@ impl Journal<'_> {
 }
 
 fn control_files(error: std::io::Error) -> EngineError {
-    EngineError::Input(format!("cannot use the control files: {error}"))
+    EngineError::Io { what: "cannot use the control files".into(), error }
 }
 
 /// The task list in the session's state.

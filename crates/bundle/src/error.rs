@@ -3,7 +3,6 @@
 use std::io;
 
 use stepback_engine::EngineError;
-use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
@@ -63,36 +62,6 @@ impl BundleError {
     /// An error for content that stepback never writes.
     pub(crate) fn inconsistent(what: impl Into<String>) -> Self {
         Self::Inconsistent(what.into())
-    }
-
-    /// Returns the kind of the error, and advice if there is any.
-    pub fn failure(&self) -> (FailureKind, Option<&'static str>) {
-        match self {
-            Self::NotABundle => {
-                (FailureKind::Usage, Some("\"stepback export SESSION --format bundle -o FILE\" makes one"))
-            }
-            Self::Newer { .. } => (
-                FailureKind::Refused,
-                Some(
-                    "use a newer version of stepback, or export it again with this version; nothing was changed",
-                ),
-            ),
-            Self::Damaged(_) => (
-                FailureKind::Refused,
-                Some("copy it again from its source, or export it again; nothing was changed"),
-            ),
-            Self::Inconsistent(_) => (
-                FailureKind::Refused,
-                Some("do not trust its source, or export it again; nothing was changed"),
-            ),
-            Self::Conflict(_) => (
-                FailureKind::Refused,
-                Some("import it into another store with --store DIR; nothing was changed here"),
-            ),
-            Self::Io { error, .. } => diagnostics::of_io(error),
-            Self::UserSession | Self::NoDirectoryForGit | Self::Value(_) => (FailureKind::Usage, None),
-            Self::Engine(error) => diagnostics::of(error),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors of the engine. [`crate::diagnostics`] says what to do about each.
+//! Errors of the engine: one variant for each thing that a caller may want to handle.
 
 use std::io;
 use std::path::PathBuf;
@@ -114,9 +114,18 @@ pub enum EngineError {
         /// The error of the system.
         error: io::Error,
     },
-    /// An input of the caller is invalid.
-    #[error("{0}")]
-    Input(String),
+    /// A step is not a change of the board of a session.
+    #[error("step #{number} is not a board change of this session")]
+    NotABoardChange {
+        /// The number of the step.
+        number: u64,
+    },
+    /// A change of a board is not valid any more after its secrets were removed.
+    #[error("with secrets removed, the change is invalid: {0}")]
+    InvalidWhenRedacted(serde_json::Error),
+    /// An event that requires a scan of the files was passed to a batch, which cannot scan.
+    #[error("an event that requires a scan of the files cannot be recorded in a batch")]
+    ScanInBatch,
     /// Other processes committed at the same time, in every attempt.
     #[error("cannot {what}: another process committed first, {attempts} times ({cause})")]
     GaveUp {

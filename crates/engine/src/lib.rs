@@ -57,7 +57,7 @@
 //! Upkeep:
 //!
 //! - [`prune`], [`collect`], [`reachability`]: which checkpoints go, and freeing what nothing needs.
-//! - [`error`], [`diagnostics`]: what can go wrong, and what to do about it, in the same words on every surface.
+//! - [`error`]: what can go wrong. What a user can do about it is said by `stepback_api::failure`.
 //!
 //! A new operation is a module with a plan and an outcome, and an `OperationAction` in `stepback_model::record` that
 //! says how to undo it.
@@ -73,7 +73,6 @@ pub mod checkpoint;
 pub mod collect;
 pub mod control;
 mod databases;
-pub mod diagnostics;
 pub mod diff;
 pub mod engine;
 pub mod error;

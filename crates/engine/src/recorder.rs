@@ -193,7 +193,7 @@ impl Workspace {
         }
         let detail = serde_json::json!({ "authors": authors });
         let stored = stepback_model::json::store(batch, &detail, None);
-        stored.map(Some).map_err(step_writer::unstorable)
+        Ok(Some(stored?))
     }
 
     /// Returns the calls that may be changing files at `now`.

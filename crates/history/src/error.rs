@@ -3,7 +3,6 @@
 use std::io;
 
 use stepback_engine::EngineError;
-use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
 use stepback_reasoning::MindError;
@@ -61,29 +60,6 @@ pub enum HistoryError {
     /// The store or the work tree failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-}
-
-impl HistoryError {
-    /// Returns the kind of the error, and advice if there is any.
-    pub fn failure(&self) -> (FailureKind, Option<&'static str>) {
-        match self {
-            Self::Unrelated { .. } => {
-                (FailureKind::Point, Some("\"stepback timeline\" shows how steps are related"))
-            }
-            Self::NothingBetween => (
-                FailureKind::Nothing,
-                Some("specify two points: stepback bisect --run CMD --good POINT --bad POINT"),
-            ),
-            Self::NotGood { .. } => (FailureKind::Usage, Some("choose an earlier one with --good")),
-            Self::NotBad { .. } => (FailureKind::Usage, Some("choose a later one with --bad")),
-            Self::Killed { .. } => (FailureKind::System, None),
-            Self::CannotRun { .. } => (FailureKind::System, Some("try it in the workspace first")),
-            Self::ProbePanicked => (FailureKind::Internal, None),
-            Self::Io(error) => diagnostics::of_io(error),
-            Self::Value(_) => (FailureKind::Usage, None),
-            Self::Engine(error) => diagnostics::of(error),
-        }
-    }
 }
 
 impl From<JsonError> for HistoryError {

@@ -1,7 +1,8 @@
 //! Errors of tools, worded so that a model can act on them.
 
+use stepback_api::failure;
 use stepback_board::BoardError;
-use stepback_engine::{EngineError, diagnostics};
+use stepback_engine::EngineError;
 use stepback_history::HistoryError;
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
@@ -40,21 +41,21 @@ impl ToolError {
 
 impl From<EngineError> for ToolError {
     fn from(error: EngineError) -> Self {
-        let hint = diagnostics::of(&error).1.map(str::to_owned);
+        let hint = failure::of(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }
 
 impl From<BoardError> for ToolError {
     fn from(error: BoardError) -> Self {
-        let hint = error.failure().1.map(str::to_owned);
+        let hint = failure::of_board(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }
 
 impl From<HistoryError> for ToolError {
     fn from(error: HistoryError) -> Self {
-        let hint = error.failure().1.map(str::to_owned);
+        let hint = failure::of_history(&error).1.map(str::to_owned);
         Self { message: error.to_string(), hint }
     }
 }

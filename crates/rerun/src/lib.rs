@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use stepback_agents::policy::ToolHandling;
 use stepback_agents::{Agent, install::InstallError};
-use stepback_engine::diagnostics::{self, FailureKind};
+use stepback_api::failure::{self, FailureKind};
 use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
@@ -107,7 +107,7 @@ impl RerunError {
     /// Returns the kind of the error, and a hint on what to do about it.
     pub fn advice(&self) -> (FailureKind, Option<&'static str>) {
         let (kind, hint) = match self {
-            Self::Engine(error) => return diagnostics::of(error),
+            Self::Engine(error) => return failure::of(error),
             Self::NoCalls => (
                 FailureKind::Nothing,
                 "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",

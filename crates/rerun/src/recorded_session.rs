@@ -267,9 +267,7 @@ pub(crate) fn detail(
     stored: &StepRow,
 ) -> Result<serde_json::Map<String, Value>, EngineError> {
     let Some(hash) = stored.step.meta.detail else { return Ok(serde_json::Map::new()) };
-    let value = json::load(workspace.store(), hash)
-        .map_err(|error| EngineError::Input(format!("a step cannot be read: {error}")))?;
-    match value {
+    match json::load(workspace.store(), hash)? {
         Value::Object(fields) => Ok(fields),
         _ => Ok(serde_json::Map::new()),
     }

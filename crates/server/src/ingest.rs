@@ -273,7 +273,7 @@ impl Ingest {
             (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
         let done = match engine.record_together(&whole) {
             Ok(done) => Ok(done),
-            Err(EngineError::Input(_)) => Err(None),
+            Err(EngineError::Json(_)) => Err(None),
             Err(error) => Err(Some(Problem::from(error))),
         };
         for CommittedRequest { answer, place, range } in requests {

@@ -7,11 +7,11 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use stepback_api::failure::{self, FailureKind};
 use stepback_api::plans::PlanDocument;
 use stepback_api::problem::ProblemDocument;
 use stepback_bundle::BundleError;
 use stepback_engine::EngineError;
-use stepback_engine::diagnostics::{self, FailureKind};
 use stepback_history::HistoryError;
 use stepback_model::escape::excerpt;
 use stepback_model::object::ObjectError;
@@ -143,7 +143,7 @@ impl Problem {
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        let (kind, hint) = diagnostics::of(&error);
+        let (kind, hint) = failure::of(&error);
         let problem = Self::of(kind, error.to_string(), hint);
         match error {
             EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
@@ -160,7 +160,7 @@ impl From<EngineError> for Problem {
 
 impl From<BundleError> for Problem {
     fn from(error: BundleError) -> Self {
-        let (kind, hint) = error.failure();
+        let (kind, hint) = failure::of_bundle(&error);
         let problem = Self::of(kind, error.to_string(), hint);
         match error {
             BundleError::Engine(error) => error.into(),
@@ -174,7 +174,7 @@ impl From<BundleError> for Problem {
 
 impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
-        let (kind, hint) = error.failure();
+        let (kind, hint) = failure::of_history(&error);
         match error {
             HistoryError::Engine(error) => error.into(),
             error => Self::of(kind, error.to_string(), hint),
@@ -203,7 +203,7 @@ impl From<ObjectError> for Problem {
 
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Self {
-        let (kind, hint) = diagnostics::of_io(&error);
+        let (kind, hint) = failure::of_io(&error);
         Self::of(kind, error.to_string(), hint)
     }
 }

@@ -4,14 +4,15 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
+use stepback_api::failure;
 use stepback_board::BoardError;
 use stepback_bundle::BundleError;
-use stepback_engine::{EngineError, diagnostics};
+use stepback_engine::EngineError;
 use stepback_history::HistoryError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 
-pub use stepback_engine::diagnostics::FailureKind;
+pub use stepback_api::failure::FailureKind;
 
 /// A failure with everything the user needs to know.
 #[derive(Debug)]
@@ -78,25 +79,25 @@ impl CommandFailure {
 
 impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
-        Self::advised(diagnostics::of(&error), &error)
+        Self::advised(failure::of(&error), &error)
     }
 }
 
 impl From<BoardError> for CommandFailure {
     fn from(error: BoardError) -> Self {
-        Self::advised(error.failure(), &error)
+        Self::advised(failure::of_board(&error), &error)
     }
 }
 
 impl From<BundleError> for CommandFailure {
     fn from(error: BundleError) -> Self {
-        Self::advised(error.failure(), &error)
+        Self::advised(failure::of_bundle(&error), &error)
     }
 }
 
 impl From<HistoryError> for CommandFailure {
     fn from(error: HistoryError) -> Self {
-        Self::advised(error.failure(), &error)
+        Self::advised(failure::of_history(&error), &error)
     }
 }
 
@@ -108,7 +109,7 @@ impl From<StoreError> for CommandFailure {
 
 impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
-        Self::advised(diagnostics::of_io(&error), &error)
+        Self::advised(failure::of_io(&error), &error)
     }
 }
 

@@ -49,8 +49,9 @@ fn has_notes(workspace: &Workspace) -> Result<bool, EngineError> {
 /// Records the notes in the inbox, for callers that hold the lock already.
 pub fn record_inbox_locked(workspace: &Workspace, lock: &RecordLock) -> Result<(), EngineError> {
     let Some(dir) = workspace.cache_dir()? else { return Ok(()) };
-    let io = |error: std::io::Error| {
-        EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
+    let io = |error: std::io::Error| EngineError::Io {
+        what: format!("cannot read the inbox of {}", dir.display()),
+        error,
     };
     // More than once: notes that another process took and failed to record come first, as a batch of their own.
     while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
@@ -70,12 +71,12 @@ pub fn record_notes(
     notes: &[InboxNote],
 ) -> Result<(), EngineError> {
     match record_batch(workspace, lock, notes) {
-        Err(EngineError::Input(_)) => {}
+        Err(EngineError::Json(_)) => {}
         other => return other,
     }
     for note in notes {
         match record_batch(workspace, lock, slice::from_ref(note)) {
-            Err(EngineError::Input(error)) => {
+            Err(EngineError::Json(error)) => {
                 let why = note.gap.clone().unwrap_or_else(|| format!("a report cannot be recorded: {error}"));
                 workspace.record(lock, &gap_report(note, why, None))?;
             }

@@ -208,6 +208,5 @@ fn without_secrets(mutation: &BoardMutation) -> Result<BoardMutation, EngineErro
     if document == before {
         return Ok(mutation.clone());
     }
-    serde_json::from_value(document)
-        .map_err(|error| EngineError::Input(format!("with secrets removed, the change is invalid: {error}")))
+    serde_json::from_value(document).map_err(EngineError::InvalidWhenRedacted)
 }

@@ -82,9 +82,7 @@ impl BoardEditor<'_> {
                 stored.step.clone()
             }
             (_, Some(wanted)) => {
-                return Err(EngineError::Input(format!(
-                    "step #{wanted} is not a board change of this session: \"stepback log --kind reasoning\" lists them"
-                )));
+                return Err(EngineError::NotABoardChange { number: wanted });
             }
             (_, None) => return Err(EngineError::NothingTo("take back")),
         };

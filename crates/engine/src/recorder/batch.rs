@@ -85,9 +85,7 @@ impl Engine {
         mode: ReadMode,
     ) -> Result<BatchWriter<'_>, EngineError> {
         if all.iter().flat_map(|some| some.reports).any(|report| report.effect != ScanPolicy::None) {
-            return Err(EngineError::Input(
-                "only events that mean nothing for the files are recorded together".into(),
-            ));
+            return Err(EngineError::ScanInBatch);
         }
         let session_ids: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
         let (mut steps, mut unique, mut session_at) = (Vec::new(), Vec::new(), HashMap::new());

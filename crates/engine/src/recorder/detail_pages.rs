@@ -12,7 +12,6 @@ use stepback_model::ids::SessionId;
 use stepback_model::json::{ValuePage, ValueRoot};
 use stepback_store::ObjectBatch;
 
-use super::step_writer::unstorable;
 use crate::error::EngineError;
 
 /// Where a detail will be once its page is stored.
@@ -49,7 +48,7 @@ impl Pages {
         if page.is_full()
             && let Some((number, page)) = self.open.remove(&session)
         {
-            self.stored[number] = Some(page.store(batch).map_err(unstorable)?);
+            self.stored[number] = Some(page.store(batch)?);
         }
         Ok(Some(slip))
     }
@@ -57,7 +56,7 @@ impl Pages {
     /// Stores the remaining pages and returns where every page is.
     pub fn store(mut self, batch: &dyn ObjectBatch) -> Result<Stored, EngineError> {
         for (number, page) in self.open.into_values().filter(|(_, page)| !page.is_empty()) {
-            self.stored[number] = Some(page.store(batch).map_err(unstorable)?);
+            self.stored[number] = Some(page.store(batch)?);
         }
         Ok(Stored(self.stored))
     }

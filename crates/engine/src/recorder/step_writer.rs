@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stepback_model::conversation;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
-use stepback_model::json::{self, JsonError, ValueRoot};
+use stepback_model::json::{self, ValueRoot};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{Session, SessionInfo, Step, StepKind, StepMeta};
 use stepback_model::state::WorkspaceState;
@@ -129,7 +129,7 @@ impl<'a> PendingStep<'a> {
         {
             return Ok(Some(Detail::OnPage(slip)));
         }
-        Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields).map_err(unstorable)?.into())))
+        Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields)?.into())))
     }
 
     /// Returns the step; everything it refers to must be written. Updates the session's counters. `scanned` says whether
@@ -243,14 +243,7 @@ fn update_session(info: &mut SessionInfo, report: &ReportedEvent) {
 }
 
 fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {
-    json::store(batch, value, None).map_err(unstorable)
-}
-
-pub(super) fn unstorable(error: JsonError) -> EngineError {
-    match error {
-        JsonError::Object(error) => error.into(),
-        impossible => EngineError::Input(impossible.to_string()),
-    }
+    Ok(json::store(batch, value, None)?)
 }
 
 /// A cache of messages that were read, or that are about to be stored, so that each is looked up only once.

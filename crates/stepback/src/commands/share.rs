@@ -84,7 +84,7 @@ fn into_file<T>(
     write: impl FnOnce(&File) -> Result<T, BundleError>,
 ) -> Result<T, CommandFailure> {
     let refused = |error: io::Error| {
-        let (kind, hint) = stepback_engine::diagnostics::of_io(&error);
+        let (kind, hint) = stepback_api::failure::of_io(&error);
         let failure = CommandFailure::new(kind, format!("cannot write {}: {error}", path.display()));
         match hint {
             Some(hint) => failure.hint(hint),

@@ -47,7 +47,7 @@ pub fn record(
     while !reports.is_empty() {
         let some: Vec<ReportedEvent> = reports.drain(..reports.len().min(AT_ONCE)).collect();
         match workspace.record_all(&lock, &some) {
-            Err(EngineError::Input(_)) => one_by_one(workspace, &lock, &some, rejected)?,
+            Err(EngineError::Json(_)) => one_by_one(workspace, &lock, &some, rejected)?,
             Err(other) => return Err(other),
             Ok(_) => {}
         }
@@ -63,7 +63,7 @@ fn one_by_one(
 ) -> Result<(), EngineError> {
     for report in reports {
         match workspace.record(lock, report) {
-            Err(EngineError::Input(why)) => rejected.add(why),
+            Err(EngineError::Json(why)) => rejected.add(why.to_string()),
             Err(other) => return Err(other),
             Ok(_) => {}
         }

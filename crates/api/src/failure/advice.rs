@@ -1,54 +1,17 @@
-//! Classifies errors into kinds and adds advice, with the same words on the command line and over the network.
+//! Classifies the errors of the engine and of what is built on it, and adds advice in the words of the command line.
 
+use stepback_board::BoardError;
+use stepback_bundle::BundleError;
+use stepback_engine::EngineError;
+use stepback_engine::changes::SelectionError;
+use stepback_history::HistoryError;
 use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
 use stepback_reasoning::MindError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
-use crate::changes::SelectionError;
-use crate::error::EngineError;
-
-/// Kinds of failure, each with its own exit code. Documented in `docs/guide/exit-codes.md`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum FailureKind {
-    /// A bug, or an unexpected failure.
-    Internal = 1,
-    /// Invalid arguments (clap uses the same code).
-    Usage = 2,
-    /// A point that was not found or is ambiguous.
-    Point = 3,
-    /// Nothing is recorded, or there is nothing to undo.
-    Nothing = 4,
-    /// Done, but some paths were skipped because their author is uncertain or a later change is in the way.
-    Partial = 5,
-    /// The store is damaged, newer than this program, or not a store.
-    Store = 6,
-    /// The system refused: permission, space, a missing file.
-    System = 7,
-    /// Another process holds a lock; retry.
-    Busy = 8,
-    /// Not done because it was not confirmed.
-    Refused = 9,
-}
-
-impl FailureKind {
-    /// Returns the stable name of the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Internal => "internal",
-            Self::Usage => "usage",
-            Self::Point => "point",
-            Self::Nothing => "nothing",
-            Self::Partial => "partial",
-            Self::Store => "store",
-            Self::System => "system",
-            Self::Busy => "busy",
-            Self::Refused => "refused",
-        }
-    }
-}
+use super::FailureKind;
 
 /// Returns the kind of an error, and advice if there is any.
 pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
@@ -97,8 +60,12 @@ pub fn of(error: &EngineError) -> (FailureKind, Option<&'static str>) {
         | EngineError::PlanOutdated
         | EngineError::NotEmpty { .. }
         | EngineError::NoLocalDirectory
-        | EngineError::Json(_)
-        | EngineError::Input(_) => (FailureKind::Usage, None),
+        | EngineError::InvalidWhenRedacted(_)
+        | EngineError::Json(_) => (FailureKind::Usage, None),
+        EngineError::NotABoardChange { .. } => {
+            (FailureKind::Usage, Some("\"stepback log --kind reasoning\" lists them"))
+        }
+        EngineError::ScanInBatch => (FailureKind::Internal, None),
         EngineError::Io { error, .. } => of_io(error),
         EngineError::GaveUp { .. } => (
             FailureKind::Busy,
@@ -175,6 +142,66 @@ fn of_worktree(error: &WorktreeError) -> (FailureKind, Option<&'static str>) {
             inner.downcast_ref::<StoreError>().map_or((FailureKind::System, None), of_store)
         }
         WorktreeError::Object(_) => (FailureKind::Store, Some("\"stepback fsck\" reports what is damaged")),
+    }
+}
+
+/// Like [`of`], for a `BundleError`.
+pub fn of_bundle(error: &BundleError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        BundleError::NotABundle => {
+            (FailureKind::Usage, Some("\"stepback export SESSION --format bundle -o FILE\" makes one"))
+        }
+        BundleError::Newer { .. } => (
+            FailureKind::Refused,
+            Some(
+                "use a newer version of stepback, or export it again with this version; nothing was changed",
+            ),
+        ),
+        BundleError::Damaged(_) => (
+            FailureKind::Refused,
+            Some("copy it again from its source, or export it again; nothing was changed"),
+        ),
+        BundleError::Inconsistent(_) => {
+            (FailureKind::Refused, Some("do not trust its source, or export it again; nothing was changed"))
+        }
+        BundleError::Conflict(_) => (
+            FailureKind::Refused,
+            Some("import it into another store with --store DIR; nothing was changed here"),
+        ),
+        BundleError::Io { error, .. } => of_io(error),
+        BundleError::UserSession | BundleError::NoDirectoryForGit | BundleError::Value(_) => {
+            (FailureKind::Usage, None)
+        }
+        BundleError::Engine(error) => of(error),
+    }
+}
+
+/// Like [`of`], for a `HistoryError`.
+pub fn of_history(error: &HistoryError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        HistoryError::Unrelated { .. } => {
+            (FailureKind::Point, Some("\"stepback timeline\" shows how steps are related"))
+        }
+        HistoryError::NothingBetween => (
+            FailureKind::Nothing,
+            Some("specify two points: stepback bisect --run CMD --good POINT --bad POINT"),
+        ),
+        HistoryError::NotGood { .. } => (FailureKind::Usage, Some("choose an earlier one with --good")),
+        HistoryError::NotBad { .. } => (FailureKind::Usage, Some("choose a later one with --bad")),
+        HistoryError::Killed { .. } => (FailureKind::System, None),
+        HistoryError::CannotRun { .. } => (FailureKind::System, Some("try it in the workspace first")),
+        HistoryError::ProbePanicked => (FailureKind::Internal, None),
+        HistoryError::Io(error) => of_io(error),
+        HistoryError::Value(_) => (FailureKind::Usage, None),
+        HistoryError::Engine(error) => of(error),
+    }
+}
+
+/// Like [`of`], for a `BoardError`.
+pub fn of_board(error: &BoardError) -> (FailureKind, Option<&'static str>) {
+    match error {
+        BoardError::Engine(error) => of(error),
+        _ => (FailureKind::Usage, None),
     }
 }
 
